@@ -109,7 +109,6 @@ MORE = {
     "features/files/search_tools.py": "is two tools",
     "features/health/disk_monitor.py": "measures the disks",
     "features/skills/git_client.py": "runs git",
-    "features/tasks/run.py": "asks sessions",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",
     "foundation/log.py": "writes to stderr",

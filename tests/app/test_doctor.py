@@ -21,7 +21,7 @@ from elwood.app.main import checks
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.shell import parts as shell
-from elwood.features.tasks import check as tasks
+from elwood.features.tasks import parts as tasks
 from elwood.features.telegram import parts as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client

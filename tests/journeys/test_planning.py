@@ -91,7 +91,10 @@ async def test_the_owner_pauses_and_resumes_by_buttons(
             await trio.sleep(130)
             assert "⏰ Call mum!" not in h.texts()
             await press(h, life, "/tasks resume call-mum")
-            assert h.texts()[-1].startswith("call-mum: Its last time passed while it was paused")
+            await life.settled()
+            said, reminded = sorted(h.texts()[-2:])
+            assert said == "call-mum: Its last time has passed: it runs now."
+            assert reminded.startswith("⏰ Call mum!")
 
 
 async def test_only_the_owner_presses(tmp_path: Path, mock_clock: MockClock) -> None:

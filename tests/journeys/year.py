@@ -20,10 +20,9 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
-from elwood.features.tasks.actor import Scheduler, TimetableActor
+from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
 from elwood.features.tasks.rules import Verb
-from elwood.features.tasks.run import TaskRunner
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (

@@ -1,18 +1,28 @@
 """The two actors of tasks: the timetable keeps what is to be done, the scheduler has it done.
 
-They are two because sessions ask the timetable, and the scheduler asks sessions.
+They are two because sessions ask the timetable, and the scheduler asks sessions.  A run is the same
+two asks however often it is gone on with: the session takes a message once, by its id, and has one
+answer for it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import assert_never
 
+import attrs
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
-from elwood.features.tasks import rules
+from elwood.agent.approvals.messages import CommandResult, Decided
+from elwood.agent.conversation import task_run as errand
+from elwood.agent.conversation.inbound import Inbound, Principal, Refused, Taken
+from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.parts import Do, Report
+from elwood.agent.session.log.state import RunResult
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.features.tasks import rules, texts
 from elwood.features.tasks.messages import (
     Adopt,
     Begin,
@@ -27,36 +37,41 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.rules import Agenda, DueRun, Telling
-from elwood.features.tasks.run import Outcome, TaskRunner
+from elwood.features.tasks.rules import Agenda, DueRun, Outcome, Telling
 from elwood.features.tasks.state import (
     NewsPosting,
     NewsTold,
+    PlannedRun,
     RunStarted,
     Timetable,
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Task, TaskStatus
-from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
+from elwood.features.tasks.task import Result, Task, TaskStatus, session_of
+from elwood.foundation.runtime import Address, Halt, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
+from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
-# Seconds until what failed is tried again.
-AGAIN = 60.0
-
-# Runs at once, of different tasks: each may be a conversation with a model.
+# Runs at once, of different tasks: each may be a conversation with a model.  Reminders run beside
+# them: a session says them at once, and runs take half an hour.
 MAX_RUNS = 8
-# Reminders at once, beside those runs: a session says them at once, and runs take half an hour.
-MAX_REMINDERS = 8
 # Seconds between two looks at the wall clock: how late a suspend, or a clock that was set, is
 # noticed at most.
 LOOK = 60.0
 # Seconds until what found no room, or did not reach the owner, is tried again.
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
+# Seconds for a run: a turn may take 15 minutes, and another one may be before it.
+RUN_LIMIT = 1_800.0
+# Seconds until a session that has no room is asked again, doubling up to the last.
+FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
+# Seconds for the conversation that is to know what was told: the run is done without.
+NOTE_LIMIT = 60.0
+# Instead of what a run said in the end whose model strangers may have steered.
+UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
 
 Changed = Callable[[Sequence[Task]], Awaitable[None]]
 Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
@@ -94,19 +109,17 @@ class TimetableActor:
         """Replay, then answer until stopped."""
         await self._journal.open()
         if self._restored_at is not None:
-            await self._close(self._restored_at)
+            # What may have been done is closed before anybody is answered.
+            found = rules.restored(self._table, self._restored_at, self._zone)
+            while True:
+                if await self._record(found):
+                    break
+                await trio.sleep(RECORD_AGAIN)
         self._copied = None
         await self._copy()
         async for message in mailbox:
             await self._answer(message)
             await self._copy()
-
-    async def _close(self, restored_at: float) -> None:
-        """Close what may have been done; nobody is answered before that."""
-        while True:
-            if await self._record(rules.restored(self._table, restored_at, self._zone)):
-                return
-            await trio.sleep(AGAIN)
 
     async def _answer(self, message: TimetableMail) -> None:
         match message:
@@ -213,16 +226,7 @@ class TimetableActor:
         is_running = one is not None and one.run is not None and one.run.planned == run
         if one is None or not (is_running or one.knows(run)):
             return True
-        entries = rules.on_run_finished(
-            one,
-            run,
-            end.result,
-            end.words,
-            self._clock(),
-            self._zone,
-            acted=end.acted,
-            told=end.told,
-        )
+        entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
         return await self._record(entries, last_words=True)
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
@@ -248,6 +252,184 @@ class TimetableActor:
             return
         clear_error(COPY)
         self._copied = tasks
+
+
+class TaskRunner:
+    """Carries out runs by *sessions* and *chores*.
+
+    *watching* gives the fingerprint of what a task watches.  *route* says where the answer of a
+    task goes, None if nobody knows; *home* names the conversation that lives there, if one does:
+    it is told what was said, or the person could not answer.  *refusal* says why no model may be
+    asked for a task now, if none may.  *now* tells Unix time, *zone* is the owner's.
+    """
+
+    def __init__(
+        self,
+        sessions: Address[SessionsMail],
+        *,
+        chores: Mapping[str, Do],
+        watching: Callable[[Task], Awaitable[str]],
+        route: Callable[[Task], Route | None],
+        home: Callable[[Route], str | None],
+        refusal: Callable[[Task], Awaitable[str]],
+        now: Callable[[], float],
+        zone: str,
+    ) -> None:
+        self._sessions = sessions
+        self._chores = chores
+        self._watching = watching
+        self._route = route
+        self._home = home
+        self._refusal = refusal
+        self._now = now
+        self._zone = zone
+
+    async def look(self, task: Task) -> str | Outcome:
+        """Return the fingerprint of what *task* watches; "" if it watches nothing."""
+        if task.watch is None:
+            return ""
+        try:
+            return await self._watching(task)
+        except Halt:
+            raise
+        except Exception as error:  # a bug there is this task's failure, not the scheduler's
+            log.exception("watching failed", extra={"task": task.id})
+            return Outcome("failed", f"what it watches cannot be read: {error}")
+
+    async def carry_out(self, run: DueRun) -> Outcome:
+        """Do what is to be done, or go on with it, and say what came of it."""
+        with trio.move_on_after(RUN_LIMIT):
+            return await self._carry_out(run)
+        words = f"it took longer than {RUN_LIMIT / 60:.0f} minutes"
+        # Nobody knows how far it came; chores may be done twice.
+        return Outcome("failed", words, acted=not run.task.chore)
+
+    def stop(self, id_: str) -> None:
+        """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
+        self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
+
+    def let_go(self, session: str) -> None:
+        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
+        self._sessions.offer(Decided(session))
+
+    async def _carry_out(self, run: DueRun) -> Outcome:
+        task = run.task
+        if run.begun and isinstance(done := await self._await(run), RunResult):
+            return await self._ended(run, done)
+        prompt = task.prompt
+        if task.chore:
+            report = await self._do(task, run)
+            if report.failed or not report.prompt:
+                return Outcome("failed" if report.failed else "done", report.words)
+            prompt = report.prompt
+        if not task.message and (why := await self._refusal(task)):
+            return Outcome("spent", why)
+        route = self._route(task)
+        if task.message and route is None:
+            return Outcome("failed", "there is no place yet where it could be said")
+        due, now, zone = run.planned.due, self._now(), self._zone
+        if task.message:
+            words = texts.said(task, due=due, now=now, zone=zone)
+        else:
+            words = texts.framed(task, prompt, due=due, now=now, trouble=run.trouble, zone=zone)
+        taken = await self._insist(partial(self._inbound, run, words, route, now))
+        if isinstance(taken, Refused):
+            return Outcome("failed", taken.why, acted=run.begun)
+        done = await self._await(run)
+        if isinstance(done, Unheard):
+            return Outcome("failed", "the run is not in the log of its conversation", acted=True)
+        if route is None:
+            log.info("answer without a place", extra={"task": task.id, "text": done.text})
+        return await self._ended(run, done)
+
+    async def _do(self, task: Task, run: DueRun) -> Report:
+        chore = self._chores.get(task.chore)
+        if chore is None:
+            return Report(f"there is no chore {task.chore!r}", failed=True)
+        try:
+            return await chore(run.good)
+        except Halt:
+            raise
+        except Exception as error:  # a bug in a chore is its own failure, not the scheduler's
+            log.exception("chore broke", extra={"task": task.id})
+            return Report(f"{task.chore} broke: {type(error).__name__}: {error}", failed=True)
+
+    async def _insist(self, make: Callable[[], Inbound]) -> Taken | Refused:
+        """Have a session take a message, however long it has no room."""
+        pause = FIRST_PAUSE
+        while True:
+            taken = await self._sessions.insist(make)
+            if isinstance(taken, Taken | Refused):
+                return taken
+            await trio.sleep(pause)
+            pause = min(LAST_PAUSE, 2 * pause)
+
+    def _inbound(self, run: DueRun, words: str, route: Route | None, now: float) -> Inbound:
+        task = run.task
+        silent = task.silent or route is None
+        return Inbound(
+            session=session_of(task),
+            id=message_of(run.planned),
+            principal=Principal(
+                f"{errand.PRINCIPAL}{task.id}",
+                one_line(task.title) or task.id,
+                owner=not task.untrusted,
+            ),
+            route=route or NOWHERE,
+            text=words,
+            sent_at=now,
+            untrusted=task.untrusted,
+            errand=TaskRun(
+                task.id,
+                task.role,
+                task.tools,
+                task.purse,
+                fresh=not task.session,
+                says="text" if task.message else "silent" if silent else "answer",
+                series=run.planned.series,
+                follows=task.route is None,
+            ),
+        )
+
+    async def _ended(self, run: DueRun, done: RunResult) -> Outcome:
+        """Let the conversation know that lives where the answer went; say what came of the run."""
+        route = done.told
+        home = self._home(route) if route is not None else None
+        if home is not None and route is not None and home != session_of(run.task):
+            with trio.move_on_after(NOTE_LIMIT) as scope:
+                await self._insist(partial(self._note, run, done, route, home))
+            if scope.cancelled_caught:
+                log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
+        result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
+        words = done.text
+        # In a group others read what the owner must hear as well.
+        told = done.failed and route is not None and route.private
+        if done.failed and not run.task.message and (why := await self._refusal(run.task)):
+            return Outcome("spent", why, done.acted, told)  # it used up what it may spend
+        if done.failed and done.label.untrusted and not run.task.untrusted:
+            # The next try is told why, in a conversation without the label of this one.
+            words = UNTOLD.format(session_of(run.task))
+        return Outcome(result, words, done.acted, told)
+
+    def _note(self, run: DueRun, done: RunResult, route: Route, home: str) -> Inbound:
+        made = self._inbound(run, done.text, route, self._now())
+        return attrs.evolve(
+            made,
+            session=home,
+            id=f"{made.id}:note",
+            untrusted=made.untrusted or done.label.untrusted,
+            errand=TaskRun(run.task.id, says="note", private=done.label.private),
+        )
+
+    async def _await(self, run: DueRun) -> RunResult | Unheard:
+        session, id_ = session_of(run.task), message_of(run.planned)
+        return await self._sessions.insist(lambda: Await(session=session, id=id_))
+
+
+def message_of(run: PlannedRun) -> str:
+    """Name the message that a run is, for ever."""
+    due = int(run.due) if run.due.is_integer() else repr(run.due)
+    return f"{errand.MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
 
 
 class Scheduler:
@@ -276,14 +458,14 @@ class Scheduler:
         self._now = now
         self._full = full
         self._look = look
-        self._running: set[str] = set()
-        self._reminding: set[str] = set()
+        self._busy: set[str] = set()
+        self._room = trio.Semaphore(MAX_RUNS)
         self._telling = False
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
-        self._running, self._reminding = set(), set()
-        self._telling = False
+        self._busy, self._telling = set(), False
+        self._room = trio.Semaphore(MAX_RUNS)
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
@@ -305,22 +487,20 @@ class Scheduler:
         for run in agenda.runs:
             if full and not run.begun:
                 continue  # a session would refuse it, and five times of that pause a task
-            busy, most = self._running, MAX_RUNS
-            if run.task.message:
-                busy, most = self._reminding, MAX_REMINDERS
-            if run.task.id not in busy and len(busy) < most:
-                busy.add(run.task.id)
-                nursery.start_soon(self._carry_out, run, busy, wake)
+            if run.task.id not in self._busy:
+                self._busy.add(run.task.id)
+                nursery.start_soon(self._carry_out, run, wake)
         if agenda.tell is not None and not self._telling:
             self._telling = True
             nursery.start_soon(self._bring, agenda.tell, wake)
 
-    async def _carry_out(self, run: DueRun, busy: set[str], wake: Address[Woken]) -> None:
+    async def _carry_out(self, run: DueRun, wake: Address[Woken]) -> None:
         """Do one run from its beginning, or from wherever the life before this one left it."""
         try:
-            await self._do(run)
+            async with nullcontext() if run.task.message else self._room:
+                await self._do(run)
         finally:
-            busy.discard(run.task.id)
+            self._busy.discard(run.task.id)
         wake.offer(Woken())
 
     async def _do(self, run: DueRun) -> None:
@@ -346,14 +526,7 @@ class Scheduler:
         await self._end(run, outcome)
 
     async def _end(self, run: DueRun, outcome: Outcome) -> None:
-        end = partial(
-            End,
-            run=run.planned,
-            result=outcome.result,
-            words=outcome.words,
-            acted=outcome.acted,
-            told=outcome.told,
-        )
+        end = partial(End, run=run.planned, outcome=outcome)
         while True:
             if await self._timetable.insist(end):
                 return

@@ -2,11 +2,11 @@
 
 A section under a ``##`` heading that has a line ``Cadence:`` or ``Prompt:`` is an entry, a task of
 its own; everything else is one checklist, gone through at intervals.  Comments (``<!-- -->``) count
-for nothing, and within code blocks there are neither headings nor keys.
+for nothing.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from hashlib import sha256
 
 import msgspec
@@ -15,11 +15,9 @@ from elwood.agent.conversation.settings import Hours, Owner, read_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use
-from elwood.features.tasks import watch as watching
-from elwood.features.tasks.notation import never, placed, read_when
 from elwood.features.tasks.settings import HeartbeatSettings
-from elwood.features.tasks.task import HEARTBEAT, Task
-from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields
+from elwood.features.tasks.task import HEARTBEAT, MAX_PATTERNS, Task, bad_pattern
+from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields, read_when
 from elwood.foundation.settings import Config
 from elwood.foundation.text.words import slug
 
@@ -35,29 +33,14 @@ _CHECKLIST = (
     "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
     f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
 )
-_MAKES_AN_ENTRY = ("Cadence", "Prompt")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
+_MAKES_AN_ENTRY = re.compile(r"^(?:[-*+] )?(?:\*\*)?(?:Cadence|Prompt):", re.IGNORECASE | re.M)
+# Lines are not lost, for they are counted.
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_HEADING, _ENTRY_HEADING = re.compile(r"##?(?:[ \t]|$)"), re.compile(r"##(?:[ \t]|$)")
 # A line without any words, its white space squeezed: a heading, an empty bullet or box, a rule.
 _EMPTY = re.compile(r"|#{1,6}(?: .*)?|(?:[-*+]|\d{1,9}[.)])?(?: ?\[[ xX]?\])?|([-*_])(?: ?\1){2,}")
-_KEY = re.compile(r"([-*+][ \t]+)?(?:\*\*|__)?([A-Za-z]{2,20})(?:\*\*|__)?:(?:\*\*|__)?(?=[ \t]|$)")
-_WATCH = re.compile(r"[ \t]*(?:\*\*|__)?[Ww]atch:(?:\*\*|__)?(?=[ \t]|$)")
-
-
-class Line(msgspec.Struct, frozen=True):
-    """A line of the file; *number* counts from 1, *code* says that it is in a code block."""
-
-    number: int
-    text: str
-    code: bool = False
-
-
-class Malformed(msgspec.Struct, frozen=True):
-    """Something to correct at the line *number*, in the entry *title* if it is in one."""
-
-    number: int
-    title: str
-    why: str
+_KEY = re.compile(r"([-*+] )?(?:\*\*)?([A-Za-z]{2,20}):(?:\*\*)?(?=[ \t]|$)")
+_WATCH = re.compile(r"[ \t]*(?:\*\*)?Watch:(?:\*\*)?(?=[ \t]|$)", re.IGNORECASE)
 
 
 class Checklist(msgspec.Struct, frozen=True):
@@ -90,8 +73,7 @@ def read(
         return Checklist()
     reader = _Reader(settings, zone, hours, providers)
     reader.read(text)
-    problems = sorted(reader.problems, key=lambda problem: problem.number)
-    return Checklist(tuple(reader.tasks.values()), tuple(map(_told, problems)))
+    return Checklist(tuple(reader.tasks.values()), tuple(reader.problems))
 
 
 def read_checklist(config: Config, text: str) -> Checklist:
@@ -112,7 +94,7 @@ class _Reader:
         if isinstance(usual, str):
             raise ValueError(usual)  # the configuration is checked when it is read
         self.tasks: dict[str, Task] = {}
-        self.problems: list[Malformed] = []
+        self.problems: list[str] = []
         self._settings = settings
         self._zone = zone
         self._hours = usual
@@ -120,130 +102,80 @@ class _Reader:
         self._purse = Purse(tokens=settings.tokens, usd=settings.usd)
 
     def read(self, text: str) -> None:
-        plain: list[Line] = []
-        entries: list[tuple[str, list[Line]]] = []
-        for title, section in _sections(self._lines(text)):
-            if title and any(_key(line) in _MAKES_AN_ENTRY for line in section[1:]):
-                entries.append((title.strip(), section))
+        plain: list[str] = []
+        entries: list[tuple[int, str, list[str]]] = []
+        whole = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        open_ = whole.rfind("<!--")
+        if open_ > whole.rfind("-->"):
+            number = whole.count("\n", 0, open_) + 1
+            self._complain(number, "", "the comment is not closed: write --> behind it")
+        for number, lines in _sections(_COMMENT.sub(_line_breaks, whole)):
+            title = lines[0].strip(" \t#")
+            if _ENTRY_HEADING.match(lines[0]) and _MAKES_AN_ENTRY.search("\n".join(lines)):
+                entries.append((number, title, lines[1:]))
             else:
-                plain += section
+                plain += lines
         self._checklist(plain)
-        lines: dict[str, int] = {}
-        for title, (heading, *body) in entries[:MAX_ENTRIES]:
-            task = self._entry(title, heading.number, body)
+        for number, title, lines in entries[:MAX_ENTRIES]:
+            problems, task = self._entry(title, lines)
             if task is None:
-                continue
-            if task.id in lines:
-                why = f"its title is too like that of line {lines[task.id]}: give it another"
-                self._complain(heading.number, title, why)
-                continue
-            lines[task.id] = heading.number
-            self.tasks[task.id] = task
-        for title, section in entries[MAX_ENTRIES : MAX_ENTRIES + 1]:
+                self._complain(number, title, "; ".join(problems))
+            elif task.id in self.tasks:
+                self._complain(number, title, "another title is too like it: change one")
+            else:
+                self.tasks[task.id] = task
+        for number, title, _ in entries[MAX_ENTRIES : MAX_ENTRIES + 1]:
             why = f"there are more than {MAX_ENTRIES} entries: this one and all below are left out"
-            self._complain(section[0].number, title, why)
+            self._complain(number, title, why)
 
     def _complain(self, number: int, title: str, why: str) -> None:
-        self.problems.append(Malformed(number, title, why))
+        entry = f', "{title[:MAX_TITLE]}"' if title else ""
+        self.problems.append(f"{FILE}, line {number}{entry}: {why}")
 
-    def _lines(self, text: str) -> Iterator[Line]:
-        """Leave comments out, and mark what is code."""
-        fence, fenced, commented = "", 0, 0
-        whole = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-        for number, raw in enumerate(whole.split("\n"), 1):
-            if fence:
-                yield Line(number, raw, code=True)
-                closing = raw.strip()
-                if closing.startswith(fence) and not closing.strip(fence[0]):
-                    fence = ""
-                continue
-            line, is_open = _uncommented(raw, is_open=commented > 0)
-            commented = (commented or number) if is_open else 0
-            if line != raw and not line.strip():
-                continue
-            found = _FENCE.match(line)
-            if found is not None:
-                fence, fenced = found[1], number
-            yield Line(number, line, code=found is not None)
-        if commented:
-            self._complain(commented, "", "the comment is not closed: write --> behind it")
-        if fence:
-            self._complain(fenced, "", f"the code block is not closed: write {fence} behind it")
-
-    def _checklist(self, plain: Iterable[Line]) -> None:
+    def _checklist(self, lines: list[str]) -> None:
         watch: list[str] = []
         kept: list[str] = []
-        for line in plain:
-            key = None if line.text[:1] in "-*+" else _key(line)
-            if key in _MAKES_AN_ENTRY:
-                why = f"{key} stands in no entry: write a heading above, like ## News"
-                self._complain(line.number, "", why)
+        for line in lines:
             # Beneath the point that it is for it is meant as well; "- Watch: the birds" is a point.
-            named = None if line.code else _WATCH.match(line.text)
-            if named is None:
-                kept.append(line.text)
-                continue
-            found = _patterns(line.text[named.end() :])
-            for why in _unwatchable(found):
-                self._complain(line.number, "", why)
-            watch += [one for one in found if not watching.complaint(one)]
-        text = "\n".join(kept).strip()
+            if named := _WATCH.match(line):
+                watch += _patterns(line[named.end() :])
+            else:
+                kept.append(line)
         if all(_EMPTY.fullmatch(" ".join(line.split())) for line in kept):
             return
+        text = "\n".join(kept).strip()
+        if _MAKES_AN_ENTRY.search(text):
+            why = "Cadence and Prompt stand in no entry: write a heading above, like ## News"
+            self._complain(1, "", why)
+        for why in _unwatchable(watch):
+            self._complain(1, "", why)
         if len(text) > MAX_CHECKLIST:
             why = f"the checklist is longer than {MAX_CHECKLIST} characters: shorten it"
             self._complain(1, "", why)
             return
+        sound = [one for one in watch if not bad_pattern(one)]
         self.tasks[HEARTBEAT] = Task(
             id=HEARTBEAT,
             title="Heartbeat",
-            when=placed(Every(self._settings.every), self._hours, self._zone, HEARTBEAT),
+            when=Every(self._settings.every),
             zone=self._zone,
             prompt=f"{_CHECKLIST}\n\n{text}",
             hours=self._hours,
             role=self._settings.model,
             purse=self._purse,
-            watch=tuple(watch[: watching.MAX_PATTERNS]),
+            watch=tuple(sound[:MAX_PATTERNS]),
             origin="heartbeat",
         )
 
-    def _entry(self, title: str, number: int, body: list[Line]) -> Task | None:
-        values: dict[str, str] = {}
-        prompt: list[str] | None = None
-        # In an entry whose keys are no list, a list is part of the prompt.
-        listed = next(line for line in body if _key(line)).text[:1] in "-*+"
-        for line in body:
-            found, key = _KEY.match(line.text), _key(line)
-            if found is None or key is None or bool(found[1]) != listed:
-                if prompt is not None:
-                    prompt.append(line.text.rstrip())
-                elif why := _misplaced(line):
-                    self._complain(line.number, title, why)
-                    return None
-                continue
-            value = line.text[found.end() :].strip()
-            if key == "Watch" and key in values:
-                value = f"{values[key]},{value}"
-            elif key in values:
-                self._complain(line.number, title, f"{key} stands twice: leave one")
-                return None
-            if prompt is not None:
-                values["Prompt"], prompt = "\n".join(prompt).strip(), None
-            values[key] = value
-            if key == "Prompt":
-                prompt = [value]
-        if prompt is not None:
-            values["Prompt"] = "\n".join(prompt).strip()
-        return self._task(title, number, values)
-
-    def _task(self, title: str, number: int, values: dict[str, str]) -> Task | None:
-        cadence, prompt = values.get("Cadence", ""), values.get("Prompt", "")
-        when = read_when(cadence, self._zone) if cadence else _NO_CADENCE
+    def _entry(self, title: str, lines: list[str]) -> tuple[list[str], Task | None]:
+        """Make the task of an entry, or say what is wrong with it."""
+        values, problems = _values(lines)
+        prompt = values.get("Prompt", "")
+        when = read_when(values["Cadence"], self._zone) if "Cadence" in values else _NO_CADENCE
         hours = read_hours(values["Hours"]) if "Hours" in values else self._usual_hours(when)
         role, silent = values.get("Model", self._settings.model), values.get("Silent", "no").lower()
         watch = _patterns(values["Watch"]) if "Watch" in values else None
-        id = f"{HEARTBEAT}-{_slug(title)}"
-        problems = _unwatchable(watch or ())
+        problems += _unwatchable(watch or ())
         if watch == ():
             problems.append("Watch: there is nothing behind it: write a path like inbox/*.md")
         if isinstance(when, Once):
@@ -252,10 +184,6 @@ class _Reader:
             problems.append("it has no title: write one behind ##")
         if len(title) > MAX_TITLE:
             problems.append(f"its title is longer than {MAX_TITLE} characters: shorten it")
-        if isinstance(when, str):
-            problems.append(f"Cadence: {when}")
-        if isinstance(hours, str):
-            problems.append(f"Hours: {hours}")
         if not prompt:
             problems.append("it has no Prompt: write a line like Prompt: Look whether …")
         elif len(prompt) > MAX_PROMPT:
@@ -265,25 +193,25 @@ class _Reader:
             problems.append(f"Model: {role[:60]!r} is none that can be asked: write {known}")
         if silent not in ("yes", "no"):
             problems.append("Silent: write yes or no")
-        if not (problems or isinstance(when, str) or isinstance(hours, str)):
-            when = placed(when, hours, self._zone, id)
-            if not never(when, hours, self._zone, id):
-                return Task(
-                    id=id,
-                    title=title,
-                    when=when,
-                    zone=self._zone,
-                    prompt=prompt,
-                    hours=hours,
-                    silent=silent == "yes",
-                    role=role,
-                    purse=self._purse,
-                    watch=watch,
-                    origin="heartbeat",
-                )
-            problems.append("its Cadence never falls into its Hours: change one of them")
-        self._complain(number, title, "; ".join(problems))
-        return None
+        if isinstance(when, str):
+            return [f"Cadence: {when}", *problems], None
+        if isinstance(hours, str):
+            return [f"Hours: {hours}", *problems], None
+        if problems:
+            return problems, None
+        return [], Task(
+            id=f"{HEARTBEAT}-{_slug(title)}",
+            title=title,
+            when=when,
+            zone=self._zone,
+            prompt=prompt,
+            hours=hours,
+            silent=silent == "yes",
+            role=role,
+            purse=self._purse,
+            watch=watch,
+            origin="heartbeat",
+        )
 
     def _usual_hours(self, when: When | str) -> Hours | None:
         """Return the usual hours, but none for a time of day: it was meant as it was written."""
@@ -294,50 +222,46 @@ class _Reader:
 _NO_CADENCE = "there is none: write a line like Cadence: every 30 minutes"
 
 
-def _sections(lines: Iterable[Line]) -> Iterator[tuple[str, list[Line]]]:
-    """Cut before each heading of the first two levels; only the second one's are titles."""
-    title, section = "", list[Line]()
+def _line_breaks(comment: re.Match[str]) -> str:
+    return "\n" * comment[0].count("\n")
+
+
+def _sections(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Cut before each heading of the first two levels; return each part and its line's number."""
+    begin, lines = 1, list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if _HEADING.match(line) and lines:
+            yield begin, lines
+            begin, lines = number, []
+        lines.append(line)
+    yield begin, lines
+
+
+def _values(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Read the keys of an entry, and say what stands where none should; prompts have many lines."""
+    values: dict[str, str] = {}
+    problems: list[str] = []
+    last, in_list = "", None
     for line in lines:
-        found = None if line.code else _HEADING.match(line.text)
-        if found is not None and len(found[1]) <= 2:
-            yield title, section
-            # An entry's title may be missing; that is for it to say.
-            title = (line.text[found.end() :].strip(" \t#") or " ") if len(found[1]) == 2 else ""
-            section = []
-        section.append(line)
-    yield title, section
-
-
-def _uncommented(line: str, *, is_open: bool) -> tuple[str, bool]:
-    """Leave comments out; *is_open* tells whether one goes on, from the line before or after."""
-    kept = ""
-    while True:
-        if not is_open:
-            text, mark, line = line.partition("<!--")
-            kept += text
-            if not mark:
-                return kept, False
-        _, mark, line = line.partition("-->")
-        is_open = not mark
-        if is_open:
-            return kept, True
-
-
-def _key(line: Line) -> str | None:
-    """Return the key that *line* begins with, spelled as ours are; None if there is none."""
-    found = None if line.code else _KEY.match(line.text)
-    word = found[2].capitalize() if found else ""
-    return word if word in KEYS else None
-
-
-def _misplaced(line: Line) -> str:
-    """Say what is wrong with a line before the prompt that has no key; "" if it may stand there."""
-    text = " ".join(line.text.split())
-    if _EMPTY.fullmatch(text):
-        return ""
-    if found := _KEY.match(line.text):
-        return f"there is no key {found[2]}: there are {', '.join(KEYS)}"
-    return f"{text[:40]!r} stands behind no key: write it behind Prompt:, or make it a comment"
+        found = _KEY.match(line)
+        key = found[2].capitalize() if found else ""
+        # In an entry whose keys are no list, a list is part of the prompt.
+        in_list = bool(found[1]) if found and in_list is None else in_list
+        if found is None or key not in KEYS or bool(found[1]) != in_list:
+            if last == "Prompt":
+                values[last] += f"\n{line.rstrip()}"
+            elif found is not None:
+                problems.append(f"there is no key {found[2]}: there are {', '.join(KEYS)}")
+            elif not _EMPTY.fullmatch(text := " ".join(line.split())):
+                where = "write it behind Prompt:, or make it a comment"
+                problems.append(f"{text[:40]!r} stands behind no key: {where}")
+            continue
+        value = line[found.end() :].strip()
+        if key in values and key != "Watch":
+            problems.append(f"{key} stands twice: leave one")
+        values[key] = f"{values[key]},{value}" if key in values else value
+        last = key
+    return {key: value.strip() for key, value in values.items()}, problems
 
 
 def _patterns(text: str) -> tuple[str, ...]:
@@ -345,10 +269,10 @@ def _patterns(text: str) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def _unwatchable(patterns: tuple[str, ...]) -> list[str]:
-    problems = [f"Watch: {why}" for one in patterns if (why := watching.complaint(one))]
-    if len(patterns) > watching.MAX_PATTERNS:
-        problems.append(f"Watch: more than {watching.MAX_PATTERNS} patterns: name folders instead")
+def _unwatchable(patterns: Collection[str]) -> list[str]:
+    problems = [f"Watch: {why}" for one in patterns if (why := bad_pattern(one))]
+    if len(patterns) > MAX_PATTERNS:
+        problems.append(f"Watch: more than {MAX_PATTERNS} patterns: name folders instead")
     return problems
 
 
@@ -356,8 +280,3 @@ def _slug(title: str) -> str:
     """Make the part of the id; a title without Latin letters gets one of its hash."""
     made = slug(title)[:_MAX_SLUG].strip("-")
     return made or sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-
-
-def _told(problem: Malformed) -> str:
-    entry = f', "{problem.title[:MAX_TITLE]}"' if problem.title else ""
-    return f"{FILE}, line {problem.number}{entry}: {problem.why}"

@@ -1,14 +1,12 @@
 """What the timetable is asked: about tasks by tools and commands, about runs by the scheduler."""
 
-from typing import Literal
-
 import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.features.tasks.rules import Agenda
+from elwood.features.tasks.rules import Agenda, Outcome, Verb
 from elwood.features.tasks.state import PlannedRun
-from elwood.features.tasks.task import Origin, Result, Task, TaskStatus
+from elwood.features.tasks.task import Origin, Task, TaskStatus
 from elwood.foundation.runtime import Request
 
 
@@ -56,7 +54,7 @@ class Change(Request[CommandResult]):
     """
 
     id: str
-    verb: Literal["pause", "resume", "cancel", "run", "stop"]
+    verb: Verb
     by: str
     stop: bool = False
     own: bool = False
@@ -92,16 +90,11 @@ class Begin(Request[bool]):
 class End(Request[bool]):
     """Write down what became of a run; False if there is no room: ask again later.
 
-    *acted*: it did something that must not be done twice, so it is not tried again; *told*: the
-    owner hears of the failure from its conversation.  A run that found things `unchanged` need not
-    have begun.  Repeating it changes nothing.
+    A run that found things `unchanged` need not have begun.  Repeating it changes nothing.
     """
 
     run: PlannedRun
-    result: Result
-    words: str = ""
-    acted: bool = False
-    told: bool = False
+    outcome: Outcome
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,7 @@
-"""What tasks brings to one run of the app."""
+"""What tasks bring to one run of the app: two actors, ``/tasks``, and what they act with."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import trio
@@ -12,32 +12,52 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits
-from elwood.agent.parts import Actor, Gathered, Parts
-from elwood.agent.session.core import Core
-from elwood.agent.session.extension import Runs, SessionExtension, SlashCommand
+from elwood.agent.parts import Actor, Chore, Gathered, Parts
+from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.extension import (
+    CommandAnswer,
+    CommandCall,
+    Runs,
+    SessionExtension,
+    SlashCommand,
+)
+from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools.talk import Messenger
-from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.chores import chore_task
-from elwood.features.tasks.commands import TasksCommand
+from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.heartbeat import read_checklist
-from elwood.features.tasks.messages import Adopt, TimetableMail, WhichCancelled, Woken
-from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.messages import (
+    Adopt,
+    Change,
+    ListTasks,
+    TimetableMail,
+    WhichCancelled,
+    Woken,
+)
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
 from elwood.features.tasks.task import Origin, Task, session_of
+from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.features.tasks.tools import tools
-from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
+from elwood.features.tasks.when import Cadence, Every, When
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined
+from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.clock")
 
-# Problems of HEARTBEAT.md that are told; the first are mended first.
-MAX_PROBLEMS = 10
-# Characters of each: together they fit into one message of any channel.
-MAX_PROBLEM = 350
-
+# Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
+MAX_PROBLEMS = 3_500
+# Seconds: chores missed in a week of holidays are made up for.
+LATE = 8 * 86_400.0
+# Seconds for a command.
+COMMAND_LIMIT = 20.0
+# Who changes a task, as the model and people read it.
+BY = "the owner"
+UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
 HEARTBEAT = "reading HEARTBEAT.md"
 
 
@@ -45,7 +65,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     """Make the timetable, and the scheduler that asks it."""
     clock = TaskClock(core, others)
     timetable = clock.timetable.address
-    command = TasksCommand(timetable, core.models, core.clock, core.admission)
+    command = TasksCommand(timetable, core.clock, core.admission)
     messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
@@ -75,6 +95,63 @@ class TaskExtension(SessionExtension):
         return await self._timetable.insist(partial(WhichCancelled, runs=runs))
 
 
+class TasksCommand:
+    """Carries out ``/tasks``, for the owner only."""
+
+    def __init__(
+        self, timetable: Address[TimetableMail], clock: OwnerClock, admission: Admission
+    ) -> None:
+        self._timetable = timetable
+        self._clock = clock
+        self._admission = admission
+
+    async def run(self, call: CommandCall) -> CommandAnswer:
+        """Carry it out."""
+        if call.received.untrusted:
+            return CommandAnswer("What is planned is for my owner only.")
+        if call.again and call.given.split()[:1] == ["run"]:
+            text = "It may run already: I was interrupted. /tasks tells."
+            return CommandAnswer(text, buttons=("/tasks",))
+        answer = CommandAnswer(UNAVAILABLE)
+        with trio.move_on_after(COMMAND_LIMIT):
+            try:
+                answer = await self._answer(call.given)
+            except ActorUnavailable:
+                return CommandAnswer(UNAVAILABLE)
+        return answer
+
+    async def _answer(self, given: str) -> CommandAnswer:
+        # The owner's zone: its name is what it was made of.
+        zone, now, timetable = str(self._clock.zone), self._clock.now(), self._timetable
+        match given.split(maxsplit=1):
+            case [] | ["all"]:
+                tasks = await timetable.ask(ListTasks(chores=bool(given)))
+                text = "There are no tasks. Say what shall be done and when."
+                if tasks:
+                    text = f"{listing(tasks, zone, now)}\n\n{USAGE}"
+                return CommandAnswer(text, buttons=buttons(tasks))
+            case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
+                tasks = await timetable.ask(ListTasks(chores=True))
+                found = find(wanted, tasks)
+                if not isinstance(found, str):
+                    id_ = found.task.id
+                elif verb == "stop":
+                    id_ = wanted.strip()  # it may be cancelled, and not at its end
+                else:
+                    return CommandAnswer(f"{found[0].upper()}{found[1:]}.")
+                settled = await timetable.ask(
+                    Change(id=id_, verb=verb, by=BY, stop=verb == "cancel")
+                )
+                text = settled.text
+                if verb == "run" and settled.ok and (full := self._admission.refusal):
+                    text = f"It runs when there is room: {full}."
+                after = await timetable.ask(ListTasks(chores=True))
+                changed = [one for one in after if one.task.id == id_]
+                return CommandAnswer(f"{id_}: {text}", buttons=(*buttons(changed), "/tasks"))
+            case _:
+                return CommandAnswer(f"I do not understand that. {USAGE}")
+
+
 class TaskClock:
     """The bodies of the two actors, with what they act with."""
 
@@ -86,6 +163,8 @@ class TaskClock:
         self._core = core
         self._others = others
         self._channels = core.channels
+        self._file = HeartbeatFile(core.workspace)
+        self._before = Written()
         self._tell = TellOwner(
             PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
         )
@@ -128,25 +207,12 @@ class TaskClock:
             now=self._core.clock.now,
             zone=self._zone,
         )
-        tell = self._tell
-        file, before = HeartbeatFile(self._core.workspace), Written()
         async with trio.open_nursery() as nursery:
-
-            async def refresh() -> None:
-                nonlocal before
-                await self._channels.heard.save()
-                written = await self._read_heartbeat(file)
-                if written is not None and written is not before:
-                    before = written
-                    if mistakes := await self._take_in(written):
-                        # The channel may be away: nothing else waits for that.
-                        nursery.start_soon(tell, mistakes, (), False)
-
             scheduler = Scheduler(
                 self.timetable.address,
                 runner,
-                refresh=refresh,
-                tell=tell,
+                refresh=partial(self._refresh, nursery),
+                tell=self._tell,
                 now=self._core.clock.now,
                 full=lambda: self._core.admission.refusal,
             )
@@ -155,28 +221,26 @@ class TaskClock:
 
     # --- what is to be done ----------------------------------------------------------------------
 
-    async def _read_heartbeat(self, file: HeartbeatFile) -> Written | None:
-        """Read what people have written into HEARTBEAT.md; None if it cannot be read now."""
+    async def _refresh(self, nursery: trio.Nursery) -> None:
+        """Take in what people have written into HEARTBEAT.md, and tell what is wrong with it."""
+        await self._channels.heard.save()
         try:
-            written = await self._core.environment.blocking(file.read)
+            written = await self._core.environment.blocking(self._file.read)
         except Unconfined as error:
             report_error(HEARTBEAT, str(error))
-            return None
+            return
         clear_error(HEARTBEAT)
-        return written
-
-    async def _take_in(self, written: Written) -> str:
-        """Adopt the tasks of HEARTBEAT.md; say what is wrong with it."""
+        if written is self._before:
+            return
+        self._before = written
         found = read_checklist(self._config, written.text)
         await self._adopt("heartbeat", found.tasks)
         problems = [*filter(None, [written.problem]), *found.problems]
-        if not problems:
-            return ""
-        log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
-        told = [problem[:MAX_PROBLEM] for problem in problems[:MAX_PROBLEMS]]
-        if len(problems) > len(told):
-            told.append(f"… and {len(problems) - len(told)} more, in the log")
-        return "\n".join(["These parts of HEARTBEAT.md do not count:", *told])
+        if problems:
+            log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
+            told = "\n".join(["These parts of HEARTBEAT.md do not count:", *problems])
+            # The channel may be away: nothing else waits for that.
+            nursery.start_soon(self._tell, told[:MAX_PROBLEMS], (), False)
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
@@ -199,3 +263,40 @@ class TaskClock:
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
         return next(iter([*near, *places]), None)
+
+
+def chore_task(chore: Chore, zone: str) -> Task:
+    """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
+    words: dict[float, When] = {3_600.0: Cadence("hourly"), 86_400.0: Cadence("daily")}
+    return Task(
+        chore.id,
+        chore.title,
+        words.get(chore.every) or Every(chore.every),
+        zone,
+        chore=chore.id,
+        role="cheap",
+        tools=chore.tools or None,
+        catch_up=LATE,
+        origin="house",
+    )
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look for ``elwood doctor`` whether HEARTBEAT.md is understood."""
+    return await context.blocking(lambda: list(_findings(context.config)))
+
+
+def _findings(config: Config) -> Iterator[Finding]:
+    workspace = config.of(Paths).workspace
+    if not workspace.is_dir():
+        return  # told with the folders
+    try:
+        written = HeartbeatFile(Root(workspace)).read()
+    except Unconfined as error:
+        yield Finding("warning", "heartbeat", f"HEARTBEAT.md cannot be read: {error}")
+        return
+    checklist = read_checklist(config, written.text)
+    for problem in filter(None, (written.problem, *checklist.problems)):
+        yield Finding("warning", "heartbeat", problem, "correct it; that counts within a minute")
+    if not checklist.problems and not written.problem:
+        yield Finding("ok", "heartbeat", f"{len(checklist.tasks)} tasks in HEARTBEAT.md")

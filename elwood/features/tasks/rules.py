@@ -1,17 +1,14 @@
 """What becomes of tasks: by what people and files say, as time passes, and when a run ends."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec.structs import replace
 
-from elwood.agent.conversation.settings import check_hours, is_active, next_active
+from elwood.agent.conversation.settings import next_active
 from elwood.features.tasks import texts, when
-from elwood.features.tasks import watch as watching
 from elwood.features.tasks.state import (
     FAR_BEHIND,
     LONG,
@@ -32,35 +29,31 @@ from elwood.features.tasks.state import (
 from elwood.features.tasks.task import (
     ID,
     MAX_ID,
-    PAUSE_AFTER,
-    TELL_AFTER,
+    MAX_TASKS,
     Origin,
     Result,
     Task,
     TaskStatus,
     bad_id,
+    next_run,
+    runs_after,
 )
-from elwood.features.tasks.when import Once, When
+from elwood.features.tasks.when import Once
 from elwood.foundation.text.words import slug
 
-# Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
-MAX_TASKS = 200
-# Characters of a title, and of what is to be done: what files may have, and Elwood's own words.
-MAX_TITLE, MAX_TEXT = 200, 21_000
+# Failed tries in a row: after so many the owner is told, and after so many the task is paused.
+TELL_AFTER, PAUSE_AFTER = 2, 5
 # Seconds after a failed try until the next; a task that fails for longer is paused.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Characters of news in one message; channels take some 4,000.
 MAX_TELL = 3_000
-# Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
-LOOKED = 2_000
-# Seconds between two words about a task whose runs outlast its interval.
-TELL_LONG = 86_400.0
+# Seconds: of very many planned times that passed only the last ones are looked at.
+LAST_DAYS = 86_400.0
 # Seconds by which two runs are apart at least that were wanted at once.
 APART = 0.001
 
 Verb = Literal["pause", "resume", "cancel", "run", "stop"]
 OFF = "I was not running then, or could take no new work"
-ONCE_A_DAY = " I tell you of more of that once a day."
 FINISHED = "its last time has passed"
 # Why planned times were closed.
 RESTORED = "my state comes from a backup, so it may have been done already"
@@ -83,6 +76,19 @@ class Decision(msgspec.Struct, frozen=True):
     words: str = ""
     ok: bool = True
     stop: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a run, in *words*.
+
+    *acted* says that it did something, or may have, that must not be done twice, so it is not tried
+    again; *told* that the owner hears of the failure from its conversation.
+    """
+
+    result: Result
+    words: str = ""
+    acted: bool = False
+    told: bool = False
 
 
 class DueRun(msgspec.Struct, frozen=True):
@@ -131,28 +137,23 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
     >>> schedule(Timetable(), task, 0.0)[0].id, schedule(Timetable(), task, 99.0)[1].words
     ('call-mum', 'that time has passed: nothing would ever be done')
     """
-
-    def refused(words: str) -> tuple[Task, Decision]:
-        return task, Decision(words=words, ok=False)
-
     if not task.id:
         for one in table.tasks.values():
             if replace(one.task, id="") == task and not one.removed and not one.paused:
                 return one.task, Decision()
         task = replace(task, id=_free_id(table, slug(task.title)))
-    if task.origin != "talk" or task.chore:
-        return refused("only a prompt or a message can be scheduled here")
     there = table.tasks.get(task.id)
-    if there is not None and there.task.origin != "talk":
+    words = problem(task)
+    if task.origin != "talk" or task.chore:
+        words = "only a prompt or a message can be scheduled here"
+    elif there is not None and there.task.origin != "talk":
         file = _FILES[there.task.origin]
-        return refused(f"the id {task.id!r} belongs to a task of {file}: take another one")
-    if words := problem(task):
-        return refused(words)
-    if upcoming(task.when, now, task.zone, task.id, task.ends) is None:
-        return refused("that time has passed: nothing would ever be done")
-    if there is None and len(table.tasks) >= MAX_TASKS:
-        return refused(f"there are {MAX_TASKS} tasks already: cancel one first")
-    return task, Decision(_taken(there, task, now))
+        words = f"the id {task.id!r} belongs to a task of {file}: take another one"
+    elif not words and next_run(task, now) is None:
+        words = "that time has passed: nothing would ever be done"
+    elif there is None and len(table.tasks) >= MAX_TASKS:
+        words = f"there are {MAX_TASKS} tasks already: cancel one first"
+    return task, Decision(words=words, ok=False) if words else Decision(_taken(there, task, now))
 
 
 def adopt(
@@ -165,8 +166,7 @@ def adopt(
     count = sum(one.task.origin != origin for one in table.tasks.values())
     for task in tasks:
         there = table.tasks.get(task.id)
-        known = there is not None and there.task == task
-        why = "" if known else problem(task)
+        why = problem(task)
         if task.id in wanted:
             why = "another task has this id"
         elif there is not None and there.task.origin != origin:
@@ -175,8 +175,8 @@ def adopt(
             why = f"there are {MAX_TASKS} tasks already"
         if why:
             problems.append(f"{task.id or task.title!r}: {why}")
-            continue
-        wanted[task.id] = replace(task, origin=origin)
+        else:
+            wanted[task.id] = replace(task, origin=origin)
     for id_, one in table.tasks.items():
         if one.task.origin == origin and id_ not in wanted and not one.removed:
             entries += _removed(one, now, f"it is gone from {_FILES[origin]}", cancelled=True)
@@ -208,8 +208,8 @@ def change(
         case "pause" if one.paused:
             return Decision(words=f"It is paused already: {one.paused}.")
         case "pause":
-            entries = (*close_times(one, now, PAUSED), TaskPaused(id_, f"paused by {by}"))
-            return Decision(entries, f"Paused.{_goes_on(one)}")
+            paused = TaskPaused(id_, f"paused by {by}")
+            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{_goes_on(one)}")
         case "resume":
             return _resume(one, now)
         case "cancel":
@@ -232,7 +232,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
         for run in begun:
             if run.due <= at:
                 line = texts.missed(one.task, run.due, run.due, 1, RESTORED, zone)
-                tell = line if is_news(one.task) else ""
+                tell = line if _is_news(one.task) else ""
                 found.append(RunFinished(run, "missed", RESTORED, tell=tell))
         if not one.removed and not one.paused:
             found += close_times(one, at, RESTORED, zone)
@@ -240,32 +240,19 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
 
 
 def problem(task: Task) -> str:
-    """Say what is wrong with *task* and what to write instead; "" if it is fine."""
+    """Say what is wrong with *task*, of what must hold wherever it comes from; "" if it is fine."""
     if not ID.fullmatch(task.id):
         return f"an id has small letters, digits and dashes, at most {MAX_ID}"
     if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
         return "it has nothing to do: give one of prompt, message and chore"
-    if len(task.title) > MAX_TITLE:
-        return f"a title has at most {MAX_TITLE} characters"
-    if len(task.prompt) + len(task.message) > MAX_TEXT:
-        return f"what is to be done has at most {MAX_TEXT} characters; put more into a file"
-    watch = task.watch or ()
-    if len(watch) > watching.MAX_PATTERNS:
-        return f"a task watches at most {watching.MAX_PATTERNS} patterns; name folders instead"
-    if why := next(filter(None, map(watching.complaint, watch)), ""):
-        return why
-    if not _is_zone(task.zone):
-        return f"there is no time zone {task.zone!r}: write one like Europe/Berlin"
-    if not task.catch_up >= 0:
-        return "catch_up are seconds, not less than 0"
-    return when.check(task.when) or (check_hours(task.hours) if task.hours else "")
+    return when.check(task.when)
 
 
 def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
     if one is None:
         return (TaskScheduled(task, now),)
     old = one.task
-    if one.removed or (old.when, old.zone) != (task.when, task.zone):
+    if one.removed or (old.when, old.zone, old.hours) != (task.when, task.zone, task.hours):
         close = [] if one.paused or one.removed else close_times(one, now, CHANGED)
         return (*close, TaskScheduled(task, now))
     return () if old == task else (TaskScheduled(task),)
@@ -298,20 +285,17 @@ def _goes_on(one: TaskState) -> str:
 
 def _stop(one: TaskState) -> Decision:
     """Stop what works in the task's own conversation; others are stopped where they are read."""
-    if one.run is None:
-        if one.result == "waiting" and not one.task.session:
-            return Decision(words="What you allowed of it stops, if it is at work.", stop=True)
+    task = one.task if one.run is None else one.run.task
+    if one.run is None and one.result != "waiting":
         return Decision(words="Nothing of it is running.", ok=False)
-    task = one.run.task
     if task.session:
         words = f"It runs in the conversation {task.session}: /stop there stops it."
         return Decision(words=words, ok=False)
-    if task.message:
-        return Decision(words="It is being said: that cannot be stopped.", ok=False)
-    if task.chore:
-        words = "What Elwood does itself goes on to its end; a model that works on it stops."
-        return Decision(words=words, stop=True)
-    return Decision(words="Stopped.", stop=True)
+    if task.message or task.chore:
+        words = "It goes on to its end; a model that works on it stops."
+        return Decision(words=words, stop=bool(task.chore))
+    words = "What you allowed of it stops, if it is at work." if one.run is None else "Stopped."
+    return Decision(words=words, stop=True)
 
 
 def _resume(one: TaskState, now: float) -> Decision:
@@ -320,14 +304,8 @@ def _resume(one: TaskState, now: float) -> Decision:
         if one.mark - now > FAR_BEHIND:
             return Decision(entries, "It goes on, by what the clock shows now.")
         return Decision(words="It is not paused.")
-    task = one.task
-    after = max(now, one.mark)
-    is_over = upcoming(task.when, after, task.zone, task.id, task.ends) is None and one.run is None
-    if is_over and one.failures:
-        return Decision((*entries, _requested(one, now)), "It is tried once more, now.")
-    if is_over and one.requested is None:
-        words = f"/tasks run {task.id} does it now, /tasks cancel {task.id} takes it away."
-        return Decision(words=f"Its last time passed while it was paused: {words}", ok=False)
+    if next_run(one.task, max(now, one.mark)) is None and not (one.run or one.requested):
+        return Decision((*entries, _requested(one, now)), "Its last time has passed: it runs now.")
     return Decision(entries, "It goes on.")
 
 
@@ -340,14 +318,6 @@ def _free_id(table: Timetable, key: str) -> str:
     key = f"my-{key}"[: MAX_ID - 4].strip("-") if bad_id(key) else key
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.tasks)
-
-
-def _is_zone(zone: str) -> bool:
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # no file, no name, or a folder
-        return False
-    return True
 
 
 # --- what has passed -----------------------------------------------------------------------------
@@ -366,66 +336,37 @@ def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
         if one.run is None and not one.removed and not one.paused:
-            found += _told(one, _passed(one, now), now, zone)
+            found += close_times(one, now, zone=zone)
     return found
 
 
-def close_times(one: TaskState, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
-    """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*."""
-    return _told(one, _passed(one, now, why), now, zone)
+def close_times(one: TaskState, now: float, why: str = "", zone: str = "") -> list[RunsMissed]:
+    """Close the planned times up to *now*, in one entry; the owner is told if there is a *zone*.
+
+    With *why* nothing may run any more, else the newest perhaps.
+    """
+    task = one.task
+    times = list(islice(takewhile(now.__ge__, runs_after(task, one.mark)), texts.MOST_MISSED))
+    if len(times) == texts.MOST_MISSED:
+        since = max(times[-1], now - LAST_DAYS)
+        times += takewhile(now.__ge__, runs_after(task, since))
+    if times and not why and now - times[-1] <= task.catch_up:
+        times.pop()
+    if not times:
+        return []
+    first, last, count = times[0], times[-1], len(times)
+    why = why or (LONG if one.last is not None and last <= one.last else OFF)
+    tell = zone and why != LONG and _is_news(task)
+    line = texts.missed(task, first, last, count, why, zone) if tell else ""
+    return [RunsMissed(task.id, first, last, count, "missed", why, line)]
 
 
-def is_news(task: Task) -> bool:
+def _is_news(task: Task) -> bool:
     """Tell whether the owner hears of it when *task* is missed.
 
     What looks at something can as well do so the next time.
     """
     return task.watch is None and not task.chore and task.origin != "heartbeat"
-
-
-def _passed(one: TaskState, now: float, why: str = "") -> Iterator[RunsMissed]:
-    """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
-    task = one.task
-    until = now if task.ends is None else min(now, task.ends)
-    first = following(one)
-    if first is None or first > until:
-        return
-    times, count = when.planned(task.when, one.mark, until, task.zone, task.id, LOOKED)
-    if (hidden := count - len(times)) > 0:
-        (last,), _ = when.planned(task.when, one.mark, times[0] - 1, task.zone, task.id, 1)
-        yield RunsMissed(task.id, first, last, hidden, "missed", why or OFF)
-    awake = [at for at in times if is_awake(task, at)]
-    if awake and not why and now - awake[-1] <= task.catch_up:
-        times = times[: times.index(awake[-1])]
-
-    def came(at: float) -> tuple[Literal["missed", "asleep"], str]:
-        if not is_awake(task, at):
-            return "asleep", ""
-        return "missed", why or (LONG if one.last is not None and at <= one.last else OFF)
-
-    for (result, reason), group in groupby(times, came):
-        part = list(group)
-        yield RunsMissed(task.id, part[0], part[-1], len(part), result, reason)
-
-
-def _told(
-    one: TaskState, passed: Iterable[RunsMissed], now: float, zone: str
-) -> list[TimetableEntry]:
-    """Have the last of the entries tell about all that was missed, in one line.
-
-    Of runs that outlast their interval the owner hears once a day: there may be one each minute.
-    """
-    entries = list(passed)
-    missed = [entry for entry in entries if entry.result == "missed"]
-    if not (zone and missed and is_news(one.task)):
-        return list(entries)
-    is_slow = all(entry.why == LONG for entry in missed)
-    if is_slow and one.slow_told is not None and 0 <= now - one.slow_told < TELL_LONG:
-        return list(entries)
-    first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
-    line = texts.missed(one.task, first, last, count, missed[-1].why, zone)
-    telling = replace(missed[-1], tell=f"{line}{ONCE_A_DAY}" if is_slow else line)
-    return [telling if entry is missed[-1] else entry for entry in entries]
 
 
 # --- what is due ---------------------------------------------------------------------------------
@@ -460,26 +401,8 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
         if one.task.origin == "talk"
         and not (one.paused or one.run is not None or one.requested is not None)
         and not _may_retry(one, now)
-        and following(one) is None
+        and next_run(one.task, one.mark) is None
     ]
-
-
-def following(one: TaskState) -> float | None:
-    """Return the first planned time that is not dealt with."""
-    return upcoming(one.task.when, one.mark, one.task.zone, one.task.id, one.task.ends)
-
-
-@lru_cache(maxsize=4 * MAX_TASKS)
-def upcoming(when_: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
-    """Return the first planned time after *after*, up to *ends*."""
-    # Asked each minute with the same arguments, until that time has come.
-    at = when.next_at(when_, after, zone, key)
-    return None if at is None or (ends is not None and at > ends) else at
-
-
-def is_awake(task: Task, at: float) -> bool:
-    """Tell whether a run of *task* may begin at *at*; the time of a reminder was chosen."""
-    return isinstance(task.when, Once) or is_active(task.hours, at, task.zone)
 
 
 def _may_retry(one: TaskState, now: float) -> bool:
@@ -497,13 +420,11 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
         return _due(one, PlannedRun(task.id, one.requested, 0, one.series)), None
     if one.paused:
         return None, None
-    coming = following(one)
+    coming = next_run(task, one.mark)
     if coming is not None and coming <= now:
         planned, at = PlannedRun(task.id, coming, 1, one.series), now
     elif one.retry is not None and _may_retry(one, now):
         planned, at = one.retry.planned, one.retry.at
-        if at - now > BACKOFF[-1]:  # the clock was put back meanwhile
-            at = now
     else:
         return None, coming
     if not isinstance(task.when, Once):
@@ -523,43 +444,31 @@ def _due(one: TaskState, planned: PlannedRun) -> DueRun:
 
 
 def on_run_finished(
-    one: TaskState,
-    run: PlannedRun,
-    result: Result,
-    words: str,
-    now: float,
-    zone: str,
-    *,
-    acted: bool,
-    told: bool = False,
+    one: TaskState, run: PlannedRun, outcome: Outcome, now: float, zone: str
 ) -> list[TimetableEntry]:
-    """Say what follows from the end of a run: a further try, a word to the owner, a pause.
-
-    What *acted* is not tried again; of a failure that the owner is *told* of by its conversation
-    there is no further word.
-    """
-    words = texts.brief(words)
+    """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
+    task, result, words = one.task, outcome.result, texts.brief(outcome.words)
+    acted, told = outcome.acted, outcome.told
     if result != "failed":
         tell = result == "spent" and not told and (acted or one.result != "spent")
-        line = texts.not_done(one.task, words, acted=acted) if tell else ""
+        line = texts.not_done(task, words, acted=acted) if tell else ""
         return [RunFinished(run, result, words, tell=line)]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
     if count >= PAUSE_AFTER and not one.paused and not one.removed:
         why = f"it failed {count} times in a row: {words}"
-        halted = TaskPaused(one.task.id, why, texts.paused(one.task, count, words))
+        halted = TaskPaused(task.id, why, texts.paused(task, count, words))
         return [RunFinished(run, result, words), *close_times(one, now, why), halted]
     again = None
     if owns and not (acted or run.is_requested or one.paused or one.removed):
         again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
-        task = one.task
-        then = upcoming(task.when, run.due, task.zone, task.id, task.ends)
+        then = next_run(task, run.due)
         if (then is not None and then <= again) or again - run.due > task.catch_up:
             again = None
-    last = again is None and following(one) in (None, run.due)
+    is_last = again is None and next_run(task, one.mark) in (None, run.due)
     # What it did nobody has seen: the answer of a failed run is not sent.
-    tell = not told and (count == TELL_AFTER or run.is_requested or last or acted)
-    line = texts.failed(one.task, count, words, again, zone, acted=acted) if tell else ""
+    tell = not told and (count == TELL_AFTER or run.is_requested or is_last or acted)
+    line = texts.failed(task, count, words, again, zone, acted=acted) if tell else ""
     return [RunFinished(run, result, words, again, line)]
 
 
@@ -568,15 +477,10 @@ def on_run_finished(
 
 def task_status(one: TaskState, now: float) -> TaskStatus:
     """Show a task as people see it."""
+    since = None if one.run is None else one.run.at
+    following = None if one.paused else _coming(one, now)
     return TaskStatus(
-        one.task,
-        None if one.paused else _coming(one, now),
-        None if one.run is None else one.run.at,
-        one.last,
-        one.result,
-        one.words,
-        one.paused,
-        one.failures,
+        one.task, following, since, one.last, one.result, one.words, one.paused, one.failures
     )
 
 
@@ -585,10 +489,7 @@ def _coming(one: TaskState, now: float) -> float | None:
         return now
     if one.retry is not None and _may_retry(one, now):
         return one.retry.at
-    if isinstance(one.task.when, Once):
-        at = following(one)
-    else:
-        at = next(iter(texts.next_runs(one.task, one.mark, 1)), None)
+    at = next_run(one.task, one.mark)
     return None if at is None else max(at, now)
 
 
@@ -596,8 +497,6 @@ def telling(table: Timetable) -> Telling | None:
     """Say what the owner must be told next, as much as one message holds."""
     lines, buttons, upto, size = [], [], 0, 0
     again = bool(table.news) and table.news[0].seq <= table.shown
-    if table.lost:
-        lines.append(f"({table.lost} older lines found no room; /tasks shows how things stand.)")
     for news in table.news:
         size += len(news.text)
         if (news.seq <= table.shown) != again or (upto and size > MAX_TELL):

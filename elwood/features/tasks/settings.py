@@ -1,29 +1,27 @@
 """What can be set about tasks: ``[heartbeat]`` and ``[[tasks]]`` of config.toml; and agent.toml."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import ClassVar, TypeVar
 
 import attrs
 
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, read_hours, write_hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
-from elwood.features.tasks import watch as patterns
-from elwood.features.tasks.notation import (
-    advice,
-    never,
-    placed,
-    read_moment,
-    read_route,
-    read_when,
-    write_moment,
-    write_route,
-    write_when,
+from elwood.features.tasks.task import (
+    CATCH_UP,
+    CATCH_UP_ONCE,
+    MAX_PATTERNS,
+    MAX_TASKS,
+    Origin,
+    Task,
+    bad_id,
+    bad_pattern,
 )
-from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Origin, Task, bad_id
-from elwood.features.tasks.watch import MAX_PATTERNS
-from elwood.features.tasks.when import Cadence, Cron, Every, Once, When
+from elwood.features.tasks.when import Every, Once, read_moment, read_when, write_moment, write_when
 from elwood.foundation.settings import (
     BadSetting,
     Check,
@@ -41,23 +39,42 @@ from elwood.foundation.settings import (
 )
 from elwood.foundation.text.words import slug
 
+T = TypeVar("T")
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
-# More are no longer written by people.
-MAX_TASKS = 200
 # What a session may be called; it becomes the name of a file.
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::(-?\d{1,18})(?::(\d{1,18}))?)?")
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
 # What is wrong with the key *0*, and the remedy.
 Fault = tuple[str, str, str]
 
 
-def is_hours(text: str) -> None:
-    """Check for hours of the day, maybe of some days only."""
-    hours = read_hours(text)
-    if isinstance(hours, str):
-        raise BadSetting(*advice(hours))
+def _sound(made: T | str) -> T:
+    """Give what was read, unless that says what is wrong."""
+    if isinstance(made, str):
+        raise _wrong(made)
+    return made
+
+
+def _wrong(text: str) -> BadSetting:
+    """Take apart what is wrong and what to write instead, which are one sentence."""
+    what, mark, remedy = text.partition(": write ")
+    return BadSetting(what, f"write {remedy}" if mark else "correct it")
+
+
+def _readable(read: Callable[[str], object]) -> Check:
+    """Check for a text that *read* understands; there may be none."""
+
+    def check(text: str) -> None:
+        if text:
+            _sound(read(text))
+
+    return check
+
+
+is_hours = _readable(read_hours)
 
 
 def _owner_has_hours(loaded: Loaded) -> Iterator[Complaint]:
@@ -107,23 +124,6 @@ class HeartbeatSettings:
         return (self.model,)
 
 
-def _is_id(text: str) -> None:
-    _need((text and bad_id(text)) or None)
-
-
-def _is_when(text: str) -> None:
-    """Check for a time that means the same whenever it is read."""
-    _need(read_when(text, "UTC"))
-
-
-def _is_moment(text: str) -> None:
-    _need(read_moment(text, "UTC") if text else None)
-
-
-def _is_route(text: str) -> None:
-    _need(read_route(text) if text else None)
-
-
 def _is_zone(text: str) -> None:
     if text:
         is_timezone(text)
@@ -134,10 +134,6 @@ def _is_session(text: str) -> None:
         raise BadSetting("not a name for a conversation", "use letters, digits, dots, - and _")
 
 
-def _is_watched(text: str) -> None:
-    _need(patterns.complaint(text) or None)
-
-
 def _shorter(most: int) -> Check:
     def check(text: str) -> None:
         if len(text) > most:
@@ -146,9 +142,30 @@ def _shorter(most: int) -> Check:
     return check
 
 
-def _need(made: object) -> None:
-    if isinstance(made, str):
-        raise BadSetting(*advice(made))
+def read_route(text: str) -> Route | str:
+    """Read where answers go: a channel, a chat of it, a topic of that; or say what is wrong.
+
+    Without a chat, `Route.chat` is 0: the owner's own there.  Groups have negative numbers.
+    """
+    found = _ROUTE.fullmatch(text)
+    if found is None:
+        shown = text[:_TITLE]
+        return f"{shown!r} is no place for answers: write telegram, or telegram:123456789"
+    channel, chat, topic = found.groups()
+    number = int(chat or 0)
+    return Route(channel, number, None if topic is None else int(topic), private=number >= 0)
+
+
+def write_route(route: Route) -> str:
+    """Write *route* so that `read_route` reads it, but for the message that is answered."""
+    topic = "" if route.topic is None else f":{route.topic}"
+    return f"{route.channel}:{route.chat}{topic}" if route.chat or topic else route.channel
+
+
+# A text must mean the same whenever it is read; only moments depend on the zone.
+_is_when = _readable(partial(read_when, zone="UTC"))
+_is_moment = _readable(partial(read_moment, zone="UTC"))
+_is_id = _readable(lambda text: bad_id(text) or None)
 
 
 @attrs.frozen(kw_only=True)
@@ -192,12 +209,12 @@ class TaskForm:
         None,
         help="run only if one of these files of the workspace, or the prompt, has changed; "
         "folders, `*` and `**` are understood",
-        check=_is_watched,
+        check=_readable(lambda text: bad_pattern(text) or None),
     )
     deliver: str = setting(
         "",
         help="where the answer goes: a channel, or channel:chat as in `telegram:-1001234567890`",
-        check=_is_route,
+        check=_readable(read_route),
         default="where you were heard last",
     )
     silent: bool = setting(False, help="post no answer")
@@ -223,35 +240,31 @@ class TaskForm:
     )
 
 
-def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
-    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's."""
+def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | Fault:
+    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
+
+    The checks of the fields were made before.  Raises BadSetting for what they cannot tell.
+    """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    id = form.id or slug(title)
-    when = _placed(form, zone, id)
-    ends = read_moment(form.ends, zone, end=True) if form.ends else None
-    hours = read_hours(form.hours)
-    route = read_route(form.deliver) if form.deliver else None
-    wrong_id = (bad_id(id) or None) if id or title else None
-    read = {"when": when, "ends": ends, "hours": hours, "deliver": route, "id": wrong_id}
-    faults = [(key, *advice(made)) for key, made in read.items() if isinstance(made, str)]
-    if form.start and isinstance(when, Cron | Once | Cadence):
-        faults.append(("start", "only intervals are counted from a time", "take it away"))
     if not form.prompt and not form.message:
         remedy = "write what is to be done as prompt, or what is to be said as message"
-        faults.append(("prompt", "is missing", remedy))
+        return "prompt", "is missing", remedy
     if form.prompt and form.message:
-        faults.append(("message", "there is a prompt, too", "write one of the two"))
+        return "message", "there is a prompt, too", "write one of the two"
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
-        faults.append(("watch", f"more than {MAX_PATTERNS} patterns", "name folders instead"))
-    if faults or isinstance(when, str) or isinstance(ends, str):
-        return faults
-    if isinstance(hours, str) or isinstance(route, str):
-        return faults
-    if never(when, hours, zone, id):
-        return [("hours", "no time of when is ever within them", "change one of the two")]
-    once = isinstance(when, Once) and bool(form.message)
-    late = CATCH_UP_ONCE if once else CATCH_UP
+        return "watch", f"more than {MAX_PATTERNS} patterns", "name folders instead"
+    when, id = read_when(form.when, zone), form.id or slug(title)
+    if isinstance(when, str):
+        raise _wrong(when)
+    if wrong := bad_id(id):
+        fault = _wrong(wrong)
+        return "id", fault.what, fault.remedy
+    if isinstance(when, Every) and form.start:
+        when = Every(when.seconds, start=_sound(read_moment(form.start, zone)))
+    elif form.start:
+        return "start", "only intervals are counted from a time", "take it away"
+    late = CATCH_UP_ONCE if isinstance(when, Once) and form.message else CATCH_UP
     is_bounded = form.tokens is not None or form.usd is not None
     return Task(
         id=id,
@@ -260,29 +273,19 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
         zone=zone,
         prompt=form.prompt,
         message=form.message,
-        hours=hours,
+        hours=_sound(read_hours(form.hours)),
         session=form.session,
-        route=route,
+        route=_sound(read_route(form.deliver)) if form.deliver else None,
         silent=form.silent,
         role=form.model,
         tools=form.tools,
         purse=Purse(form.tokens, form.usd) if is_bounded else None,
         catch_up=late if form.catch_up is None else form.catch_up,
         watch=form.watch,
-        ends=ends,
+        ends=_sound(read_moment(form.ends, zone, end=True)) if form.ends else None,
         untrusted=form.untrusted,
         origin=origin,
     )
-
-
-def _placed(form: TaskForm, zone: str, id: str) -> When | str:
-    when, hours = read_when(form.when, zone), read_hours(form.hours)
-    if isinstance(when, str) or isinstance(hours, str):
-        return when
-    if not form.start or not isinstance(when, Every):
-        return placed(when, hours, zone, id)
-    start = read_moment(form.start, zone)
-    return start if isinstance(start, str) else Every(when.seconds, start=start)
 
 
 def write_task(task: Task) -> dict[str, object]:
@@ -296,10 +299,7 @@ def write_task(task: Task) -> dict[str, object]:
         title=task.title,
         id=task.id,
         when=write_when(task.when, task.zone),
-        # An interval that was not counted from 1970 may have been placed in the hours.
-        start=write_moment(start, task.zone)
-        if isinstance(task.when, Every) and (start or task.hours)
-        else "",
+        start=write_moment(start, task.zone) if start else "",
         ends="" if task.ends is None else write_moment(task.ends, task.zone),
         zone=task.zone,
         hours="" if task.hours is None else write_hours(task.hours),
@@ -331,10 +331,14 @@ def _collect(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "
         if index == MAX_TASKS:
             report(("tasks",), f"more than {MAX_TASKS} tasks", "take some away")
             break
-        task = read_task(form, config.of(Owner).timezone, "config")
-        if isinstance(task, list):
-            for key, what, remedy in task:
-                report(("tasks", index, key), what, remedy)
+        try:
+            task = read_task(form, config.of(Owner).timezone, "config")
+        except BadSetting as error:
+            report(("tasks", index), error.what, error.remedy)
+            continue
+        if isinstance(task, tuple):
+            key, what, remedy = task
+            report(("tasks", index, key), what, remedy)
         elif task.id in tasks:
             where = ("tasks", index, "id")
             report(where, f"there is another {task.id}", "write another id")

@@ -14,7 +14,7 @@ from elwood.features.tasks.task import Result, Task, session_of
 
 # Why planned times pass while a task is at work.
 LONG = "the run before took so long"
-# Lines that wait to be told: two of each task; of more the oldest are only counted.
+# Lines that wait to be told: two of each task; of more the oldest are left out.
 MAX_NEWS = 400
 # Cancelled tasks that are remembered: nobody cancels more in the day that a question is open.
 MAX_CANCELLED = 1_000
@@ -115,13 +115,6 @@ class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
     tell: str = ""
 
 
-class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
-    """The owner is told, by *tell*, of missed runs together.  Older logs have it."""
-
-    task: str
-    tell: str
-
-
 class NewsPosting(msgspec.Struct, frozen=True, tag="shown"):
     """All news up to the entry *upto* are about to be told; what is told again is a repeat."""
 
@@ -141,12 +134,16 @@ class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
     tell: str = ""
 
 
+# Older logs have these two: of misses that were told later, and of a clock that was set, where what
+# was dealt with was put back.
+
+
+class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
+    task: str
+    tell: str
+
+
 class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
-    """The clock was found far from where it was before.  Older logs have it.
-
-    There it put back what was dealt with; now that rests, and `ClockBehind` says so once more.
-    """
-
     to: float
     tell: str = ""
 
@@ -209,9 +206,8 @@ class TaskState(msgspec.Struct):
     It is planned from the entry *series* on, and all planned times up to *mark* are dealt with.
     *requested* names a run that somebody asked for.  *failures* tries in a row have failed.
     *last* is when it ran last, *result* and *words* what came of that or of what was missed since,
-    *good* when it was last done well, and *seen* what it watched then.  *slow_told* is when the
-    owner was told last that its runs outlast its interval.  A task that is *removed* only waits
-    for the end of its run; one that was made in its place waits too.
+    *good* when it was last done well, and *seen* what it watched then.  A task that is *removed*
+    only waits for the end of its run; one that was made in its place waits too.
     """
 
     task: Task
@@ -228,7 +224,6 @@ class TaskState(msgspec.Struct):
     words: str = ""
     good: float = 0.0
     seen: str = ""
-    slow_told: float | None = None
 
     def knows(self, run: PlannedRun) -> bool:
         """Tell whether *run* is one of these times that nothing came of yet, and does not run."""
@@ -269,13 +264,11 @@ class TaskState(msgspec.Struct):
             following = PlannedRun(tried.task, tried.due, tried.attempt + 1, tried.series)
             self.retry = Retry(following, finished.again)
 
-    def miss(self, missed: RunsMissed, at: float) -> None:
+    def miss(self, missed: RunsMissed) -> None:
         """Take it that planned times have passed."""
         self.mark, self.retry = max(self.mark, missed.last), None
         if missed.result == "missed":
             self.result, self.words = "missed", missed.why
-            if missed.tell and missed.why == LONG:
-                self.slow_told = at
 
     def resume(self, since: float) -> None:
         """Go on; what is not paused, and rests far ahead of the clock, goes on at *since*."""
@@ -287,15 +280,14 @@ class TaskState(msgspec.Struct):
 class Timetable(msgspec.Struct):
     """The fold of schedule.jsonl: one state per task, and what the owner has not been told.
 
-    *shown* is up to which entry news may have been told; *lost* counts news that found no room.
-    *cancelled* has the tasks that were taken away, by their ids.  *behind_told* is how far the
-    clock had been when the owner was told last that it is far behind.
+    *shown* is up to which entry news may have been told.  *cancelled* has the tasks that were taken
+    away, by their ids.  *behind_told* is how far the clock had been when the owner was told last
+    that it is far behind.
     """
 
     tasks: dict[str, TaskState] = {}
     news: list[News] = []
     shown: int = 0
-    lost: int = 0
     cancelled: dict[str, CancelledTask] = {}
     behind_told: float = 0.0
 
@@ -307,48 +299,45 @@ class Timetable(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
         """Take one entry into account; called by the journal, in order."""
         match entry:
-            case TaskScheduled(task, since):
-                self._schedule(seq, task, since)
             case NewsPosting(upto):
                 self.shown = max(self.shown, upto)
             case NewsTold(upto):
                 self.news = [news for news in self.news if news.seq > upto]
-                self.lost = 0
             case ClockBehind():
                 self.behind_told = max(self.behind_told, self.latest)
             case ClockSet():
                 pass
-            case RunStarted(run, seen):
+            case TaskScheduled(task, since):
+                self._schedule(seq, task, since)
+            case RunStarted(run) | RunFinished(run):
                 if (one := self.tasks.get(run.task)) is not None:
-                    one.start(run, at, seen)
-            case RunFinished(run):
-                if (one := self.tasks.get(run.task)) is not None:
-                    if one.run is None:
-                        one.start(run, at, one.seen)
-                    one.finish(entry, at)
-                    if one.removed:
-                        del self.tasks[run.task]
+                    self._run(one, entry, at)
             case _:
                 if (one := self.tasks.get(entry.task)) is not None:
                     self._change(one, entry, seq, at)
         if isinstance(entry, NEWS) and entry.tell:
             button = f"/tasks resume {entry.task}" if isinstance(entry, TaskPaused) else ""
-            self.news.append(News(seq, entry.tell, button))
-            if len(self.news) > MAX_NEWS:
-                del self.news[0]
-                self.lost += 1
+            self.news = [*self.news, News(seq, entry.tell, button)][-MAX_NEWS:]
 
     def _schedule(self, seq: int, task: Task, since: float | None) -> None:
         one = self.tasks.get(task.id)
-        if one is None:
-            self.tasks[task.id] = TaskState(task, seq, since or 0.0)
-        elif one.removed:
-            mark = max(one.mark, since or 0.0)
-            self.tasks[task.id] = TaskState(task, seq, mark, one.run)
-        else:
-            one.task = task
-            if since is not None:
-                one.series, one.mark, one.retry = seq, max(one.mark, since), None
+        if one is None or one.removed:
+            mark, run = (one.mark, one.run) if one else (0.0, None)
+            self.tasks[task.id] = TaskState(task, seq, max(mark, since or 0.0), run)
+            return
+        one.task = task
+        if since is not None:
+            one.series, one.mark, one.retry = seq, max(one.mark, since), None
+
+    def _run(self, one: TaskState, entry: RunStarted | RunFinished, at: float) -> None:
+        if isinstance(entry, RunStarted):
+            one.start(entry.run, at, entry.seen)
+            return
+        if one.run is None:
+            one.start(entry.run, at, one.seen)
+        one.finish(entry, at)
+        if one.removed:
+            del self.tasks[one.task.id]
 
     def _change(
         self,
@@ -372,9 +361,9 @@ class Timetable(msgspec.Struct):
             case RunRequested(due=due):
                 one.requested = due
             case RunsMissed():
-                one.miss(entry, at)
+                one.miss(entry)
             case MissesReported():
-                one.slow_told = at
+                pass
 
     def _cancel(self, task: Task, seq: int, at: float) -> None:
         self.cancelled.pop(task.id, None)

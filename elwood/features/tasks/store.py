@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from elwood.agent.session.turn.prompt import read_document
-from elwood.features.tasks import watch as watching
 from elwood.features.tasks.heartbeat import FILE
 from elwood.features.tasks.settings import write_task
-from elwood.features.tasks.task import Task
+from elwood.features.tasks.task import Task, bad_pattern
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Item, Root
@@ -66,13 +66,11 @@ class AgentFile:
 
 
 def agent_toml(tasks: Sequence[Task], version: int) -> str:
-    """Write *tasks*, by their ids, but for those of Elwood."""
+    """Write *tasks*, by their ids."""
     import tomli_w  # many houses never write one
 
     parts = [f"{_HEAD}version = {version}\n"]
     for task in sorted(tasks, key=lambda task: task.id):
-        if task.chore:
-            continue
         keys = {key: _escaped(value) for key, value in write_task(task).items()}
         # In TOML a carriage return cannot stand in a text of several lines.
         lines = not any("\r" in value for value in keys.values() if isinstance(value, str))
@@ -130,6 +128,9 @@ class HeartbeatFile:
         return self._written
 
 
+# --- what tasks watch -----------------------------------------------------------------------------
+
+
 def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
     """Make what changes if *text* does, or the files of *root* that *patterns* mean; blocks.
 
@@ -139,8 +140,9 @@ def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
     """
     digest = sha256(repr(("text", text)).encode())
     left = MAX_BYTES
-    for place in sorted({watching.start(one) for one in patterns if not watching.complaint(one)}):
-        mine = [one for one in patterns if watching.start(one) == place]
+    sound = [one for one in patterns if not bad_pattern(one)]
+    for place in sorted(set(map(search_start, sound))):
+        mine = [one for one in sound if search_start(one) == place]
         try:
             items, _ = root.walk(place, MAX_FILES)
         except PathMissing:
@@ -149,7 +151,7 @@ def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
             digest.update(repr((place, refused.why)).encode())
             continue
         for item in items:
-            if item.kind == "folder" or not any(watching.matches(one, item.name) for one in mine):
+            if item.kind == "folder" or not any(matches(one, item.name) for one in mine):
                 continue
             state, taken = _state(root, item, left)
             left -= taken
@@ -171,3 +173,48 @@ def _state(root: Root, item: Item, left: int) -> tuple[object, int]:
         return "missing", 0
     except PathRefused as refused:
         return ("refused", refused.why), 0
+
+
+def search_start(pattern: str) -> str:
+    """Return the folder, or the file, at which a search for *pattern* begins; "." is the top."""
+    names = _names(pattern)
+    fixed = next((place for place, name in enumerate(names) if _is_wild(name)), len(names))
+    return "/".join(names[:fixed]) or "."
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Tell whether *pattern* means the file *path*; both from the workspace on.
+
+    ``*`` and ``?`` stand for anything in one name, ``**`` for folders in any number, and neither
+    for names that begin with a dot.  Without any of them it is the file, or all in the folder.
+
+    >>> matches("inbox/*.md", "inbox/a.md"), matches("inbox/*.md", "inbox/old/a.md")
+    (True, False)
+    >>> matches("inbox/**", "inbox/old/a.md"), matches("inbox", "inbox/a.md")
+    (True, True)
+    >>> matches("inbox/**", "inbox/.a.md.swp"), matches("inbox", "inbox/.hidden/a.md")
+    (False, False)
+    """
+    names = _names(pattern)
+    return _fits(names if any(map(_is_wild, names)) else [*names, "**"], path.split("/"))
+
+
+def _fits(pattern: list[str], names: list[str]) -> bool:
+    if not pattern:
+        return not names
+    first, rest = pattern[0], pattern[1:]
+    if first == "**" and _fits(rest, names):
+        return True
+    if not names or (names[0].startswith(".") and not first.startswith(".")):
+        return False
+    if first == "**":
+        return _fits(pattern, names[1:])
+    return fnmatchcase(names[0], first) and _fits(rest, names[1:])
+
+
+def _is_wild(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+def _names(pattern: str) -> list[str]:
+    return [name for name in pattern.split("/") if name not in ("", ".")]

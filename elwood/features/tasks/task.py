@@ -1,14 +1,17 @@
 """What is to be done at times: the record of a task."""
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Hours
+from elwood.agent.conversation.settings import Hours, next_active
 from elwood.agent.conversation.task_run import SESSION, Purse
-from elwood.features.tasks.when import When
+from elwood.features.tasks.when import Once, When, next_at
+from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
 
 # Seconds that a run may come late, unless the task says otherwise: a morning's job is still of use
 # at noon, and not the next morning.
@@ -23,8 +26,12 @@ HEARTBEAT = "heartbeat"
 # What Elwood does itself has these ids, also when it is off: nobody else's task is to be in its
 # way when it is on again.
 RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"})
-# Failed tries in a row: after so many the owner is told, and after so many the task is paused.
-TELL_AFTER, PAUSE_AFTER = 2, 5
+# Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
+MAX_TASKS = 200
+# Patterns of one task; a folder says as much as many files.
+MAX_PATTERNS = 20
+# Characters of a pattern, and folders of any depth in it: each multiplies the work.
+MAX_PATTERN, MAX_DEEP = 500, 3
 
 Origin = Literal["talk", "config", "heartbeat", "house"]
 """Where a task stands: made in a conversation (agent.toml), config.toml, HEARTBEAT.md, the code."""
@@ -35,13 +42,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     *id* is of small letters, digits and dashes.  One of *prompt* (what the model is asked),
     *message* (said as it stands, without a model) and *chore* (what Elwood does itself) is
-    given.  Outside of *hours* nothing runs.  *session* names the conversation that it runs in; else
-    each run has an empty one of its own.  *route* is where the answer goes; else where the owner
-    was heard last.  *silent* posts no answer.  *role*, *tools* and *purse* bound the runs
-    (`core.errand`).  A planned time that has passed by more than *catch_up* seconds is missed.
-    With *watch*, patterns of files in the workspace, a run takes place only if one of them, or the
-    prompt, has changed since the last.  Nothing is planned after *ends*.  *untrusted* says that
-    strangers' words may be in it.
+    given.  What is planned outside of *hours* comes when they begin.  *session* names the
+    conversation that it runs in; else each run has an empty one of its own.  *route* is where the
+    answer goes; else where the owner was heard last.  *silent* posts no answer.  *role*, *tools*
+    and *purse* bound the runs (`TaskRun`).  A planned time that has passed by more than *catch_up*
+    seconds is missed.  With *watch*, patterns of files in the workspace, a run takes place only if
+    one of them, or the prompt, has changed since the last.  Nothing is planned after *ends*.
+    *untrusted* says that strangers' words may be in it.
     """
 
     id: str
@@ -70,12 +77,33 @@ def session_of(task: Task) -> str:
     return task.session or f"{SESSION}{task.id}"
 
 
+@lru_cache(maxsize=4 * MAX_TASKS)
+def next_run(task: Task, after: float) -> float | None:
+    """Return the first time after *after* for which *task* is planned; None if there is none.
+
+    What falls outside of its hours comes when they begin, but for a single time: it was chosen.
+    """
+    # Asked each minute with the same arguments, until that time has come.
+    at = next_at(task.when, after, task.zone, task.id)
+    if at is not None and not isinstance(task.when, Once):
+        at = next_active(task.hours, at, task.zone)
+    return None if at is None or (task.ends is not None and at > task.ends) else at
+
+
+def runs_after(task: Task, after: float) -> Iterator[float]:
+    """List the times after *after* for which *task* is planned; maybe without end."""
+    at = next_run(task, after)
+    while at is not None:
+        yield at
+        at = next_run(task, at)
+
+
 Result = Literal[
     "done",  # it ran, and the answer was posted or there was nothing to tell
     "failed",
     "waiting",  # it ran, and a call of it waits for the owner
     "unchanged",  # nothing that it watches has changed: no model was asked
-    "asleep",  # outside of its hours
+    "asleep",  # outside of its hours: in older logs
     "spent",  # a limit or its purse is used up: no model was asked
     "missed",  # too late for it, or another run took so long
 ]
@@ -87,7 +115,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
 
     *next* is when it runs next (None: never again, or paused), *running* since when it runs,
     *last* when it ran last and *result* what came of it, in *words*; *paused* why it is paused;
-    *failures* in a row; *spent* what its runs have cost this month, in dollars.
+    *failures* in a row.
     """
 
     task: Task
@@ -98,7 +126,6 @@ class TaskStatus(msgspec.Struct, frozen=True):
     words: str = ""
     paused: str = ""
     failures: int = 0
-    spent: float = 0.0
 
 
 def bad_id(text: str) -> str:
@@ -116,3 +143,21 @@ def bad_id(text: str) -> str:
         return f"ids like {text!r} are those of HEARTBEAT.md: write another"
     taken = text in RESERVED
     return f"the id {text!r} is that of a task of Elwood: write another" if taken else ""
+
+
+def bad_pattern(pattern: str) -> str:
+    """Say what is wrong with a *pattern* of `Task.watch`, and what to write instead; "" if fine."""
+    why = refusal(pattern)
+    if len(pattern) > MAX_PATTERN:
+        wrong = f"a pattern has at most {MAX_PATTERN} characters"
+    elif pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        wrong = f"{pattern!r} leads out of the workspace"
+    elif why is not None:
+        wrong = f"{pattern!r} is no path of the workspace, {why}"
+    elif holds_secrets(pattern) or is_git(pattern):
+        wrong = f"{pattern!r} is kept from Elwood"
+    elif pattern.count("**") > MAX_DEEP:
+        wrong = f"{pattern!r} has too many stars"
+    else:
+        return ""
+    return f"{wrong}: write a path within it, like inbox/*.md"

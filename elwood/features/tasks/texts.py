@@ -1,22 +1,21 @@
 """Tasks in words: what the owner is told of them, what a run is told, and how they are listed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 
-from elwood.agent.conversation.settings import next_active, write_hours
+from elwood.agent.conversation.settings import write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending import dollars
-from elwood.features.tasks.notation import say_clock, say_moment, say_when
-from elwood.features.tasks.task import Task, TaskStatus
-from elwood.features.tasks.when import Cadence, Once, next_at
+from elwood.features.tasks.task import Task, TaskStatus, runs_after
+from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
 from elwood.foundation.text.lines import one_line
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3
-# Planned times in a row that may fall outside of its hours: those of more than a year, if there is
-# one a day.  Looking on until 2200 would take seconds.
-TRIED = 400
 # Characters of a title, of what a task does in a list, and of a reason or what came of a run.
 MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 300
+# Planned times that passed and are counted.
+MOST_MISSED = 10_000
 # Buttons below a list: as many as fit a telephone's screen.
 MAX_BUTTONS = 8
 # Tasks that are named where there is none of a name.
@@ -48,7 +47,8 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
     """Tell the owner that planned times have passed."""
     if count == 1:
         return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
-    times = f"{count} times, from {say_clock(first, zone)} to {say_clock(last, zone)}"
+    many = f"over {MOST_MISSED:,}" if count >= MOST_MISSED else str(count)
+    times = f"{many} times, from {say_clock(first, zone)} to {say_clock(last, zone)}"
     return f"Missed: {name(task)}, {times}: {why}."
 
 
@@ -130,26 +130,10 @@ def _span(seconds: float) -> str:
 # --- how tasks are listed ------------------------------------------------------------------------
 
 
-def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
-    """List when *task* runs next, as far as its id is known."""
-    if isinstance(task.when, Cadence) and not task.id:
-        return []  # its time of day hangs on the id
-    found: list[float] = []
-    at, asleep = now, 0
-    while len(found) < most and asleep < TRIED:
-        planned = next_at(task.when, at, task.zone, task.id)
-        if planned is None or (task.ends is not None and planned > task.ends):
-            break
-        if next_active(task.hours, planned, task.zone) == planned:
-            found.append(planned)
-            at, asleep = planned, 0
-        elif isinstance(task.when, Once):
-            break
-        else:
-            # What is planned while it sleeps is left out.
-            at = next_active(task.hours, planned, task.zone) - 1.0
-            asleep += 1
-    return found
+def next_runs(task: Task, zone: str, now: float) -> str:
+    """Say when *task* runs next, for who lives in *zone*."""
+    runs = islice(runs_after(task, now), SHOWN_RUNS)
+    return "; ".join(say_moment(at, zone, now) for at in runs) or "no further run"
 
 
 def cadence(task: Task, zone: str) -> str:
@@ -209,26 +193,6 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
     return "; ".join(parts)
 
 
-def table(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
-    """List tasks for the model: a line each, which nothing in it can break."""
-    return "\n".join(" | ".join(_cells(seen, zone, now)) for seen in tasks)
-
-
-def _cells(seen: TaskStatus, zone: str, now: float) -> Iterator[str]:
-    task = seen.task
-    how = [cadence(task, zone), *limits(task)]
-    how += ["silent"] if task.silent else []
-    how += ["in a conversation"] if task.session else []
-    for cell, limit in (
-        (task.id, MAX_TITLE),
-        (task.title, MAX_TITLE),
-        (", ".join(how), MAX_WORDS),
-        (state(seen, zone, now), MAX_WORDS),
-        (does(task), MAX_GLIMPSE),
-    ):
-        yield one_line(cell, limit).replace("|", "/")
-
-
 def does(task: Task) -> str:
     """Say in one word and its text what *task* does."""
     if task.chore:
@@ -237,26 +201,26 @@ def does(task: Task) -> str:
 
 
 def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
-    """List tasks for the person."""
-    if not tasks:
-        return (
-            "There are no tasks. Say what shall be done and when: “remind me tomorrow at nine to "
-            "call mum”."
-        )
+    """List tasks: some lines each, which nothing in it can break."""
     parts = []
     for seen in tasks:
-        title = one_line(seen.task.title, MAX_TITLE)
-        lines = [f"{seen.task.id}: {title}" if title != seen.task.id else title]
-        lines.append(f"  {cadence(seen.task, zone)}")
-        if bounds := limits(seen.task):
+        task, title = seen.task, one_line(seen.task.title, MAX_TITLE)
+        how = [cadence(task, zone)]
+        how += ["silent"] if task.silent else []
+        how += ["in a conversation"] if task.session else []
+        lines = [
+            f"{task.id}: {title}" if title != task.id else title,
+            f"  {one_line(', '.join(how), MAX_WORDS)}",
+        ]
+        if bounds := limits(task):
             lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
-        lines.append(f"  {state(seen, zone, now)}")
-        if seen.words and seen.result in ("failed", "waiting", "missed"):
+        lines.append(f"  {one_line(state(seen, zone, now), MAX_WORDS)}")
+        lines.append(f"  {one_line(does(task), MAX_GLIMPSE)}")
+        # Of a run that waits the model is not told: strangers may have steered it.
+        if seen.words and seen.result in ("failed", "missed"):
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
-        if seen.spent:
-            lines.append(f"  ${seen.spent:.2f} this month")
         parts.append("\n".join(lines))
-    return "\n\n".join([*parts, USAGE])
+    return "\n\n".join(parts)
 
 
 def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The tools that have something done later, list what is planned, and change it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal
 
@@ -12,15 +12,24 @@ from msgspec import Meta
 from elwood.agent.conversation.calls import Effect, Other, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.settings import read_hours
-from elwood.agent.conversation.task_run import SESSION, Purse, job_of
+from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
+from elwood.agent.models.spending import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.tasks.bounds import Reach, bounded
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled
-from elwood.features.tasks.notation import UNITS, read_moment, say_clock, say_moment
-from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
-from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, next_runs, table
-from elwood.features.tasks.when import Cron, Every, Once, When, check
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
+from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, listing, next_runs
+from elwood.features.tasks.when import (
+    UNITS,
+    Cron,
+    Every,
+    Once,
+    When,
+    check,
+    read_moment,
+    say_clock,
+    say_moment,
+)
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.lines import one_line
 
@@ -113,10 +122,8 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
         bool, Meta(description="The job is done by the small, cheap model: for simple checks")
     ] = False
     budget_usd: Annotated[
-        float | None, Meta(description="US dollars a day that the job may spend, less than usual")
-    ] = None
-    budget_tokens: Annotated[
-        int | None, Meta(description="The same in tokens, where models have no price")
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="US dollars a day that the job may spend, less than usual"),
     ] = None
     tools: Annotated[
         Names | None,
@@ -174,7 +181,7 @@ class TaskTools:
         lines = [
             f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
             f"When: {cadence(task, context.zone)}",
-            f"Next: {_next_runs(task, context.zone, now)}",
+            f"Next: {next_runs(task, context.zone, now)}",
         ]
         if drafted.place:
             lines.append(f"Answers go to: {drafted.place}")
@@ -212,11 +219,12 @@ class TaskTools:
                 "give one of remind (the text of a plain reminder) and do (a job for yourself); "
                 "nothing was scheduled"
             )
-        if reminder and (given.here or given.silent):
-            raise ToolFailure("here and silent are for do: a reminder is sent as it stands")
-        bounding = (given.budget_usd, given.budget_tokens, given.tools)
-        if reminder and (given.cheap or bounding != (None, None, None)):
-            raise ToolFailure("cheap, budgets and tools are for do: a reminder needs no model")
+        bounding = (given.budget_usd, given.tools)
+        if reminder and (given.here or given.silent or given.cheap or bounding != (None, None)):
+            raise ToolFailure(
+                "here, silent, cheap, budget_usd and tools are for do: a reminder is sent as it "
+                "stands, without a model"
+            )
         if given.here and (not context.session or context.session.startswith(SESSION)):
             raise ToolFailure("this is the run of a task, not a conversation: leave out here")
         when = _when(given, zone, now)
@@ -224,14 +232,7 @@ class TaskTools:
         hours = read_hours(given.only_between)
         if isinstance(hours, str):
             raise ToolFailure(f"only_between: {hours}")
-        bounds = bounded(
-            self._reach(context),
-            tools=given.tools,
-            usd=given.budget_usd,
-            tokens=given.budget_tokens,
-        )
-        if isinstance(bounds, str):
-            raise ToolFailure(f"{bounds}; nothing was scheduled")
+        tools, purse = bounds_of(given, context, self._usual)
         place = await self._messenger.place("here", context.route)
         task = Task(
             "",
@@ -246,31 +247,30 @@ class TaskTools:
             route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
             silent=given.silent,
             role="cheap" if given.cheap else "default",
-            tools=bounds.tools if job else None,
-            purse=bounds.purse if job else None,
+            tools=tools if job else None,
+            purse=purse if job else None,
             catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
             ends=ends,
             untrusted=context.label.untrusted,
         )
         if not task.title:
             raise ToolFailure("title has no words; nothing was scheduled")
-        if not next_runs(task, now, 1):
+        if next_run(task, now) is None:
             raise ToolFailure(
-                "it would never run: its times lie outside of only_between, or behind until. "
-                f"It is now {say_clock(now, zone)}"
+                f"it would never run: its times lie behind until. It is now {say_clock(now, zone)}"
             )
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
         return _Drafted(task, place.name if place else "", facts)
 
     async def list_tasks(self, given: ListTheTasks, context: ToolContext) -> Output:
         """List all tasks that people know of, or show one."""
-        tasks = await self._timetable.ask(ListTasks())
-        now = context.now
+        tasks, now = await self._timetable.ask(ListTasks()), context.now
         if given.task:
-            one = _found(given.task, tasks)
-            tasks = (one,)
-        text = table(tasks, context.zone, now)
-        text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
+            found = find(given.task, tasks)
+            if isinstance(found, str):
+                raise ToolFailure(found)
+            tasks = (found,)
+        text = listing(tasks, context.zone, now) or "there are no tasks"
         if given.task:
             text += f"\n\n{does(tasks[0].task)}"
         strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
@@ -299,9 +299,6 @@ class TaskTools:
         if not settled.ok:
             raise ToolFailure(settled.text)
         return f"{task}: {settled.text}"
-
-    def _reach(self, context: ToolContext) -> Reach:
-        return Reach(tuple(sorted(context.tools)), self._usual, context.task_run)
 
 
 async def plan_listing(given: ListTheTasks, context: ToolContext) -> Plan:
@@ -334,6 +331,34 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
     return when
 
 
+def bounds_of(
+    given: ScheduleTask, context: ToolContext, usual: Purse
+) -> tuple[tuple[str, ...] | None, Purse | None]:
+    """Choose the tools and the purse of a job: at most what this conversation has itself.
+
+    What is left open in the run of a task is as it is for that run, else (None) as it is for all.
+    """
+    run = context.task_run or TaskRun("")
+    own = run.purse or Purse()
+    known = [name for name in sorted(context.tools) if run.tools is None or name in run.tools]
+    if unknown := [name for name in given.tools or () if name not in known]:
+        there = f"there are: {', '.join(known)}" if known else "there are none"
+        raise ToolFailure(f"tools: there is no {', '.join(unknown)} here; {there}")
+    usd, most = (
+        given.budget_usd,
+        min((one for one in (own.usd, usual.usd) if one is not None), default=None),
+    )
+    if usd is not None and most is not None and usd > most:
+        raise ToolFailure(
+            f"budget_usd: more than {dollars(most)} a day is not for a task that is made in a "
+            "conversation; the owner can raise limits.job_usd in config.toml, or write the task "
+            "there; nothing was scheduled"
+        )
+    purse = Purse(own.tokens, own.usd if usd is None else usd)
+    names = run.tools if given.tools is None else tuple(dict.fromkeys(given.tools))
+    return names, None if purse == Purse() else purse
+
+
 def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:
     """Read a local date and time to come; only an *end* may be a day alone, and ends with it."""
     at = read_moment(text, zone, end=end)
@@ -354,12 +379,8 @@ def _scheduled(task: Task, at: float | None, context: ToolContext) -> str:
     how = "; ".join([cadence(task, zone), *limits(task)])
     return (
         f"scheduled: {one_line(task.title, MAX_TITLE)}, {first}\n"
-        f"id {task.id}; {how}; time zone {zone}; next: {_next_runs(task, zone, now)}"
+        f"id {task.id}; {how}; time zone {zone}; next: {next_runs(task, zone, now)}"
     )
-
-
-def _next_runs(task: Task, zone: str, now: float) -> str:
-    return "; ".join(say_moment(at, zone, now) for at in next_runs(task, now)) or "no further run"
 
 
 def _target(given: ScheduleTask) -> str:
@@ -369,13 +390,6 @@ def _target(given: ScheduleTask) -> str:
         plural = "s" if given.every.n > 1 else ""
         return f"{given.title}, every {given.every.n} {given.every.unit}{plural}"
     return f"{given.title}, {given.at or given.cron}"
-
-
-def _found(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus:
-    found = find(wanted, tasks)
-    if isinstance(found, str):
-        raise ToolFailure(found)
-    return found
 
 
 def tools(

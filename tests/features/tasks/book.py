@@ -1,7 +1,7 @@
 """A timetable as its actor keeps it, with a clock that a test turns."""
 
 from elwood.features.tasks import rules
-from elwood.features.tasks.rules import DueRun
+from elwood.features.tasks.rules import DueRun, Outcome
 from elwood.features.tasks.state import RunStarted, Timetable, TimetableEntry
 from elwood.features.tasks.task import Result, Task
 
@@ -41,9 +41,8 @@ class Book:
         row = self.table.tasks[run.task.id]
         if not run.begun:
             self.write(RunStarted(run.planned))
-        entries = rules.on_run_finished(
-            row, run.planned, result, "why", self.now, ZONE, acted=acted
-        )
+        outcome = Outcome(result, "why", acted)
+        entries = rules.on_run_finished(row, run.planned, outcome, self.now, ZONE)
         return self.write(*entries)
 
     def change(self, verb: rules.Verb, id_: str = "t") -> rules.Decision:

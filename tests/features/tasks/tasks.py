@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse
-from elwood.features.tasks.notation import never
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Cron, Every, Once, When
 
@@ -19,21 +18,18 @@ def clocks() -> st.SearchStrategy[str]:
 
 @st.composite
 def sensible(draw: st.DrawFn) -> Task:
-    """Give tasks as they are made in conversations: in whole seconds, and run at some time."""
-    # A time without hours: with them, what names no time of day is given one when it is read.
+    """Give tasks as they are made in conversations: in whole seconds."""
     hours = draw(st.none() | st.builds(Hours, clocks(), clocks(), st.sampled_from([(), (0, 6)])))
     whens: list[st.SearchStrategy[When]] = [
-        st.sampled_from([Cron("*/7 * * * *"), Cron("@daily"), Cadence("hourly")]),
+        st.sampled_from(
+            [Cron("*/7 * * * *"), Cron("@daily"), Cadence("hourly"), Cadence("weekly")]
+        ),
         st.builds(Every, st.integers(60, 86_400).map(float), st.integers(0, 2**31).map(float)),
         st.builds(Once, st.integers(320_000_000, 2**32).map(float)),
     ]
-    if hours is None:
-        whens.append(st.sampled_from([Cadence("daily"), Cadence("weekly"), Cadence("monthly")]))
     when = draw(st.one_of(whens))
     zone = draw(st.sampled_from(ZONES))
     id = draw(st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True))
-    if hours is not None and never(when, hours, zone, id):
-        hours = None
     characters = st.characters(exclude_categories=["Cs"])
     pieces = st.sampled_from(["${", "$${HOME}", '"""', "\n", "\r\n", "\\", "\0", "#"])
     text = "".join(draw(st.lists(st.text(characters) | pieces, min_size=1, max_size=5))) or "x"

@@ -4,17 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import elwood
-from elwood.agent.conversation.settings import Hours, is_active
+from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks.heartbeat import MAX_CHECKLIST, MAX_ENTRIES, MAX_PROMPT, MAX_TITLE, read
-from elwood.features.tasks.notation import never
 from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Cadence, Cron, Every, next_at
+from elwood.features.tasks.when import Cadence, Cron, Every
 
 SETTINGS = HeartbeatSettings()
 AWAKE = "08:00-22:00"
@@ -105,8 +104,8 @@ def test_a_pattern_that_leads_out_is_told_and_the_checklist_stands() -> None:
     found = read("- a\nWatch: ../diary.md, b.md, /etc/passwd", SETTINGS, ZONE)
     assert found.tasks[0].watch == ("b.md",)
     assert [problem[:44] for problem in found.problems] == [
-        "HEARTBEAT.md, line 2: Watch: '../diary.md' l",
-        "HEARTBEAT.md, line 2: Watch: '/etc/passwd' l",
+        "HEARTBEAT.md, line 1: Watch: '../diary.md' l",
+        "HEARTBEAT.md, line 1: Watch: '/etc/passwd' l",
     ]
 
 
@@ -151,22 +150,11 @@ def test_keys_may_be_a_list() -> None:
     assert task.prompt == "Look."
 
 
-def test_code_has_neither_headings_nor_keys() -> None:
-    (task,) = tasks(
-        "## A\nPrompt: Run\n```sh\n## not a heading\nCadence: never\n<!-- kept\n```\n"
-        "Cadence: hourly\n"
-    )
-    assert "## not a heading\nCadence: never\n<!-- kept\n```" in task.prompt
-    (checklist,) = tasks("~~~\n## A\nCadence: x\n```\nWatch: y\n~~~")
-    assert checklist.id == "heartbeat"
-    assert checklist.watch == ()
-
-
 @pytest.mark.parametrize(
     ("cadence", "when", "hours"),
     [
         ("hourly", Cadence("hourly"), Hours("08:00", "22:00")),
-        ("every 2 hours", Every(7200.0, start=1578297600.0), Hours("08:00", "22:00")),
+        ("every 2 hours", Every(7200.0), Hours("08:00", "22:00")),
         ("*/5 * * * *", Cron("*/5 * * * *"), Hours("08:00", "22:00")),
         # A time of day was meant as it was written.
         ("30 6 * * *", Cron("30 6 * * *"), None),
@@ -182,53 +170,24 @@ def test_the_usual_hours_hold_for_what_names_no_time_of_day(
     assert (task.when, task.hours) == (when, hours)
 
 
-@settings(max_examples=60)
-@given(
-    cadence=st.sampled_from(["daily", "weekly", "monthly", "every 2 days", "every 12 hours"]),
-    title=st.text("abcdefghij", min_size=1, max_size=8),
-    days=st.sampled_from(["", "mon-fri ", "sat,sun ", "wed "]),
-    begin=st.integers(0, 23),
-    span=st.integers(3, 24),
-    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/Santiago", "Asia/Kathmandu"]),
-    summer=st.booleans(),
-)
-def test_what_names_no_time_of_day_comes_within_its_hours(
-    cadence: str, title: str, days: str, begin: int, span: int, zone: str, summer: bool
-) -> None:
-    """Else a daily look would never take place: outside of its hours nothing runs."""
-    hours = f"Hours: {days}{begin}:00-{(begin + span) % 24:02}:00"
-    found = read(f"## {title}\nCadence: {cadence}\nPrompt: x\n{hours}", SETTINGS, zone)
-    (task,) = found.tasks
-    at: float | None = NOW + summer * 182 * 86_400
-    seen = 0
-    for _ in range(30):
-        assert at is not None
-        at = next_at(task.when, at, zone, task.id)
-        seen += at is not None and is_active(task.hours, at, zone)
-    is_interval = cadence.startswith("every")
-    assert seen >= 2 if is_interval else seen == 30
-
-
 MALFORMED = [
-    # the entry "A", what is said: an ellipsis at the end stands for the rest
-    ("Prompt: x", 'Cadence: there is none: write a line like Cadence: every 30 minutes'),
-    ("Cadence: daily", 'it has no Prompt: write a line like Prompt: Look whether …'),
-    ("Cadence: daily\nPrompt:\n\n", 'it has no Prompt: write a line like Prompt: …'),
-    ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood: …"),
-    ("Cadence: every 5 seconds\nPrompt: x", 'Cadence: every 5 seconds is too often: …'),
-    ("Cadence: 2100-01-01 09:00\nPrompt: x", 'Cadence: a single time is no cadence: …'),
-    ("Cadence: daily\nCadence: weekly\nPrompt: x", '3: Cadence stands twice: leave one'),
-    ("Cadense: daily\nPrompt: x", '2: there is no key Cadense: there are Cadence, …'),
-    ("Cadence: daily\nColour: red\nPrompt: x", '3: there is no key Colour: there are …'),
-    ("Please look.\nCadence: daily\nPrompt: x", "2: 'Please look.' stands behind no key: …"),
-    ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: …"),
-    ("Cadence: 0 7 * * *\nPrompt: x\nHours: 8-9", 'its Cadence never falls into …'),
-    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' is none that can …"),
-    ("Cadence: daily\nPrompt: x\nSilent: maybe", 'Silent: write yes or no'),
-    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' leads out of the …"),
-    ("Cadence: daily\nPrompt: x\nWatch:", 'Watch: there is nothing behind it: …'),
-    ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), 'its Prompt is longer than …'),
-]  # fmt: skip
+    # the entry "A", and of what is said about it
+    ("Prompt: x", "Cadence: there is none: write a line like Cadence: every 30 minutes"),
+    ("Cadence: daily", "it has no Prompt: write a line like Prompt: Look whether"),
+    ("Cadence: daily\nPrompt:\n\n", "it has no Prompt: write a line like Prompt:"),
+    ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood: "),
+    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds is too often: "),
+    ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time is no cadence: "),
+    ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence stands twice: leave one"),
+    ("Cadence: daily\nColour: red\nPrompt: x", "there is no key Colour: there are"),
+    ("Please look.\nCadence: daily\nPrompt: x", "'Please look.' stands behind no key: "),
+    ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: "),
+    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' is none that can"),
+    ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: write yes or no"),
+    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' leads out of the"),
+    ("Cadence: daily\nPrompt: x\nWatch:", "Watch: there is nothing behind it: "),
+    ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), "its Prompt is longer than"),
+]
 
 
 @pytest.mark.parametrize(("body", "said"), MALFORMED)
@@ -236,36 +195,33 @@ def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) ->
     text = f"## A\n{body}\n## B\nCadence: hourly\nPrompt: y\n"
     found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
     assert [task.id for task in found.tasks] == ["heartbeat-b"]
-    line, _, rest = said.partition(": ") if said[1] == ":" else ("1", "", said)
     (problem,) = problems(text)
-    assert problem.startswith(f'line {line}, "A": {rest.removesuffix("…")}')
+    assert problem.startswith('line 1, "A": ')
+    assert said in problem
 
 
 @pytest.mark.parametrize(
     ("title", "said"),
     [
-        ("", "line 3: it has no title: write one behind ##"),
-        ("x" * (MAX_TITLE + 1), f'line 3, "{"x" * MAX_TITLE}": its title is longer than'),
-        ("B!", 'line 3, "B!": its title is too like that of line 1: give it another'),
+        ("", "line 4: it has no title: write one behind ##"),
+        ("x" * (MAX_TITLE + 1), f'line 4, "{"x" * MAX_TITLE}": its title is longer than'),
+        ("B!", 'line 4, "B!": another title is too like it: change one'),
     ],
 )
 def test_a_title_must_be_one(title: str, said: str) -> None:
     text = f"## b\nCadence: hourly\nPrompt: y\n## {title}\nCadence: hourly\nPrompt: y\n"
     (problem,) = problems(text)
-    assert problem.replace("line 4", "line 3").startswith(said)
+    assert problem.startswith(said)
 
 
 def test_keys_outside_of_entries_are_told() -> None:
-    assert problems("### News\nCadence: daily\nPrompt: x")[0] == (
-        "line 2: Cadence stands in no entry: write a heading above, like ## News"
-    )
+    assert problems("### News\nCadence: daily\nPrompt: x") == [
+        "line 1: Cadence and Prompt stand in no entry: write a heading above, like ## News"
+    ]
 
 
-def test_what_is_not_closed_is_told() -> None:
+def test_a_comment_that_is_not_closed_is_told() -> None:
     assert problems("- a\n<!-- b\n## C\nCadence: daily")[0].startswith("line 2: the comment is not")
-    assert problems("- a\n````\n```\n## C")[0] == (
-        "line 2: the code block is not closed: write ```` behind it"
-    )
 
 
 def test_too_many_entries_are_told() -> None:
@@ -295,7 +251,6 @@ def test_any_text_gives_sound_tasks_and_short_problems(text: str) -> None:
     for task in found.tasks:
         assert re.fullmatch(r"heartbeat(-[a-z0-9][a-z0-9-]{0,63})?", task.id)
         assert problem(task) == ""
-        assert not never(task.when, task.hours, ZONE, task.id)
         assert task.prompt
         assert task.message == task.chore == ""
     for told in found.problems:

@@ -10,8 +10,8 @@ from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail
-from elwood.features.tasks.rules import DueRun
-from elwood.features.tasks.run import Outcome, TaskRunner
+from elwood.features.tasks.actor import TaskRunner
+from elwood.features.tasks.rules import DueRun, Outcome
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Once

@@ -13,8 +13,7 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
-from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
-from elwood.features.tasks.run import RUN_LIMIT
+from elwood.features.tasks.actor import MAX_RUNS, RUN_LIMIT
 from elwood.features.tasks.state import RunFinished, RunsMissed, RunStarted
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.texts import ACTED
@@ -230,26 +229,24 @@ def test_not_everything_runs_at_once(world: World) -> None:
 
 
 def test_reminders_do_not_wait_for_long_runs(world: World) -> None:
-    said: list[tuple[float, int]] = []
+    said: list[float] = []
 
     def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
         if asked.text.startswith("⏰"):
-            others = [work for work in world.works.values() if work.asked.text.startswith("⏰")]
-            said.append((world.now(), sum(not work.is_done for work in others) + 1))
+            said.append(world.now())
             return RunResult("", told=asked.route), 2.0
         return RunResult(""), 20 * MINUTE
 
     world.outcome = outcome
     tea = replace(ONCE, prompt="", message="tea", when=Once(NOON + HOUR + MINUTE))
-    count = 2 * MAX_REMINDERS
+    count = 2 * MAX_RUNS
     live(
         world,
         *(replace(ONCE, id=f"long{number}") for number in range(2 * MAX_RUNS)),
         *(replace(tea, id=f"tea{number}") for number in range(count)),
     )
     assert len(said) == count
-    assert max(at for at, _ in said) < NOON + HOUR + MINUTE + 10.0
-    assert max(many for _, many in said) == MAX_REMINDERS
+    assert max(said) < NOON + HOUR + MINUTE + 10.0
 
 
 def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> None:
@@ -289,13 +286,3 @@ async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
         await trio.sleep(3.0)
         assert len(world.effects) == 1
         house.stop.set()
-
-
-def test_a_task_that_is_too_slow_is_told_at_once_and_then_once_a_day(world: World) -> None:
-    world.end = NOON + 49 * HOUR
-    world.outcome = lambda world, asked: (RunResult(""), 90.0)
-    live(world, replace(ONCE, when=Every(MINUTE, NOON), silent=True))
-    first, *later = [text for text, _ in world.told]
-    assert first.startswith('Missed: "Make tea", planned for')
-    assert "once a day" in first
-    assert len(later) == 2

@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 from elwood.app.config.load import load
 from elwood.app.init import copy_documents
 from elwood.features.tasks.settings import ConfiguredTasks
-from elwood.features.tasks.store import MAX_FILE, AgentFile, HeartbeatFile, agent_toml, fingerprint
-from elwood.features.tasks.task import Task
-from elwood.features.tasks.watch import complaint, matches, start
+from elwood.features.tasks.store import (
+    MAX_FILE,
+    AgentFile,
+    HeartbeatFile,
+    agent_toml,
+    fingerprint,
+    matches,
+    search_start,
+)
+from elwood.features.tasks.task import Task, bad_pattern
 from elwood.features.tasks.when import Cron, Every
 from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.layout import guarded
@@ -58,12 +65,6 @@ def test_what_somebody_else_wrote_is_replaced(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe nonsense")
     assert agent.write([TEA])
     assert path.read_text() == agent_toml([TEA], 1)
-
-
-def test_it_says_whose_it_is_and_chores_are_not_in_it() -> None:
-    text = agent_toml([TEA, Task("sweep", "Sweep", Every(3600.0), chore="sweep")], 7)
-    assert text.startswith("# Written by Elwood")
-    assert text.count("\n[[tasks]]\n") == 1
 
 
 def read(text: str, path: Path) -> tuple[Task, ...]:
@@ -270,14 +271,13 @@ PATHS = [
         ("**/a.md", ["a.md", "inbox/a.md", "inbox/old/a.md", "inboxes/a.md"]),
         ("inbox/.*", ["inbox/.a.md.swp"]),
         (".hidden", [".hidden"]),
-        ("inbox/[ab].md", []),
         ("A.md", []),
     ],
 )
 def test_a_pattern_means(pattern: str, meant: list[str]) -> None:
-    assert complaint(pattern) == ""
+    assert bad_pattern(pattern) == ""
     assert [path for path in PATHS if matches(pattern, path)] == meant
-    place = start(pattern)
+    place = search_start(pattern)
     assert all(place == "." or path == place or path.startswith(f"{place}/") for path in meant)
 
 
@@ -285,15 +285,15 @@ def test_a_pattern_means(pattern: str, meant: list[str]) -> None:
     "pattern",
     [
         "", "/etc/passwd", "~/x", "../x", "inbox/../../x", "a\0b", "x" * 501, "keys/*.pem", ".env",
-        ".git/HEAD", "**/**/**/**/x", "*a*b*c*d",
+        ".git/HEAD", "**/**/**/**/x",
     ],
 )  # fmt: skip
 def test_a_pattern_is_refused(pattern: str) -> None:
-    assert ": write a path within it, like inbox/*.md" in complaint(pattern)
+    assert ": write a path within it, like inbox/*.md" in bad_pattern(pattern)
 
 
 @given(st.text("a*?/.", min_size=1, max_size=30), st.text("a/.", min_size=1, max_size=30))
 def test_any_sound_pattern_can_be_tried(pattern: str, path: str) -> None:
-    if not complaint(pattern):
+    if not bad_pattern(pattern):
         matches(pattern, path)
-        assert ".." not in start(pattern).split("/")
+        assert ".." not in search_start(pattern).split("/")

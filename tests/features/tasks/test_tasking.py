@@ -5,42 +5,40 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import msgspec
 import pytest
 
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.inbound import Inbound, Principal
-from elwood.agent.models.spending import JobUsed, Used
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.features.tasks.commands import TasksCommand
+from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
+from elwood.features.tasks.parts import TasksCommand
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from elwood.foundation.runtime import Address
 from tests.agent.session.scene import ROUTE, House, World, house
-from tests.features.tasks.timetables import Timetable, answering
+from tests.features.tasks.timetables import keeping
 
 GUEST = Principal("me2", "Guest", owner=False)
 
 
 @asynccontextmanager
-async def planning(folder: Path) -> AsyncIterator[tuple[House, Timetable]]:
+async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[TimetableMail]]]:
     world = World(folder)
-    timetable = Timetable(world.now)
-    async with answering(timetable) as address:
+    async with keeping(folder / "timetable", world.now) as address:
         world.commands = lambda h: [
             SlashCommand(
                 name="tasks",
                 help="",
                 run=TasksCommand(
                     address,
-                    h.models.address,
                     OwnerClock(world.now, ZoneInfo("UTC")),
                     world.admission,
                 ).run,
             )
         ]
         async with house(world) as h:
-            yield h, timetable
+            yield h, address
 
 
 async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:
@@ -59,21 +57,19 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         assert "There are no tasks" in text
         assert buttons == ()
 
-        every = Every(3600.0)
-        timetable.put(Task("mail", "Look for mail", every), last=60.0, result="done")
-        used = JobUsed("mail", Used(), Used(usd=0.125))
-        h.world.spent = msgspec.structs.replace(h.world.spent, jobs=(used,))
-        timetable.put(Task("rest", "Rest", every), paused="by me")
-        timetable.put(Task("sweep", "Sweep", every, chore="sweep"))
+        mail = Task("mail", "Look for mail", Every(3600.0), prompt="Look.")
+        sweep = Task("sweep", "Sweep", Every(3600.0), chore="sweep", origin="house")
+        await timetable.ask(PlanTask(task=mail))
+        await timetable.ask(Adopt(origin="house", tasks=(sweep,)))
         text, buttons = await said(h, "/tasks")
         assert [line.strip() for line in text.splitlines()][:4] == [
             "mail: Look for mail",
             "every hour",
-            "next today, Thu 1970-01-01 01:00 UTC; last today, Thu 1970-01-01 00:01 UTC: done",
-            "$0.12 this month",
+            "next today, Thu 1970-01-01 01:00 UTC",
+            "does: Look.",
         ]
         assert "sweep" not in text
-        assert buttons == (Button("/tasks pause mail", "c:0"), Button("/tasks resume rest", "c:1"))
+        assert buttons == (Button("/tasks pause mail", "c:0"),)
         assert "sweep" in (await said(h, "/tasks all"))[0]
 
         # A press types what stands on the button.
@@ -82,12 +78,12 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         assert [button.text for button in buttons] == ["/tasks resume mail", "/tasks"]
         text, buttons = await said(h, buttons[0].text)
         assert [button.text for button in buttons] == ["/tasks pause mail", "/tasks"]
-        assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
         text, _ = await said(h, "/tasks stop mail")
         assert text == "mail: Nothing of it is running."
+        assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
         text, buttons = await said(h, "/tasks cancel look for mail")
         assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
-        assert [change[::2] for change in timetable.changes] == [("mail", "the owner")] * 5
+        assert await timetable.ask(ListTasks()) == ()
         assert h.world.asked == [], "no model was asked"
 
 
@@ -104,14 +100,13 @@ async def test_what_cannot_be_done_is_said(
     tmp_path: Path, autojump_clock: object, typed: str, answer: str
 ) -> None:
     async with planning(tmp_path) as (h, timetable):
-        timetable.put(Task("mail", "Mail", Every(3600.0)))
+        await timetable.ask(PlanTask(task=Task("mail", "Mail", Every(3600.0), prompt="p")))
         assert (await said(h, typed))[0].startswith(answer)
-        assert timetable.changes == []
 
 
 async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: object) -> None:
     async with planning(tmp_path) as (h, timetable):
-        timetable.put(Task("mail", "Mail", Every(3600.0)))
+        await timetable.ask(PlanTask(task=Task("mail", "Mail", Every(3600.0), prompt="p")))
         for number, typed in enumerate(("/tasks", "/tasks pause mail", "/budget")):
 
             def make(text: str = typed, id_: str = f"g{number}") -> Inbound:
@@ -126,7 +121,8 @@ async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: 
             "What is spent is for my owner only.",
         ]
         assert all(post.buttons == () for post in h.world.posts)
-        assert timetable.changes == []
+        [mail] = await timetable.ask(ListTasks())
+        assert mail.paused == ""
 
 
 async def test_a_long_list_has_its_buttons_below_the_end(
@@ -134,7 +130,8 @@ async def test_a_long_list_has_its_buttons_below_the_end(
 ) -> None:
     async with planning(tmp_path) as (h, timetable):
         for number in range(40):
-            timetable.put(Task(f"task-{number:02}", "x" * 60, Every(3600.0)))
+            task = Task(f"task-{number:02}", "x" * 60, Every(3600.0), prompt="p")
+            await timetable.ask(PlanTask(task=task))
         _, buttons = await said(h, "/tasks")
         assert len(buttons) == 8
         assert len(h.world.posts) > 1
