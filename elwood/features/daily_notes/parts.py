@@ -36,23 +36,11 @@ async def build(core: Core, others: Gathered) -> Parts:
         tools=("read_file", "write_file"),
     )
     reflects = thinks and core.config.of(LearningSettings).reflections
-    tidying = Chore(
-        id="daily-notes",
-        title="tidy the index of the daily notes",
-        every=DAY,
-        do=partial(tidy, search),
-    )
     return Parts(
         sessions=[lambda log: DailyNotesExtension(log, notes, core.clock.now)],
-        chores=[tidying, *([reflecting] if reflects else [])],
+        chores=[reflecting] if reflects else [],
         searches=[search],
     )
-
-
-async def tidy(search: DailyNoteSearch, last: float) -> Report:
-    """Tidy the index up."""
-    await search.tidy()
-    return Report("tidied up")
 
 
 async def reflect(notes: DailyNotes, now: Callable[[], float], last: float) -> Report:

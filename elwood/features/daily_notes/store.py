@@ -285,11 +285,6 @@ class DailyNoteSearch:
             raise ForgettingFailed(str(error)) from error
         return left
 
-    async def tidy(self) -> None:
-        """Keep the index fast."""
-        async with self._writing:
-            await self._blocking(self._indexed.tidy)
-
     async def _bring_up(self) -> None:
         if trio.current_time() < self._looked + LOOK_EVERY:
             return

@@ -29,13 +29,11 @@ from elwood.features.memory.messages import (
     MemoryMail,
     MemoryOverview,
     Overlook,
-    PendingNotes,
     ReadNotes,
     Recall,
     Remember,
     SettleObservation,
     Suggest,
-    Tidy,
     Undo,
     Unlearned,
 )
@@ -128,7 +126,7 @@ class Memory:
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         """Answer until stopped."""
         self._reset()
-        await self._blocking(self._store.open)
+        await self._blocking(self._store.indexed.open)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look)
@@ -143,7 +141,7 @@ class Memory:
                                 message.reply.set(())
                             else:
                                 nursery.start_soon(self._suggest, message, text)
-                        case Recall() | ReadNotes() | PendingNotes() | ListKnown() | Overlook():
+                        case Recall() | ReadNotes() | ListKnown() | Overlook():
                             nursery.start_soon(self._read, message)
                         case Remember(drafts=drafts):
                             save = partial(self._store.save, drafts)
@@ -158,8 +156,6 @@ class Memory:
                             message.reply.set(await self._forget(keys))
                         case Undo():
                             message.reply.set(await self._command(self._undo))
-                        case Tidy():
-                            message.reply.set(await self._command(self._tidy))
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
@@ -170,8 +166,7 @@ class Memory:
     # --- writing ---------------------------------------------------------------------------------
 
     async def _learn(self, message: Learn) -> Lesson | Unlearned:
-        found, batch, settings = message.found, message.batch, message.settings
-        learn = partial(self._store.learn, found, batch, settings, corrected=message.corrected)
+        learn = partial(self._store.learn, message.found, message.batch, message.settings)
         try:
             lesson = await self._write(learn)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
@@ -198,9 +193,6 @@ class Memory:
         done = self._store.undo()
         return "There is nothing to take back." if done is None else done.text
 
-    def _tidy(self) -> str:
-        return f"{self._store.tidy(self._now())} notes that were out of date removed"
-
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:
             return await self._blocking(fn)
@@ -211,9 +203,7 @@ class Memory:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(
-        self, message: Recall | ReadNotes | PendingNotes | ListKnown | Overlook
-    ) -> None:
+    async def _read(self, message: Recall | ReadNotes | ListKnown | Overlook) -> None:
         store = self._store
         match message:
             case Recall():
@@ -221,15 +211,11 @@ class Memory:
             case ReadNotes(keys=keys):
                 async with self._readers:
                     message.reply.set(tuple(await self._blocking(lambda: store.read(keys))))
-            case PendingNotes(limit=limit):
-                newest = partial(store.newest, limit, pending=True)
-                message.reply.set(tuple(await self._indexed(newest, [])))
             case ListKnown():
                 message.reply.set(await self._indexed(store.known, ()))
-            case Overlook(limit=limit):
-                overview = partial(store.overview, limit)
+            case Overlook():
                 nothing: MemoryOverview | None = None
-                message.reply.set(await self._indexed(overview, nothing))
+                message.reply.set(await self._indexed(store.overview, nothing))
 
     async def _recall(self, message: Recall) -> Sequence[Note]:
         await self._look()

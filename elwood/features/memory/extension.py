@@ -13,7 +13,7 @@ import trio
 from elwood.agent.channels.messages import Button, OutboxMail, Post
 from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import OFFERED, Completion, Human, without_days
+from elwood.agent.conversation.message import OFFERED, Completion, Human
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, ModelsMail
@@ -31,7 +31,6 @@ from elwood.features.memory.learning import (
     LearningQuestion,
     Observation,
     Unreadable,
-    corrects,
     read,
     request,
 )
@@ -251,17 +250,14 @@ class MemoryExtension(SessionExtension):
             return ""
         if isinstance(facts, Unreadable):
             return facts.why
-        turn, at = (done.turn, done.at) if done else ("", self._learning.clock.now())
+        at = done.at if done else self._learning.clock.now()
         id_, batch = self._log.id, f"{self._log.id}/{upto}"
-        said = (without_days(one.text) for one in messages if isinstance(one, Human))
         learn = Learn(
             found=tuple(
-                Observation(one.key, one.text, one.kind, id_, turn, label, at, batch)
-                for one in facts
+                Observation(one.key, one.text, one.kind, id_, label, at, batch) for one in facts
             ),
             batch=batch,
             settings=self._learning.settings,
-            corrected=any(map(corrects, said)),
         )
         lesson = await self._memory.ask(learn)
         if isinstance(lesson, Unlearned):

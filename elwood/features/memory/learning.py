@@ -59,19 +59,12 @@ _EMPTY = frozenset(
         *("der", "die", "das", "ein", "eine", "mein", "meine"),
     ]
 )
-_CORRECTS = re.compile(
-    r"\b(actually|correction|i meant|i mean|that'?s (wrong|not right|not true|incorrect|outdated)"
-    r"|no longer|not any ?more|you got (that|it) wrong|you'?re wrong|it'?s not \w+,? but"
-    r"|eigentlich|tatsächlich|richtig ist|korrektur|ich meinte|das stimmt nicht|stimmt nicht"
-    r"|das ist falsch|nicht mehr|falsch gemerkt|sondern)\b",
-    re.IGNORECASE,
-)
 
 Kind = Literal["fact", "procedure", "correction"]
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """*text* was noticed about *key*, in *session* before the end of *turn*, at Unix time *at*.
+    """*text* was noticed about *key*, in *session* at Unix time *at*.
 
     *batch* is the pass that found it; *asked* says that the owner was asked about it.  *note* is
     the name under which it waits, if that is another than it would be given.
@@ -81,7 +74,6 @@ class Observation(msgspec.Struct, frozen=True):
     text: str
     kind: Kind
     session: str
-    turn: str
     label: Label
     at: float
     batch: str
@@ -150,7 +142,7 @@ def digests(key: str, text: str) -> tuple[str, str]:
 def conversations(observed: Iterable[Observation]) -> int:
     """Count in how many conversations something was noticed.
 
-    >>> at = lambda at: Observation("k", "t", "fact", "s", "t1", CLEAN, at, "b")
+    >>> at = lambda at: Observation("k", "t", "fact", "s", CLEAN, at, "b")
     >>> conversations([at(0.0), at(60.0), at(30_000.0)])
     2
     """
@@ -164,29 +156,19 @@ def conversations(observed: Iterable[Observation]) -> int:
     return count
 
 
-def corrects(text: str) -> bool:
-    """Tell whether somebody puts something right, in English or German.
-
-    >>> corrects("Actually, it is the 5th."), corrects("It is the 5th.")
-    (True, False)
-    """
-    return _CORRECTS.search(text.replace("\u2019", "'")) is not None
-
-
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def draft_of(one: Observation) -> NoteDraft:
     """Write what was noticed as a note.
 
-    >>> one = Observation("tea", "Likes tea.", "fact", "tg-1", "t5", CLEAN, 60.0, "tg-1/9")
+    >>> one = Observation("tea", "Likes tea.", "fact", "tg-1", CLEAN, 60.0, "tg-1/9")
     >>> draft_of(one).more[:3], draft_of(one).status
-    (('about: tea', 'kind: fact', 'turn: t5'), 'pending')
+    (('about: tea', 'kind: fact', 'seen: 1970-01-01T00:01:00+00:00'), 'pending')
     """
     lines = {
         "about": one.key,
         "kind": one.kind,
-        "turn": one.turn,
         "seen": stamped(one.at),
         "batch": one.batch,
         "asked": "yes" if one.asked else "no",
@@ -211,7 +193,6 @@ def observation_of(note: Note) -> Observation | None:
         note.text,
         next((kind for kind in kinds if kind == lines.get("kind")), "fact"),
         note.source,
-        lines.get("turn", ""),
         note.label,
         next((at for time in times if (at := moment(time)) is not None), 0.0),
         lines.get("batch", ""),
@@ -234,16 +215,14 @@ def learn(
     pending: Iterable[Observation],
     known: Iterable[Note],
     settings: LearningSettings,
-    *,
-    corrected: bool = False,
 ) -> Lesson:
-    """Decide what becomes of the facts *found* in one pass; *corrected*: the owner put them right.
+    """Decide what becomes of the facts *found* in one pass.
 
-    What is *known* already is passed over.  A correction replaces at once what is kept.  Strangers'
-    words neither promote nor correct anything.  What was said the same in `threshold` conversations
-    is asked about, once; in mode `auto` it is kept without a question if nothing contradicts it.
+    What is *known* already is passed over.  Strangers' words neither promote nor correct anything.
+    What was said the same in `threshold` conversations, or corrects what is known, is asked about,
+    once; in mode `auto` it is kept without a question unless it contradicts what is known.
 
-    >>> one = Observation("tea", "Likes tea.", "fact", "s", "t1", CLEAN, 0.0, "s/1")
+    >>> one = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
     >>> learn([one], [], [], LearningSettings()).learned
     1
     >>> learn([one], [], [Note("tea", "Likes tea.", label=CLEAN)], LearningSettings()).learned
@@ -261,33 +240,24 @@ def learn(
         if (old is not None and _is_known(one, old)) or len(one.text) > MAX_TEXT:
             continue
         learned += one.name not in waiting
-        if one.kind == "correction" and corrected and not one.label.untrusted:
-            stale = [name for name, other in waiting.items() if other.key == one.key]
-            # Of a note that says more than one thing a sentence could not take the place.
-            if old is not None and len(old.text) <= MAX_TEXT:
-                kept[one.key] = _kept(one)
-                facts[one.key] = Note(one.key, one.text, label=one.label)
-                for name in stale:
-                    del waiting[name]
-                continue
-            for name in stale:
-                if normal(waiting[name].text) != normal(one.text):
-                    del waiting[name]
         waiting.setdefault(one.name, one)
 
     questions: list[LearningQuestion] = []
-    by_key = _trusted_by_key(waiting.values())
-    for key, ways in by_key.items():
+    for key, ways in _trusted_by_key(waiting.values()).items():
         old = facts.get(key)
         rival = old.text if old is not None and not old.untrusted else ""
         for seen in ways:
-            if any(one.asked for one in seen) or conversations(seen) < settings.threshold:
+            # Of a note that says more than one thing a sentence could not take the place.
+            corrects = seen[-1].kind == "correction" and 0 < len(rival) <= MAX_TEXT
+            if any(one.asked for one in seen):
                 continue
-            if settings.mode == "auto" and not rival and len(ways) == 1:
+            if not corrects and conversations(seen) < settings.threshold:
+                continue
+            if settings.mode == "auto" and (corrects or (not rival and len(ways) == 1)):
                 kept[key] = _kept(seen[-1])
-                for one in seen:
-                    del waiting[one.name]
-            elif len(questions) < MAX_QUESTIONS:
+                waiting = {name: one for name, one in waiting.items() if one.key != key}
+                break
+            if len(questions) < MAX_QUESTIONS:
                 questions.append(_question(seen[-1], rival))
                 for one in seen:
                     waiting[one.name] = msgspec.structs.replace(one, asked=True)
@@ -337,7 +307,7 @@ def keep(code: str, pending: Iterable[Observation]) -> Lesson | None:
 
     The owner's word makes it trusted, and replaces what was kept.  None if there is no such thing.
 
-    >>> seen = Observation("tea", "Likes tea.", "fact", "s", "t1", CLEAN, 0.0, "s/1")
+    >>> seen = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
     >>> keep(seen.code, [seen]).drafts[0].text, keep("nothing", [seen])
     ('Likes tea.', None)
     """
@@ -352,7 +322,7 @@ def keep(code: str, pending: Iterable[Observation]) -> Lesson | None:
 def drop(code: str, pending: Iterable[Observation]) -> Lesson | None:
     """Drop what the owner calls *code*, and do not learn that text again; None if it is unknown.
 
-    >>> seen = Observation("tea", "Likes tea.", "fact", "s", "t1", CLEAN, 0.0, "s/1")
+    >>> seen = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
     >>> drop(seen.code, [seen]).buried == digests("tea", "Likes tea.")[1:]
     True
     """
@@ -384,10 +354,8 @@ def listing(pending: Iterable[Observation]) -> str:
 
 
 def _question(one: Observation, rival: str) -> LearningQuestion:
-    lines = [f"You said this in several conversations: {_quoted(one.text)}"]
-    if rival:
-        lines.append(f"I remember: {_quoted(rival)}")
-    text = "\n".join([*lines, "Shall I remember it?"])
+    before = f"\nUntil now I remember: {_quoted(rival)}" if rival else ""
+    text = f"You said: {_quoted(one.text)}{before}\nShall I remember it?"
     return LearningQuestion(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
 
 

@@ -97,12 +97,11 @@ class Undone(msgspec.Struct, frozen=True):
 
 
 class MemoryOverview(msgspec.Struct, frozen=True):
-    """How much there is, and what came last; *passed_over* names files that are no notes."""
+    """How much there is, and what came last."""
 
     counts: IndexCounts
     newest: tuple[Note, ...] = ()
     pending: tuple[Note, ...] = ()
-    passed_over: tuple[str, ...] = ()
 
 
 class Unlearned(msgspec.Struct, frozen=True):
@@ -145,29 +144,20 @@ class ReadNotes(Request[tuple[Note, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class PendingNotes(Request[tuple[Note, ...]]):
-    """Read the newest *limit* notes that wait for the owner."""
-
-    limit: int
-
-
-@attrs.frozen(kw_only=True)
 class ListKnown(Request[tuple[Note, ...]]):
-    """List what is kept and was noticed, the newest, so that it is not learned again."""
+    """List what was kept last, and all that waits for the owner."""
 
 
 @attrs.frozen(kw_only=True)
 class Learn(Request[Lesson | Unlearned]):
     """Take in the facts *found* by one look at a conversation, the *batch*.
 
-    *corrected*: the owner put something right.  What was forgotten is not learned again.
-    Repeating it changes nothing.
+    What was forgotten is not learned again.  Repeating it changes nothing.
     """
 
     found: tuple[Observation, ...]
     batch: str
     settings: LearningSettings
-    corrected: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -192,17 +182,7 @@ class Undo(Request[CommandResult]):
 
 @attrs.frozen(kw_only=True)
 class Overlook(Request[MemoryOverview | None]):
-    """How much is remembered, and what came last?  Shows *limit* notes of each kind.
-
-    None if nobody can say now.
-    """
-
-    limit: int
-
-
-@attrs.frozen(kw_only=True)
-class Tidy(Request[CommandResult]):
-    """Remove what is long out of date, and keep the index fast.  From the scheduler."""
+    """How much is remembered, and what came last?  None if nobody can say now."""
 
 
 MemoryMail = (
@@ -210,12 +190,10 @@ MemoryMail = (
     | Recall
     | Suggest
     | ReadNotes
-    | PendingNotes
     | ListKnown
     | Learn
     | SettleObservation
     | Forget
     | Undo
     | Overlook
-    | Tidy
 )

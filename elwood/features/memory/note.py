@@ -8,7 +8,6 @@ it says that it is not, and as pending if it says what we do not know.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import inf
 from typing import Literal
 
 import msgspec
@@ -135,15 +134,6 @@ def expires(note: Note) -> float | None:
     if since is None:
         since = moment(note.created)
     return since + lasts if lasts is not None and since is not None else None
-
-
-def longer(one: str, other: str) -> str:
-    """Choose the longer of two times to live; none is for ever.
-
-    >>> longer("3d", "1w"), longer("3d", "")
-    ('1w', '')
-    """
-    return max(one, other, key=lambda ttl: inf if (lasts := seconds(ttl)) is None else lasts)
 
 
 def stamped(now: float) -> str:

@@ -1,24 +1,51 @@
-"""What memory brings to one run of the app."""
+"""What memory brings to one run of the app; and ``/memory``, what is remembered, for the owner."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import attrs
+import trio
 
 from elwood.agent.models.embeddings import Embedder, ThroughModels, embedder_of
 from elwood.agent.models.settings import ModelSettings, Providers
-from elwood.agent.parts import Actor, Chore, ControlCommand, Gathered, Parts, Report
+from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SlashCommand
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.settings import LearningSettings, SessionSettings
+from elwood.agent.tools.tool import SearchResult, TextSearch
 from elwood.features.memory.actor import Memory
-from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.extension import Learning, MemoryExtension
-from elwood.features.memory.messages import Forget, MemoryMail, Tidy
-from elwood.features.memory.settings import MemorySettings
-from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import NoteSearch, tools
+from elwood.features.memory.feature import MemorySettings
+from elwood.features.memory.learning import listing, observations_of
+from elwood.features.memory.messages import (
+    Forget,
+    ListKnown,
+    MemoryMail,
+    MemoryOverview,
+    Overlook,
+    ReadNotes,
+    SettleObservation,
+    Undo,
+)
+from elwood.features.memory.note import Note
+from elwood.features.memory.store import LISTED, NoteStore
+from elwood.features.memory.tools import NoteSearch, results, search_all, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+
+# Seconds for a command.
+COMMAND_LIMIT = 20.0
+# Characters of a note in a list.
+GLIMPSE = 120
+# Characters of notes in one answer.
+MAX_SHOWN = 12_000
+
+USAGE = (
+    "/memory says what I remember; /memory search WORDS looks it up; /memory show KEY shows one "
+    "note; /memory pending lists what I noticed and have not kept, /memory keep CODE and "
+    "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
+)
+UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
 async def build(core: Core, others: Gathered, embedder: Embedder | None = None) -> Parts:
@@ -42,7 +69,6 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         others=others.searches,
     )
     learning, idle = _learning(core), core.config.of(SessionSettings).idle
-    command = MemoryCommand(memory, others.searches)
     return Parts(
         actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
         tools=tools(memory, others.searches),
@@ -52,11 +78,8 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
             SlashCommand(
                 name="memory",
                 help="say what I remember; /memory search, show, pending, keep, drop or undo",
-                run=command.run,
+                run=partial(command, memory, others.searches),
             )
-        ],
-        chores=[
-            Chore(id="memory", title="tidy the memory up", every=86_400.0, do=partial(tidy, memory))
         ],
         searches=[search],
         control=[control_command(memory)],
@@ -88,10 +111,76 @@ def _learning(core: Core) -> Learning:
     )
 
 
-async def tidy(memory: Address[MemoryMail], last: float) -> Report:
-    """Have the memory tidied up."""
-    try:
-        done = await memory.ask(Tidy())
-    except ActorUnavailable as error:
-        return Report(str(error), failed=True)
-    return Report(done.text, failed=not done.ok)
+async def command(
+    memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
+) -> CommandAnswer:
+    """Carry ``/memory`` out, for the owner only; *searches* are asked for what is looked up."""
+    if call.received.untrusted:
+        return CommandAnswer("What I remember is for my owner only.")
+    answer = UNAVAILABLE
+    with trio.move_on_after(COMMAND_LIMIT):
+        try:
+            answer = await _answer(call.given, memory, searches)
+        except ActorUnavailable:
+            return CommandAnswer(UNAVAILABLE)
+    return CommandAnswer(answer)
+
+
+async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> str:
+    match given.split(maxsplit=1):
+        case []:
+            return overview(await memory.ask(Overlook()))
+        case ["undo"]:
+            return (await memory.ask(Undo())).text
+        case ["search", words]:
+            found = await search_all(searches, words, LISTED)
+            return shown(found) or "No note has any of these words."
+        case ["show", key]:
+            notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
+            return shown(results(notes, "")) or f"There is no note called {key}."
+        case ["pending"]:
+            known = await memory.ask(ListKnown())
+            return listing(observations_of(known))
+        case ["keep" | "drop" as word, code]:
+            settle = SettleObservation(code=code.strip(), keep=word == "keep")
+            return (await memory.ask(settle)).text
+        case _:
+            return USAGE
+
+
+def overview(seen: MemoryOverview | None) -> str:
+    """Say what is remembered."""
+    if seen is None:
+        return f"Nobody can say now how much I remember.\n\n{USAGE}"
+    kinds = [
+        (seen.counts.pending, "wait for your word"),
+        (seen.counts.untrusted, "may hold strangers' words"),
+        (seen.counts.expired, "are out of date"),
+    ]
+    told = [f"{number} {what}" for number, what in kinds if number]
+    number = "1 note" if seen.counts.all == 1 else f"{seen.counts.all:,} notes"
+    lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
+    for title, notes in (("Newest", seen.newest), ("Waiting", seen.pending)):
+        if notes:
+            lines += ["", f"{title}:", *map(_glimpse, notes)]
+    return "\n".join([*lines, "", USAGE])
+
+
+def shown(found: Sequence[SearchResult]) -> str:
+    """Show what was *found* whole, as far as it fits into one answer."""
+    room = MAX_SHOWN // max(1, len(found))
+    parts = []
+    for one in found:
+        about = [one.updated[:10]] if one.updated else []
+        about += ["may hold strangers' words"] if one.label.untrusted else []
+        about += [one.about] if one.about else []
+        cut = "…" if len(one.text) > room else ""
+        head = f"{one.origin} ({'; '.join(about)})" if about else one.origin
+        parts.append(f"{head}\n{one.text[:room]}{cut}")
+    return "\n\n".join(parts)
+
+
+def _glimpse(note: Note) -> str:
+    text = " ".join(note.text.split())
+    cut = "…" if len(text) > GLIMPSE else ""
+    return f"- {note.key}: {text[:GLIMPSE]}{cut}"

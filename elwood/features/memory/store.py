@@ -60,13 +60,10 @@ SPARE = 5
 # Notes that are looked at for those that wait: twice as many as observations are let be, for others
 # may have made notes wait, by hand.
 MOST_PENDING = 2 * MAX_PENDING
-# Seconds for which a note stays that is out of date: somebody may want it back.
-EXPIRED_STAY = 7 * 86_400.0
-# Notes that are removed at once for that; the others the next time.
-MAX_REMOVED = 1000
-# Batches that can be taken back, and bytes of what stood there before them.
+# Batches that can be taken back.
 MAX_BATCHES = 10
-MAX_BEFORE = 4 << 20
+# Notes of each kind in an overview.
+LISTED = 5
 # Notes whose return is watched for, each by two hashes; the oldest are let go.
 MAX_FORGOTTEN = 20_000
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
@@ -146,25 +143,18 @@ class NoteFiles:
         self._disk.make_folder(self.folder)
         self._disk.replace(path, data)
 
-    def remove(self, key: str) -> bool:
-        """Remove the note, for good, and what editors left of it; False if there was none.
-
-        A folder of this name is none.
-        """
-        if not _is_key(key):
-            return False
-        path = self._path(key)
-        there = self.is_file(key)
-        for left in self._left_of(path.name):
-            self._disk.remove(left)
-        if not path.is_dir() or there:
-            self._disk.remove(path, durably=True)
-        return there
+    def remove(self, key: str) -> None:
+        """Remove the note, for good, and what editors and crashes left of it; a folder is none."""
+        name = f"{key}{_SUFFIX}"
+        for entry in self._entries():
+            is_left = entry.name.lstrip(_MARKS).startswith(name)
+            if is_left and not entry.is_dir(follow_symlinks=False):
+                self._disk.remove(self.folder / entry.name, durably=True)
 
     def is_file(self, key: str) -> bool:
         """Tell whether there is something of this name that can be removed: no folder."""
         path = self._path(key)
-        return path.is_symlink() or (path.exists() and not path.is_dir())
+        return _is_key(key) and (path.is_symlink() or (path.exists() and not path.is_dir()))
 
     def there(self, key: str) -> bool:
         """Tell whether there is something of this name."""
@@ -188,25 +178,12 @@ class NoteFiles:
             if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
         )
 
-    def sweep(self) -> None:
-        """Remove what a crash has left of files that were being written."""
-        for entry in self._entries():
-            if re.fullmatch(r"\.[a-z0-9][a-z0-9-]{0,63}\.md\.tmp", entry.name):
-                self._disk.remove(self.folder / entry.name)
-
     def _entries(self) -> Iterator["os.DirEntry[str]"]:
         try:
             with os.scandir(self.folder) as entries:
                 yield from entries
         except (FileNotFoundError, NotADirectoryError):
             return
-
-    def _left_of(self, name: str) -> Iterator[Path]:
-        for entry in self._entries():
-            if entry.name != name and entry.name.lstrip(_MARKS).startswith(name):
-                with suppress(OSError):
-                    if not entry.is_dir(follow_symlinks=False):
-                        yield self.folder / entry.name
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
@@ -243,22 +220,18 @@ class UndoLog:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return []
 
-    def add(self, batch: UndoBatch) -> None:
-        """Note *batch* before it is written; one of the same id is continued.
+    def add(self, id_: str, at: float, write: NoteWrite, *, learned: bool) -> None:
+        """Note *write* before it is done, in the batch *id_*: the newest, or a new one.
 
         Raises DiskFull, JournalBroken.
         """
         batches = self.read()
-        if batch.id and batches and batches[-1].id == batch.id:
-            last = batches.pop()
-            first = {write.key: write.before for write in reversed(last.writes)}
-            writes = tuple(
-                msgspec.structs.replace(w, before=first.get(w.key, w.before)) for w in batch.writes
-            )
-            again = {write.key for write in writes}
-            kept = tuple(write for write in last.writes if write.key not in again)
-            batch = msgspec.structs.replace(batch, writes=kept + writes)
-        self._write([*batches, batch])
+        writes: dict[str, NoteWrite] = {}
+        if batches and batches[-1].id == id_:
+            writes = {one.key: one for one in batches.pop().writes}
+        first = writes.pop(write.key, write)
+        writes[write.key] = msgspec.structs.replace(write, before=first.before)
+        self._write([*batches, UndoBatch(id_, at, learned, tuple(writes.values()))])
 
     def pop(self) -> None:
         """Let go of the newest one.  Raises DiskFull, JournalBroken."""
@@ -289,8 +262,6 @@ class UndoLog:
 
     def _write(self, batches: list[UndoBatch]) -> None:
         del batches[:-MAX_BATCHES]
-        while len(batches) > 1 and sum(map(_size, batches)) > MAX_BEFORE:
-            del batches[0]
         self._disk.replace(self._path, msgspec.json.encode(batches))
 
 
@@ -353,11 +324,6 @@ class NoteStore:
         self._disk = disk
         self._max_notes = max_notes
 
-    def open(self) -> None:
-        """Remove what a crash has left; open the index for writing, if there is one."""
-        self.files.sweep()
-        self.indexed.open()
-
     # --- reading, also beside the writer --------------------------------------------------------
 
     def search(self, query: SearchQuery, limit: int, close: Sequence[str] = ()) -> list[Note]:
@@ -394,16 +360,12 @@ class NoteStore:
         """List what was remembered last, and all that waits.  Raises DatabaseUnusable."""
         return (*self.newest(MAX_KNOWN), *self.newest(MOST_PENDING, pending=True))
 
-    def overview(self, limit: int) -> MemoryOverview:
-        """Say how much there is, and give the newest *limit* notes of each kind.
-
-        Raises DatabaseUnusable.
-        """
+    def overview(self) -> MemoryOverview:
+        """Say how much there is, and what came last.  Raises DatabaseUnusable."""
         return MemoryOverview(
             self.indexed.index.counts(self._disk.clock()),
-            tuple(self.newest(limit)),
-            tuple(self.newest(limit, pending=True)),
-            tuple(self.files.passed_over()),
+            tuple(self.newest(LISTED)),
+            tuple(self.newest(LISTED, pending=True)),
         )
 
     # --- writing ---------------------------------------------------------------------------------
@@ -488,7 +450,7 @@ class NoteStore:
     def _write(self, note: Note, before: NoteFile | None, batch: str, *, learned: bool) -> None:
         data = render(note).encode("utf-8", "replace")
         write = NoteWrite(note.key, before.data if before else None, content_hash(data))
-        self._undo_log.add(UndoBatch(batch, self._disk.clock(), learned, (write,)))
+        self._undo_log.add(batch, self._disk.clock(), write, learned=learned)
         self._put(note.key, data)
 
     def _put(self, key: str, data: bytes) -> None:
@@ -502,8 +464,6 @@ class NoteStore:
         found: Sequence[Observation],
         batch: str,
         settings: LearningSettings,
-        *,
-        corrected: bool,
     ) -> Lesson:
         """Take in what one look at a conversation found (`learning.learn`).
 
@@ -515,7 +475,7 @@ class NoteStore:
         pending = self.indexed.look_up(lambda _: self.observations())
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
         known = [note for note in notes if note.status == "kept"]
-        lesson = learn(facts, pending, known, settings, corrected=corrected)
+        lesson = learn(facts, pending, known, settings)
         self._carry_out(lesson, batch, learned=True)
         return lesson
 
@@ -606,24 +566,6 @@ class NoteStore:
         names = tuple(dict.fromkeys(removed.values()))
         return Undone(names, tuple(restored), tuple(changed))
 
-    def tidy(self, now: float) -> int:
-        """Remove what is long out of date at Unix time *now*; say how many notes those were.
-
-        Raises DiskFull, JournalBroken and DatabaseUnusable.
-        """
-        before = now - EXPIRED_STAY
-        # The file is the truth: somebody may have given it more time.
-        old = [
-            note.key
-            for note in self.read(
-                self.indexed.look_up(lambda index: index.expired(before, MAX_REMOVED))
-            )
-            if (until := expires(note)) is not None and until <= before
-        ]
-        self._remove(old)
-        self.indexed.tidy()
-        return len(old)
-
     def _remove(self, keys: Sequence[str]) -> None:
         for key in keys:
             self.files.remove(key)
@@ -681,7 +623,3 @@ def _mark(salt: str, hash_: str) -> str:
     # Salted, as the hashes alone could be guessed.
     key = salt.encode()[:64]
     return hashlib.blake2b(hash_.encode(), digest_size=16, key=key).hexdigest()
-
-
-def _size(batch: UndoBatch) -> int:
-    return sum(len(write.before or b"") for write in batch.writes)

@@ -1,7 +1,6 @@
 """The tools that keep facts for later conversations, look them up, and forget them."""
 
 import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Annotated
@@ -15,8 +14,8 @@ from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
+    ListKnown,
     MemoryMail,
-    PendingNotes,
     ReadNotes,
     Recall,
     Remember,
@@ -24,7 +23,6 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft, fit
-from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked
 
@@ -152,7 +150,8 @@ class NoteTools:
 
     async def _meant(self, given: ForgetMemory) -> list[Note]:
         """Find what is to be forgotten, also what was only noticed, or is out of date."""
-        waiting = await self._memory.ask(PendingNotes(limit=MOST_PENDING))
+        known = await self._memory.ask(ListKnown())
+        waiting = [note for note in known if note.status == "pending"]
         if given.key:
             notes = await self._memory.ask(ReadNotes(keys=(given.key,)))
             return list(notes) or [note for note in waiting if note.subject == given.key]
@@ -185,26 +184,22 @@ def _named(note: Note) -> str:
 
 async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> list[SearchResult]:
     """Find the best *limit* texts of all *searches*; those of the first come first."""
-    first, *others = [await one.search(query, limit) for one in searches]
-    return joined(first, chain.from_iterable(others), asked(query))[:limit]
+    notes, *others = [await one.search(query, limit) for one in searches]
+    return joined(notes, chain.from_iterable(others), asked(query))[:limit]
 
 
 def joined(
-    first: Iterable[SearchResult], others: Iterable[SearchResult], chosen: Sequence[str]
+    notes: Sequence[SearchResult], others: Iterable[SearchResult], chosen: Sequence[str]
 ) -> list[SearchResult]:
-    """Put *others* among the results *first*, which keep their order, and come first.
+    """Put *notes* first, which keep their order, but what has more of the words before them.
 
-    But another comes before one that has fewer of the words, if it has several or all of them:
-    notes that are near by meaning alone are worth more than a word that is everywhere.
+    It must have several, or all: notes that are near by meaning alone are worth more than a word
+    that is everywhere.
     """
-    waiting = deque(sorted(others, key=lambda one: -one.words))
-    found: list[SearchResult] = []
-    enough = min(ENOUGH, len(chosen))
-    for one in first:
-        while waiting and waiting[0].words >= max(enough, one.words + 1):
-            found.append(waiting.popleft())
-        found.append(one)
-    return [*found, *waiting]
+    enough = max([min(ENOUGH, len(chosen)), *(one.words + 1 for one in notes)])
+    found = sorted(others, key=lambda one: -one.words)
+    better = [one for one in found if one.words >= enough]
+    return [*better, *notes, *found[len(better) :]]
 
 
 def _shown(found: SearchResult, room: int) -> str:

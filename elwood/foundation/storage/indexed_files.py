@@ -167,12 +167,6 @@ class IndexedFiles:
             log.warning("search index thrown away", extra={"why": str(error)})
             self.index.discard()
 
-    def tidy(self) -> None:
-        """Keep the index fast, if there is one."""
-        if self.index.exists:
-            self.need_open()
-            self._attempt(self.index.tidy)
-
     def need_open(self) -> None:
         """Open the index for writing, and make it if there is none.  Raises DatabaseUnusable."""
         if not self.index.is_open:

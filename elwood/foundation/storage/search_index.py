@@ -368,19 +368,6 @@ class SearchIndex:
             ask = "SELECT key FROM notes WHERE kept = ? ORDER BY updated DESC, id DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (not pending, limit))]
 
-    def expired(self, before: float, limit: int) -> list[str]:
-        """Name documents whose time was up at Unix time *before*."""
-        with self.reading() as db:
-            ask = "SELECT key FROM notes WHERE expires <= ? LIMIT ?"
-            return [key for (key,) in db.execute(ask, (before, limit))]
-
-    def tidy(self) -> None:
-        """Merge what the search for words has in parts, and empty the log of changes."""
-        with judged():
-            self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
-            self.writer().execute("PRAGMA optimize")
-        self.truncate()
-
     def stamps(self, keys: Sequence[str]) -> Mapping[str, str]:
         """Say as of which stamp each of *keys* is known."""
         marks = ", ".join("?" * len(keys))

@@ -80,7 +80,6 @@ async def test_what_is_edited_or_removed_by_hand_is_noticed(diary: Diary) -> Non
     (diary.workspace / MARCH).unlink()
     assert [one.origin for one in await diary.found("boiler")] == [WEEK]  # at once
     assert await diary.paths("bicycle") == [APRIL]
-    await diary.notes.tidy()
     held = b"".join(path.read_bytes() for path in diary.state.iterdir())
     assert b"drain" in held
     assert b"tea" not in held

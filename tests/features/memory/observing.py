@@ -44,7 +44,7 @@ def seen(
     asked: bool = False,
 ) -> Observation:
     """One observation, in a pass of its own."""
-    return Observation(key, text, kind, session, "t1", label, at, f"{session}/{at:.0f}", asked)
+    return Observation(key, text, kind, session, label, at, f"{session}/{at:.0f}", asked)
 
 
 def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> Note:
@@ -67,10 +67,10 @@ class Notebook(Address[MemoryMail]):
         match message:
             case ListKnown():
                 return self.notes
-            case Learn(found=found, batch=batch, settings=settings, corrected=corrected):
+            case Learn(found=found, batch=batch, settings=settings):
                 if self.full:
                     return Unlearned(self.full)
-                return self.store.learn(found, batch, settings, corrected=corrected)
+                return self.store.learn(found, batch, settings)
         raise AssertionError(message)
 
     @property

@@ -40,7 +40,7 @@ def opened(
     """One process with this memory, caught up."""
     state.mkdir(exist_ok=True)
     memory = NoteStore(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
-    memory.open()
+    memory.indexed.open()
     try:
         for _ in memory.indexed.catch_up():
             pass

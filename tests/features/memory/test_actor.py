@@ -16,7 +16,6 @@ from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.actor import LOOK_EVERY, PAUSE
-from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
     Forget,
@@ -24,7 +23,6 @@ from elwood.features.memory.messages import (
     ListKnown,
     MemoryMail,
     Overlook,
-    PendingNotes,
     ReadNotes,
     Recall,
     Remember,
@@ -33,6 +31,7 @@ from elwood.features.memory.messages import (
     Undo,
     Unlearned,
 )
+from elwood.features.memory.parts import command as run_command
 from elwood.features.memory.tools import NoteSearch
 from elwood.foundation.runtime import Address, inline
 from tests.features.memory.observing import seen
@@ -118,8 +117,7 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         await memory.ask(Remember(drafts=(waiting,)))
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
         assert [note.key for note in found] == ["tea"]
-        assert [note.key for note in await memory.ask(PendingNotes(limit=5))] == ["maybe"]
-        told = await memory.ask(Overlook(limit=5))
+        told = await memory.ask(Overlook())
         assert told is not None
         assert (told.counts.all, told.counts.pending, told.counts.untrusted) == (3, 1, 1)
 
@@ -142,7 +140,7 @@ AUTO = LearningSettings(mode="auto", threshold=2)
 
 async def learn(memory: Mail, *found: Observation) -> Lesson:
     batch = found[0].batch
-    learn = Learn(found=found, batch=batch, settings=AUTO, corrected=False)
+    learn = Learn(found=found, batch=batch, settings=AUTO)
     lesson = await memory.ask(learn)
     assert isinstance(lesson, Lesson)
     return lesson
@@ -156,8 +154,7 @@ async def test_what_is_noticed_is_kept_when_it_was_seen_often_enough(tmp_path: P
         lesson = await learn(memory, seen(session="t"))
         assert [one.text for one in lesson.drafts] == ["Likes tea."]
         assert await find(memory, "tea") == ["tea"]
-        [waiting] = await memory.ask(PendingNotes(limit=9))
-        assert waiting.text == "Has a cat."
+        assert {note.text for note in await memory.ask(ListKnown())} == {"Likes tea.", "Has a cat."}
 
 
 async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
@@ -168,8 +165,7 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
 
         async def command(given: str) -> str:
             call = CommandCall(session="s", given=given, received=asked)
-            made = MemoryCommand(memory, (NoteSearch(memory),))
-            return (await made.run(call)).text
+            return (await run_command(memory, (NoteSearch(memory),), call)).text
 
         await learn(memory, one, other)
         assert other.code in await command("pending")
@@ -185,9 +181,7 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
 async def test_what_cannot_be_learned_is_said(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         bad = seen(key="No key")
-        learn = Learn(
-            found=(bad, seen(key="No key", session="t")), batch="", settings=AUTO, corrected=False
-        )
+        learn = Learn(found=(bad, seen(key="No key", session="t")), batch="", settings=AUTO)
         answer = await memory.ask(learn)
         assert isinstance(answer, Unlearned)
         assert "a key has" in answer.why

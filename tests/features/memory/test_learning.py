@@ -35,7 +35,6 @@ from elwood.features.memory.learning import (
     Observation,
     Unreadable,
     conversations,
-    corrects,
     digests,
     draft_of,
     drop,
@@ -167,15 +166,17 @@ def test_more_contradictions_than_are_asked_about_keep_nothing_either() -> None:
     assert not promoted(lesson)
 
 
-def test_a_correction_replaces_at_once() -> None:
+def test_a_correction_needs_to_be_said_once() -> None:
     old, stale = kept("4 May", "birthday"), seen("4 May!", "birthday")
     new = seen("5 May", "birthday", kind="correction", at=9.0)
-    lesson = learn([new], [stale], [old], SUGGEST, corrected=True)
 
-    notes = apply(lesson, [stale], [old])
+    notes = apply(learn([new], [stale], [old], AUTO), [stale], [old])
     assert [(key, note.text, note.status) for key, note in notes.items()] == [
         ("birthday", "5 May", "kept")
     ]
+    [question] = learn([new], [stale], [old], SUGGEST).questions
+    assert "5 May" in question.text
+    assert "4 May" in question.text
 
 
 def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_learned() -> None:
@@ -189,45 +190,23 @@ def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_lear
 def test_what_differs_by_a_symbol_alone_is_put_right_and_not_promoted() -> None:
     old, new = kept("The rent is $500.", "rent"), seen("The rent is €500.", "rent")
     correction = replace(new, kind="correction")
-    notes = apply(learn([correction], [], [old], SUGGEST, corrected=True), [], [old])
+    notes = apply(learn([correction], [], [old], AUTO), [], [old])
     assert [note.text for note in notes.values()] == ["The rent is €500."]
 
     waiting = [seen("It is -5.", session="a"), seen("It is 5.", session="b")]
     assert not promoted(learn([seen("It is 5.", session="c")], waiting, [], AUTO))
 
 
-@pytest.mark.parametrize(
-    ("label", "corrected", "long"),
-    [(STRANGE, True, False), (Label(), False, False), (Label(), True, True)],
-    ids=["strangers' words", "the owner did not say so", "a note that says more"],
-)
-def test_not_everything_that_calls_itself_a_correction_is_one(
-    label: Label, corrected: bool, long: bool
+@pytest.mark.parametrize(("label", "long"), [(STRANGE, False), (Label(), True)])
+def test_neither_strangers_nor_a_sentence_in_place_of_a_page_correct(
+    label: Label, long: bool
 ) -> None:
     old = kept("4 May. " * (MAX_TEXT if long else 1), "birthday")
     new = seen("5 May", "birthday", kind="correction", label=label)
-    lesson = learn([new], [], [old], AUTO, corrected=corrected)
+    lesson = learn([new], [], [old], AUTO)
 
     assert apply(lesson, [], [old])["birthday"] == old
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Actually, it is the 5th", True),
-        ("no, that\u2019s wrong: the 5th", True),
-        ("I no longer live there", True),
-        ("Eigentlich am 5. Mai", True),
-        ("Nein, das stimmt nicht", True),
-        ("Ich wohne nicht mehr da", True),
-        ("It is the 5th.", False),
-        ("Am 5. Mai", False),
-        ("factually", False),
-        ("besondern", False),
-    ],
-)
-def test_corrections_are_recognised(text: str, expected: bool) -> None:
-    assert corrects(text) is expected
+    assert not lesson.questions
 
 
 def test_strangers_words_wait_and_do_nothing_else() -> None:
@@ -283,7 +262,6 @@ SEENS = st.lists(
         TEXTS,
         st.sampled_from(["fact", "procedure", "correction"]),
         st.sampled_from(["a", "b", "c"]),
-        st.just("t1"),
         st.builds(Label, st.booleans(), st.booleans()),
         st.sampled_from([0.0, 1.0, APART, 9e4]),
         st.sampled_from(["a/1", "b/2", "c/3"]),
@@ -298,24 +276,23 @@ KEPTS = st.lists(
 )
 
 
-@given(SEENS, SEENS, KEPTS, st.sampled_from(["auto", "suggest", "off"]), st.booleans())
+@given(SEENS, SEENS, KEPTS, st.sampled_from(["auto", "suggest", "off"]))
 def test_no_stranger_is_remembered_whatever_is_seen(
     found: list[Observation],
     before: list[Observation],
     known: list[Note],
     mode: LearningMode,
-    corrected: bool,
 ) -> None:
     """Total; bounded; strangers' words are neither kept nor asked about."""
     waiting = list({one.name: one for one in before}.values())
     settings = LearningSettings(mode=mode, threshold=2)
-    lesson = learn(found, waiting, known, settings, corrected=corrected)
+    lesson = learn(found, waiting, known, settings)
 
     trusted = {(s.key, s.text) for s in [*found, *waiting] if not s.label.untrusted}
     for note in promoted(lesson):
         assert (note.key, note.text) in trusted
         assert not note.label.untrusted
-        assert mode == "auto" or corrected
+        assert mode == "auto"
     assert len(lesson.questions) <= MAX_QUESTIONS
     assert lesson.learned <= MAX_FACTS
     assert mode != "off" or lesson == Lesson()
@@ -324,7 +301,6 @@ def test_no_stranger_is_remembered_whatever_is_seen(
 
 @given(st.text(), st.text())
 def test_the_small_decisions_are_total(one: str, other: str) -> None:
-    corrects(one)
     normal(one)
     assert digests(one, other) == digests(one, other)
     assert conversations([seen(one, other)]) == 1
@@ -479,7 +455,6 @@ OBSERVATIONS = st.builds(
     st.sampled_from(["Likes tea.", "asked: yes", "---", "Mag Käse: sehr", "status: kept", "茶"]),
     st.sampled_from(["fact", "procedure", "correction"]),
     WORD,
-    st.sampled_from(["", "t1", "t123"]),
     st.builds(Label, st.booleans(), st.just(True)),
     st.integers(0, 4_000_000_000).map(float),
     st.builds("{}/{}".format, WORD, st.integers(0, 10**9)),
@@ -531,7 +506,7 @@ def learned(text: str, key: str) -> NoteDraft:
 def test_the_same_may_be_seen_more_than_once_and_is_then_kept_once(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         for one in THREE:
-            memory.learn([one], one.batch, AUTO, corrected=False)
+            memory.learn([one], one.batch, AUTO)
         assert [note.key for note in memory.newest(9)] == ["tea"]
         assert pending(memory) == []
 
@@ -548,8 +523,8 @@ def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:
         assert memory.forget(["tea"]) == Forgotten(("tea",))
         assert [note.text for note in pending(memory)] == ["Has a cat."]
         assert holding(tmp_path, "zanzibar", "likes tea") == []
-        assert not memory.learn([alike], "a/2", AUTO, corrected=False).learned
-        assert not memory.learn([seen("Coffee.", "tea")], "a/2", AUTO, corrected=False).learned
+        assert not memory.learn([alike], "a/2", AUTO).learned
+        assert not memory.learn([seen("Coffee.", "tea")], "a/2", AUTO).learned
         [again] = memory.save([learned("likes the TEA", "drink")], learned=True)
         assert isinstance(again, Unsaved)
         assert again.forgotten

@@ -11,7 +11,6 @@ from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scene import house
 from tests.agent.session.scripted import answer
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
-from tests.features.memory.store_alone import save
 
 
 @pytest.fixture
@@ -239,18 +238,6 @@ async def test_the_owner_is_asked_with_buttons_that_type_commands(
         f"/memory drop {code}",
     ]
     assert len(scene.world.posts) == 2
-
-
-async def test_a_correction_counts_at_once(scene: Scene, autojump_clock: object) -> None:
-    scene.settings = LearningSettings(mode="suggest")
-    save(scene.notebook.store, "birthday", "The birthday is 4 May.")
-    text = "The birthday is 5 May."
-    scene.answers = [answer(facts({"kind": "correction", "key": "birthday", "text": text}))]
-    async with house(scene.world) as h:
-        await h.say("Actually, her birthday is the 5th")
-        await trio.sleep(300)
-
-    assert scene.notebook.remembered == {"birthday": text}
 
 
 async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_clock: object) -> None:

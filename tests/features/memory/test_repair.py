@@ -266,7 +266,7 @@ def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path
 def test_a_folder_in_the_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "memory.db").mkdir()
     memory = _bare(tmp_path)
-    memory.open()
+    memory.indexed.open()
     assert save(memory, "a", "word") == Saved("a")
     with pytest.raises(DatabaseUnusable):
         keys(memory, "word")

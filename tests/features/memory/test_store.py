@@ -10,7 +10,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.features.memory.learning import digests
 from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
-from elwood.features.memory.store import EXPIRED_STAY, MAX_BATCHES, NoteStore
+from elwood.features.memory.store import MAX_BATCHES, NoteStore
 from elwood.foundation.storage.search_index import SearchQuery
 from tests.features.memory.store_alone import (
     MINE,
@@ -174,7 +174,7 @@ def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
         (folder / "notes.txt").write_text("word")
         catch_up(memory)
         assert keys(memory, "word") == ["a"]
-        assert memory.overview(5).passed_over == ("Not A Key.md",)
+        assert memory.files.passed_over() == ["Not A Key.md"]
         refused = save(memory, "link", "x y")
         assert isinstance(refused, Unsaved)
         assert secret.read_text() == "word"
@@ -324,19 +324,3 @@ def test_a_public_note_is_not_private(tmp_path: Path) -> None:
     (tmp_path / "memory" / "a.md").write_text("---\nlabel: trusted, public\n---\nword")
     with opened(tmp_path) as memory:
         assert find(memory, "word")[0].label == Label()
-
-
-def test_tidying_looks_at_the_files(tmp_path: Path) -> None:
-    """What was given more time by hand, since the index saw it, stays."""
-    now = 0.0
-    with opened(tmp_path, clock=lambda: now) as memory:
-        memory.save([replace(draft(key, key), ttl="1h") for key in ("gone", "kept")])
-        save(memory, "ever", "ever")
-        now = 3600.0 + EXPIRED_STAY - 1
-        assert memory.tidy(now) == 0
-        now += 2
-        path = tmp_path / "memory" / "kept.md"
-        path.write_text(path.read_text().replace("1h", "90d"))
-        assert memory.tidy(now) == 1
-        assert sorted(path.stem for path in (tmp_path / "memory").iterdir()) == ["ever", "kept"]
-        assert b"gone" not in (tmp_path / "memory.db").read_bytes()

@@ -118,7 +118,7 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
         await notes.save(NoteToSave("tea", "Green tea, for a while", ttl="1h"), OWN)
         await notes.save(NoteToSave("milk", "No tea with milk"), OWN)
         noticed = [
-            draft_of(Observation("drinks", text, "fact", "s", "t1", label, 0.0, f"s/{n}"))
+            draft_of(Observation("drinks", text, "fact", "s", label, 0.0, f"s/{n}"))
             for n, (text, label) in enumerate([("Likes tea.", PRIVATE), ("Likes wine.", STRANGE)])
         ]
         await memory.ask(Remember(drafts=tuple(noticed)))

@@ -4,31 +4,11 @@ from datetime import UTC
 from functools import partial
 from pathlib import Path
 
-import trio
-
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.parts import Report
 from elwood.features.daily_notes.parts import reflect
 from elwood.features.daily_notes.store import DailyNotes
-from elwood.features.memory.messages import MemoryMail, Tidy
-from elwood.features.memory.parts import tidy
-from elwood.foundation.runtime import Mailbox, inline
+from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
-
-
-async def test_the_memory_is_asked_to_tidy_up(tmp_path: Path) -> None:
-    memory = Mailbox[MemoryMail]("memory", 1)
-    reports: list[Report] = []
-
-    async def ask() -> None:
-        reports.append(await tidy(memory.address, 0.0))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
-        asked = await memory.receive()
-        assert isinstance(asked, Tidy)
-        asked.reply.set(CommandResult("the disk is full", ok=False))
-    assert reports == [Report("the disk is full", failed=True)]
 
 
 async def test_a_week_that_is_over_is_reflected_on_once(tmp_path: Path) -> None:
