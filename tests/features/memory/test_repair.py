@@ -3,8 +3,6 @@
 import errno
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from elwood.features.memory.messages import Forgotten, Saved, Unsaved
 from elwood.features.memory.note import MAX_FILE
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import AlreadyRunning, Calls, Disk
-from elwood.foundation.storage.disk import holding as lock
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.search_index import DatabaseUnusable, SearchQuery
 from tests.features.memory.store_alone import catch_up, find, holding, keys, opened, save
 
@@ -369,22 +366,6 @@ def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
         db.execute("PRAGMA max_page_count = 100000")
         assert catch_up(memory) > 0
         assert len(keys(memory, "word", 99)) == 41
-
-
-def test_there_are_never_two_writers(tmp_path: Path) -> None:
-    """The state folder has one process; that has one actor, and nobody else a way to write."""
-    script = "import sys; from elwood.features.memory.cli import *; from pathlib import Path; "
-    act = "sys.exit(forget(Path(sys.argv[1]), ('a',), ()))"
-    with opened(tmp_path) as memory, lock(tmp_path):
-        save(memory, "a", "word")
-        done = subprocess.run(
-            [sys.executable, "-c", script + act, tmp_path], capture_output=True, text=True
-        )
-        assert done.returncode == 1
-        assert "already uses the state folder" in done.stderr
-        with pytest.raises(AlreadyRunning), lock(tmp_path):
-            pass
-        assert keys(memory, "word") == ["a"]
 
 
 def test_a_note_of_somebody_else_is_a_refusal(tmp_path: Path) -> None:
