@@ -89,8 +89,6 @@ EFFECTS = (
 )  # fmt: skip
 # The others that may, and why.  It only gets shorter.
 MORE = {
-    "agent/channels/intake_replies.py": "waits with its answers",
-    "agent/channels/post_until_delivered.py": "tries again after a while",
     "agent/models/embeddings.py": "speaks to the services, and to the actor",
     "agent/models/offline.py": "is a provider",
     "agent/session/commands/actor_commands.py": "carries the commands out",

@@ -11,10 +11,8 @@ from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
-from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.last_heard import LastHeard
-from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import PostUntilDelivered
+from elwood.agent.channels.channel import Channels, LastHeard
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.settings import Owner, next_active, read_hours
 from elwood.agent.feature import Feature
 from elwood.agent.models.actor import Models, UsageBook
@@ -230,9 +228,7 @@ def _approvals(core: Core) -> Approvals:
 
 
 def _tell_owner(core: Core) -> TellOwner:
-    return TellOwner(
-        PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
-    )
+    return TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
 
 def listener(health: Address[Event]) -> Listener:

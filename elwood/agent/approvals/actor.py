@@ -64,9 +64,9 @@ from elwood.agent.approvals.state import (
     gist,
     where_to_ask,
 )
+from elwood.agent.channels.client import post_until_delivered
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
@@ -126,7 +126,7 @@ class Approvals:
         when_awake: Callable[[float], float] = lambda now: now,
     ) -> None:
         self._journal = journal
-        self._post = PostUntilDelivered(outboxes)
+        self._post = partial(post_until_delivered, outboxes)
         self._environment = environment
         self._owners = owners
         self._owner_routes = owner_routes

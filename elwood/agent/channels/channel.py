@@ -1,14 +1,17 @@
 """The ways to talk with people, and where among them the owner is."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
-from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.owner_routes import owner_routes
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address
+from elwood.foundation.storage.disk import Disk, DiskFull
+
+log = logging.getLogger("elwood")
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +30,50 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     serves: Callable[[str], bool]
     session: Callable[[Route], str | None] = lambda route: None
     files: bool = False
+
+
+class LastHeard:
+    """One route in the file *path*.  What is not saved when a process dies is no great loss."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self.route: Route | None = None
+        self._saved: Route | None = None
+
+    async def load(self) -> None:
+        """Read it; what cannot be read counts for nothing."""
+        data = await self._disk.blocking(self._read)
+        try:
+            read = msgspec.json.decode(data, type=Route) if data else None
+        except msgspec.DecodeError as error:
+            log.warning("not known where the owner was heard", extra={"why": str(error)})
+        else:
+            self._saved = read
+            self.route = self.route or read  # they may have been heard meanwhile
+
+    def note(self, route: Route) -> None:
+        """The owner was heard at *route*, in private."""
+        self.route = msgspec.structs.replace(route, reply_to=None)
+
+    async def save(self) -> None:
+        """Write it, if it is another than before; for one caller, now and then."""
+        route = self.route
+        if route is None or route == self._saved:
+            return
+        data = msgspec.json.encode(route)
+        try:
+            await self._disk.blocking(lambda: self._disk.replace(self._path, data))
+        except DiskFull as error:
+            log.warning("not noted where the owner was heard", extra={"why": str(error)})
+        else:
+            self._saved = route
+
+    def _read(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return b""
 
 
 class Channels:
@@ -78,3 +125,21 @@ class Channels:
         """Name the conversation that lives at *route*, if it is one person's."""
         channel = self._channels.get(route.channel)
         return None if channel is None else channel.session(route)
+
+
+def owner_routes(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ...]:
+    """List the places *owner*, the best first: the chat, and topic, where they were *heard* last.
+
+    What was heard elsewhere counts for nothing: there others may read, too, or nobody does.
+
+    >>> desk, phone = Route("console"), Route("telegram", 7)
+    >>> owner_routes((desk, phone), Route("telegram", 7, topic=3)) == (
+    ...     Route("telegram", 7, topic=3), desk)
+    True
+    >>> owner_routes((desk, phone), Route("telegram", -5, private=False)) == (desk, phone)
+    True
+    """
+    if heard is None or not heard.private:
+        return tuple(owner)
+    others = tuple(one for one in owner if (one.channel, one.chat) != (heard.channel, heard.chat))
+    return (heard, *others) if len(others) < len(owner) else tuple(owner)

@@ -92,8 +92,3 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     draft_gap: float = 1.0
     edit_gap: float = 3.0
     typing_gap: float = 4.0
-
-
-def paced(messages_per_second: int) -> Pacing:
-    """Return the vendor's figures with another rate over all chats."""
-    return Pacing(total=float(messages_per_second))

@@ -6,8 +6,7 @@ from functools import partial
 
 import trio
 
-from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import PostUntilDelivered
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.messages import MayAsk
@@ -165,9 +164,7 @@ class TaskClock:
         self._channels = core.channels
         self._file = HeartbeatFile(core.workspace)
         self._before = Written()
-        self._tell = TellOwner(
-            PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
-        )
+        self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         """Be the timetable."""

@@ -21,7 +21,7 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.intake_replies import IntakeReplies, ask
+from elwood.agent.channels.client import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Budget, Window
 from elwood.agent.conversation.inbound import (

@@ -6,7 +6,7 @@ import msgspec
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.pacing import paced
+from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.inbound import PREFIX, session_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
@@ -40,7 +40,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     outbox = Outbox(
         Bot(settings, sending),
         random=core.environment.random,
-        pacing=paced(settings.messages_per_second),
+        pacing=Pacing(total=settings.messages_per_second),
     )
     intake = Intake(
         Bot(settings, listening),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.channel import LastHeard
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk

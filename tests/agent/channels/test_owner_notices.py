@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import trio
 
+from elwood.agent.channels.client import TellOwner, post_until_delivered
 from elwood.agent.channels.messages import (
     Button,
     OutboxMail,
@@ -15,8 +16,6 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Rich
@@ -46,7 +45,7 @@ async def test_news_go_to_the_owner_with_buttons(
             heard.append(message)
             message.reply.set(left.pop(0))
 
-    tell = TellOwner(PostUntilDelivered({"chat": box.address}), lambda: PLACES, str)
+    tell = TellOwner({"chat": box.address}, lambda: PLACES, str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         assert await tell("It failed.", ("/tasks resume t",), True) == arrived
@@ -72,7 +71,7 @@ async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object)
             else:
                 message.reply.set(Sent("1"))
 
-    tell = TellOwner(PostUntilDelivered({"chat": box.address}), lambda: places, str)
+    tell = TellOwner({"chat": box.address}, lambda: places, str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         assert await tell("It failed.")
@@ -81,7 +80,7 @@ async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object)
 
 
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
-    assert await TellOwner(PostUntilDelivered({}), tuple, str)("It failed.", (), False)
+    assert await TellOwner({}, tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text
 
 
@@ -108,7 +107,7 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
-        await PostUntilDelivered({"chat": box.address})(PLACES[0], (Rich("hi"),))
+        await post_until_delivered({"chat": box.address}, PLACES[0], (Rich("hi"),))
         nursery.cancel_scope.cancel()
 
     assert [post.repeat for post in heard] == repeats
@@ -127,7 +126,7 @@ async def test_the_pauses_between_tries_double_to_a_minute(autojump_clock: objec
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         with trio.move_on_after(190):
-            await PostUntilDelivered({"chat": box.address})(PLACES[0], (Rich("hi"),))
+            await post_until_delivered({"chat": box.address}, PLACES[0], (Rich("hi"),))
         nursery.cancel_scope.cancel()
 
     pauses = [round(b - a) for a, b in pairwise(tries)]

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 import trio
 
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Unsent
-from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.message import Assistant, Completion, Human, Prompt, Text, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
@@ -194,7 +193,7 @@ async def house(
         settings=settings,
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
-        tell=TellOwner(PostUntilDelivered({"telegram": outbox.address}), lambda: [OWNER], str),
+        tell=TellOwner({"telegram": outbox.address}, lambda: [OWNER], str),
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     actor_table, stop = ActorTable(trio.current_time), trio.Event()

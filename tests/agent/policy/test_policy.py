@@ -25,8 +25,17 @@ from elwood.agent.conversation.calls import (
     WriteFile,
 )
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide, version
-from elwood.agent.policy.quotes import quotes
+from elwood.agent.policy.decide import (
+    Allow,
+    Ask,
+    Decision,
+    Deny,
+    Rules,
+    Situation,
+    decide,
+    quotes,
+    version,
+)
 from tests.agent.conversation.test_labels import ROWS as LABEL_ROWS
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"

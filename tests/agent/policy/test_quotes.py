@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.policy.quotes import LEAST, MAX_TEXT, quotes
+from elwood.agent.policy.decide import LEAST, MAX_TEXT, quotes
 
 # ASCII letters to the full-width ones of East Asian writing.
 WIDE = {ord(char): ord(char) - 0x21 + 0xFF01 for char in ascii_letters}

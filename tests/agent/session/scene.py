@@ -13,8 +13,7 @@ from typing import TypeVar
 import trio
 
 from elwood.agent.approvals.messages import Decided
-from elwood.agent.channels.channel import Channel, Channels
-from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.channel import Channel, Channels, LastHeard
 from elwood.agent.channels.messages import (
     Draft,
     OutboxMail,

@@ -14,8 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
-from elwood.agent.channels.channel import Channel, Channels
-from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.channel import Channel, Channels, LastHeard
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.calls import AskOwner, SendMessage, exact
 from elwood.agent.conversation.route import Route

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.channel import Channel, Channels
-from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.channel import Channel, Channels, LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.calls import Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import Label

@@ -28,9 +28,9 @@ from elwood.agent.policy.decide import (
     Situation,
     Who,
     decide,
+    quotes,
     version,
 )
-from elwood.agent.policy.quotes import quotes
 from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted

@@ -1,0 +1,205 @@
+"""How outboxes are asked: once, until it has arrived, and for the owner wherever they read."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from elwood.agent.channels.messages import (
+    Button,
+    OutboxMail,
+    Post,
+    PostResult,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused, typing
+from elwood.agent.conversation.route import Route
+from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Request
+from elwood.foundation.text.markdown import Rich
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+# Seconds for one try to post something, and between two tries, doubling up to the last.
+POST_LIMIT = 60.0
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+# Seconds for an answer from inside Elwood, and how often an Intake asks.
+PATIENCE, TRIES = 10.0, 3
+# Seconds between two notices to one chat that too much is waiting.
+BUSY_NOTICE = 60.0
+
+
+async def post_once(
+    outbox: Address[OutboxMail], post: Post, within: float = POST_LIMIT
+) -> PostResult:
+    """Post one message once; what nobody answers *within* seconds may have arrived."""
+    with trio.move_on_after(within):
+        try:
+            return await outbox.ask(post)
+        except ActorDown as error:
+            return Unsent(str(error))
+        except ActorCrashed as error:
+            return Unsure(str(error))
+    return Unsure("nobody answered")
+
+
+async def post_until_delivered(
+    outboxes: Mapping[str, Address[OutboxMail]],
+    route: Route,
+    parts: Sequence[Rich],
+    buttons: Sequence[tuple[str, str]] = (),
+    *,
+    repeat: bool = False,
+    wanted: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Post *parts* in order, with *buttons* (words and data) under the last one.
+
+    *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
+    one never can, or they are not *wanted* any more; tells whether all have arrived.
+    """
+    outbox = outboxes.get(route.channel)
+    if outbox is None:
+        log.warning("not posted: no such channel here", extra={"channel": route.channel})
+        return False
+    for number, part in enumerate(parts, 1):
+        under = tuple(Button(*b) for b in buttons) if number == len(parts) else ()
+        post = partial(Post, route=route, part=part, buttons=under)
+        if not await _arrives(outbox, post, repeat, wanted):
+            return False
+    return True
+
+
+async def _arrives(
+    outbox: Address[OutboxMail],
+    post: "partial[Post]",
+    repeat: bool,
+    wanted: Callable[[], bool],
+) -> bool:
+    """Post one message until it has arrived; False if it never can, or is not wanted."""
+    pause = FIRST_PAUSE
+    while wanted():
+        match await post_once(outbox, post(repeat=repeat)):
+            case Sent():
+                return True
+            case Undeliverable(why):
+                log.warning("not deliverable", extra={"to": outbox.name, "why": why})
+                return False
+            case Unsure():
+                repeat = True
+            case Unsent():
+                pass
+        await trio.sleep(pause)
+        pause = min(LAST_PAUSE, 2 * pause)
+    return False
+
+
+class TellOwner:
+    """Tells the owner what nobody asked for, at the first of *owner_routes* when it is sent.
+
+    Without any, the log has it.  *redact* takes secrets out.
+    """
+
+    def __init__(
+        self,
+        outboxes: Mapping[str, Address[OutboxMail]],
+        owner_routes: Callable[[], Sequence[Route]],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._outboxes = outboxes
+        self._owner_routes = owner_routes
+        self._redact = redact
+
+    async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
+        """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived.
+
+        It is marked as a repeat if *again*, or if it may have arrived where the owner was before.
+        """
+        text = self._redact(text)
+        under = [(words, typing(number)) for number, words in enumerate(buttons)]
+        while (route := self._best()) is not None:
+            stays = partial(self._is_best, route)
+            if await post_until_delivered(
+                self._outboxes, route, (Rich(text),), under, repeat=again, wanted=stays
+            ):
+                return True
+            if stays():
+                return False
+            again = True
+        log.warning("nowhere to tell", extra={"text": text})
+        return True
+
+    def _best(self) -> Route | None:
+        return next(iter(self._owner_routes()), None)
+
+    def _is_best(self, route: Route) -> bool:
+        return self._best() == route
+
+
+# --- what an Intake of any channel owes a sender -------------------------------------------------
+
+
+async def ask(address: Address[M], make: Callable[[], Request[T]]) -> T | None:
+    """Ask until there is an answer, at most for three times ten seconds."""
+    for _ in range(TRIES):
+        with trio.move_on_after(PATIENCE):
+            return await address.insist(make)
+    return None
+
+
+class IntakeReplies:
+    """Tells senders by *outbox* what became of their messages."""
+
+    def __init__(self, outbox: Address[OutboxMail]) -> None:
+        self._outbox = outbox
+        self._busy_told: dict[int, float] = {}
+        self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
+        # Why an update was not taken; there is no checkpoint from here to its use.
+        self.why = ""
+
+    async def settle(self, taken: Reception | None, number: int, route: Route) -> bool:
+        """Tell the sender in *route* what became of the update *number*, unless it was taken.
+
+        False if it must be kept, and handed on again.
+        """
+        match taken:
+            case Busy(waiting=count):
+                now = trio.current_time()
+                if now - self._busy_told.get(route.chat, float("-inf")) < BUSY_NOTICE:
+                    return True
+                told = await self.tell(
+                    route,
+                    f"{count} of your messages are waiting already, so I did not take this one, "
+                    "nor those you send before I have answered. Please send them again later.",
+                )
+                if told:
+                    self._busy_told[route.chat] = now
+                return told
+            case Refused(why=why):
+                return await self.tell(route, f"I could not take this message: {why}")
+            case NotNow(why=why):
+                if self._postponed.get(route.chat) != number:
+                    self._postponed[route.chat] = number
+                    await self.tell(route, f"I cannot take messages now: {why}. I keep trying.")
+                self.why = why
+                return False
+            case None:
+                return await self.tell(
+                    route, "I could not take this message. Please send it again in a minute."
+                )
+        return True
+
+    async def tell(self, route: Route, text: str) -> bool:
+        """Tell the sender something; False if it surely did not arrive."""
+        for attempt in range(TRIES):
+            sent = await post_once(self._outbox, Post(route=route, part=Rich(text)))
+            if not isinstance(sent, Unsent):
+                return True
+            await trio.sleep(2.0**attempt)
+        return False
