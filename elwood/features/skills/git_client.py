@@ -100,26 +100,26 @@ class Git:
             addresses = await self._pinned(url.host, url.port)
         except (WebRefused, Unreachable) as error:
             raise GitFailed(error.why) from error
-        version = _VERSION.match((await _git(("version",), scratch, LOOK)).output)
+        _, told = await _git(("version",), scratch, LOOK)
+        version = _VERSION.match(told)
         if version is None or (int(version[1]), int(version[2])) < OLDEST:
             raise GitFailed("git {}.{} or newer must be installed".format(*OLDEST))
-        words = clone(url, addresses)
-        cloned = await _git(words, scratch, DEADLINE, scheme=url.scheme)
-        if cloned.code != 0:
+        code, _ = await _git(clone(url, addresses), scratch, DEADLINE, scheme=url.scheme)
+        if code != 0:
             raise GitFailed(
-                f"{url.host}: git could not fetch the repository (exit code {cloned.code}): "
+                f"{url.host}: git could not fetch the repository (exit code {code}): "
                 "it may not exist, need a login, redirect elsewhere, or be too large"
             )
         return await self._read(folder, scratch)
 
     async def _read(self, folder: str, scratch: Path) -> Fetched:
-        commit = await _git(("-C", _REPOSITORY, "rev-parse", "HEAD"), scratch, LOOK)
+        code, commit = await _git(("-C", _REPOSITORY, "rev-parse", "HEAD"), scratch, LOOK)
         tree = f"HEAD:{'' if folder == '.' else folder.strip('/')}"
         listing = ("-C", _REPOSITORY, "ls-tree", "-r", "-l", "-z", "--full-tree", tree)
-        listed = await _git(listing, scratch, LOOK)
-        if commit.code != 0 or listed.code != 0:
+        listed_code, listed = await _git(listing, scratch, LOOK)
+        if code != 0 or listed_code != 0:
             raise GitFailed("the repository is empty, or has no such folder")
-        entries = [_ENTRY.fullmatch(one) for one in listed.output.split(b"\0")[:-1]]
+        entries = [_ENTRY.fullmatch(one) for one in listed.split(b"\0")[:-1]]
         if len(entries) > MAX_FILES:
             raise GitFailed(f"it has more than {MAX_FILES} files; name the folder of the skill")
         chosen: list[tuple[str, str, int, bool]] = []
@@ -133,7 +133,7 @@ class Git:
             raise GitFailed(f"it has more than {MAX_BYTES:,} bytes")
         wanted = "".join(f"{hash}\n" for _, hash, _, _ in chosen).encode()
         batch = ("-C", _REPOSITORY, "cat-file", "--batch")
-        given = (await _git(batch, scratch, LOOK, stdin=wanted)).output
+        _, given = await _git(batch, scratch, LOOK, stdin=wanted)
         files = []
         for path, hash, size, is_run in chosen:
             head = f"{hash} blob {size}\n".encode()
@@ -141,7 +141,7 @@ class Git:
                 raise GitFailed("the repository is damaged")
             files.append(SkillFile(path, given[len(head) : len(head) + size], is_run))
             given = given[len(head) + size + 1 :]
-        return Fetched(commit.output.decode("ascii", "replace").strip(), tuple(files))
+        return Fetched(commit.decode("ascii", "replace").strip(), tuple(files))
 
 
 _REPOSITORY = "repository"
@@ -185,16 +185,10 @@ def environment(scratch: Path, scheme: str) -> Mapping[str, str]:
     return {**least, **GIT_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": ""}
 
 
-@attrs.frozen
-class _Ran:
-    code: int
-    output: bytes
-
-
 async def _git(
     arguments: Sequence[str], scratch: Path, limit: float, *, stdin: bytes = b"", scheme: str = ""
-) -> _Ran:
-    """Run git in *scratch*, with all that it starts, for at most *limit* seconds.
+) -> tuple[int, bytes]:
+    """Run git in *scratch*, with all that it starts, for *limit* seconds; give status and output.
 
     What it prints goes into a file, whose size the kernel bounds: a small repository can name
     endlessly many files.
@@ -214,7 +208,7 @@ async def _git(
                 deliver_cancel=_kill,
             )
         with printed.open("rb") as read:
-            return _Ran(done.returncode, read.read(MAX_PRINTED))
+            return done.returncode, read.read(MAX_PRINTED)
     except trio.TooSlowError as error:
         raise GitFailed(f"git needed more than {limit:.0f} s") from error
     except OSError as error:

@@ -1,7 +1,7 @@
 """What a skill is: the rules of its SKILL.md, how the model sees it, and when one is meant.
 
 The format is that of the open Agent Skills specification, read leniently as its guide for clients
-asks: what can be made sense of is loaded with a warning.
+asks: what can be made sense of is loaded.
 """
 
 import hashlib
@@ -55,7 +55,6 @@ class Skill:
     body: str = attrs.field(repr=False)
     programs: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -85,13 +84,6 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
     description = said(matter.fields.get("description"))
     if not description:
         return Unusable("it has no description, by which it could be found")
-    warnings = []
-    if matter.mended:
-        warnings.append("a value with a colon is not in quotes")
-    if declared != name:
-        warnings.append("its name is not that of its folder, which is taken")
-    if len(description) > MAX_DESCRIPTION:
-        warnings.append(f"its description was cut to {MAX_DESCRIPTION} characters")
     programs, variables = _needs(matter.fields.get("metadata", ""))
     return Skill(
         name=name,
@@ -99,7 +91,6 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
         body=matter.body.strip("\n"),
         programs=programs,
         variables=variables,
-        warnings=tuple(warnings),
     )
 
 

@@ -53,8 +53,6 @@ MAX_DEPTH, MAX_FOLDERS = 4, 2000
 MAX_ENTRIES = 2000
 # Of all skills that are read: a prompt lists far fewer.
 MAX_SKILLS = 500
-# Files of a skill that are told of.
-MAX_LISTED = 30
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
@@ -145,7 +143,6 @@ class SkillStore:
                 first = skills[skill.name].path
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
-                problems += [f"{path}: {warning}" for warning in skill.warnings]
                 skills[skill.name] = FoundSkill(skill, root, folder, root is self._workspace)
         return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
@@ -211,24 +208,6 @@ def lacking(skill: Skill) -> str | None:
         names = ", ".join(skill.variables)
         reasons.append(f"variables, and Elwood gives commands none of yours: {names}")
     return f"it needs {', and '.join(reasons)}" if reasons else None
-
-
-def files_of(found: FoundSkill) -> tuple[list[str], bool]:
-    """List the files of a skill, but SKILL.md, with their sizes; the flag says there are more.
-
-    Raises PathRefused and Unconfined.
-    """
-    items, more = found.root.walk(found.folder, MAX_ENTRIES)
-    prefix = "" if found.folder == "." else f"{found.folder}/"
-    lines = [
-        f"{name} ({item.size:,} bytes)"
-        for item in items
-        if item.kind == "file"
-        and not item.untrusted
-        and not (name := item.name.removeprefix(prefix)).startswith(".")
-        and name != MANUAL
-    ]
-    return lines[:MAX_LISTED], more or len(lines) > MAX_LISTED
 
 
 # --- taking in and removing -----------------------------------------------------------------------

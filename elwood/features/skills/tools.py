@@ -24,7 +24,6 @@ from elwood.features.skills.store import (
     SkillInstaller,
     SkillRefused,
     SkillStore,
-    files_of,
     lacking,
     read_tree,
 )
@@ -103,24 +102,20 @@ class SkillTools:
             raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
         if context.sees(one.skill.mark):
             return f"{one.skill.name} is active already: its instructions stand further up"
-        try:
-            return await self._blocking(partial(self._activated, one))
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(one.folder, error) from error
+        return await self._blocking(partial(self._activated, one))
 
     def _activated(self, found: FoundSkill) -> str:
         place = self._place(found.path)
-        note = "Paths in it start at its directory; run its scripts by their path from there."
+        note = (
+            "Paths in it start at its directory; list_files and read_file show what is there, and "
+            "its scripts are run by their path."
+        )
         if not found.is_inside:
             note += " It is only read."
             if place is None:
                 note = "Commands do not reach its directory: its scripts can be read, not run."
         head = f'{found.skill.mark} directory="{place or found.path}">'
         lines = [head, found.skill.body, "</skill>", note]
-        files, more = files_of(found)
-        if files:
-            lines += ["Its files (read_file reads them):", *files]
-            lines += ["[there are more]"] if more else []
         return "\n".join(lines)
 
     async def plan_fetch(self, given: Fetch, context: ToolContext) -> Plan:

@@ -287,8 +287,7 @@ Remedy = Literal[
     "no reply",  # the message replied to is gone
     "split",  # too long after all
     "plain",  # something about the formatting: the words must arrive
-    "nobody",  # it can never arrive there
-    "nothing",  # there is nothing in it to send
+    "nobody",  # it can never arrive
     "no access",  # the token is refused, for every chat
     "unknown",  # it may have arrived
 ]
@@ -334,9 +333,7 @@ def remedy(error: Failure) -> Remedy:
             return "no reply"
         case 400 if error.says("too long"):
             return "split"
-        case 400 if error.says("text is empty"):
-            return "nothing"
-        case 400 if error.says(*_GONE):
+        case 400 if error.says("text is empty", *_GONE):
             return "nobody"
         case code if 400 <= code < 500:
             return "plain"

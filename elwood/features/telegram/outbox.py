@@ -78,7 +78,7 @@ class SendOptions(msgspec.Struct):
 
     def adapt(self, cure: Remedy, error: Failure) -> bool:
         """Change them by *cure*; False if that cannot help, or has not helped already."""
-        if cure in self.learned or cure in ("nobody", "nothing"):
+        if cure in self.learned or cure == "nobody":
             return False
         self.learned.add(cure)
         if isinstance(error, TelegramError) and error.migrate_to is not None:

@@ -58,10 +58,10 @@ class WebFailed(Exception):
 
 @attrs.frozen
 class WebPage:
-    """What a server answered.  All of it but *url* and *hops* is its word.
+    """What a server answered.  All of it but *url* is its word.
 
-    *url* is where it was had from in the end, after *hops* redirects.  *cut* says that the
-    *body* goes on.  *location* is the URL that it points to if that was not followed.
+    *url* is where it was had from in the end.  *cut* says that the *body* goes on.  *location* is
+    the URL that it points to if that was not followed.
     """
 
     status: int
@@ -69,7 +69,6 @@ class WebPage:
     content_type: str
     body: bytes = attrs.field(repr=False)
     cut: bool = False
-    hops: int = 0
     location: str = ""
 
 
@@ -192,7 +191,6 @@ class Web:
             answer.headers.get("content-type", ""),
             b"".join(parts),
             room < 0,
-            hop.number,
             location,
         )
 

@@ -51,26 +51,19 @@ def test_what_is_no_skill_says_why(content: bytes, folder: str, why: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "folder", "warning"),
+    ("content", "description"),
     [
-        (manual(name="web"), "pdf", "name is not that"),
-        (manual(name="../../etc"), "pdf", "name is not that"),
-        (manual(description="y" * 2000), "pdf", "cut to"),
-        (manual(description="Use when: always"), "pdf", "not in quotes"),
+        (manual(name="web"), "Fill forms."),
+        (manual(name="../../etc"), "Fill forms."),
+        (manual(description="y" * 2000), "y" * MAX_DESCRIPTION),
+        (manual(description="Use when: always"), "Use when: always"),
+        (manual("hooks:\n  - type: command\nuser-invocable: true\nmodel: opus"), "Fill forms."),
     ],
 )
-def test_what_can_be_made_sense_of_is_loaded_with_a_warning(
-    content: bytes, folder: str, warning: str
-) -> None:
-    skill = taken(content, folder)
-    assert skill.name == folder, "the folder is the identity: none can pass for another"
-    assert len(skill.description) <= MAX_DESCRIPTION
-    assert warning in " ".join(skill.warnings)
-
-
-def test_other_clients_fields_are_passed_over() -> None:
-    more = "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks:\n        - type: command\n"
-    assert taken(manual(more + "user-invocable: true\nmodel: opus")).warnings == ()
+def test_what_can_be_made_sense_of_is_loaded(content: bytes, description: str) -> None:
+    skill = taken(content)
+    assert skill.name == "pdf", "the folder is the identity: none can pass for another"
+    assert skill.description == description
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,11 @@ def scene(tmp_path: Path) -> Scene:
 
 async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) -> None:
     folder = put(scene.workspace / "skills/pdf")
-    (folder / "references").mkdir()
-    (folder / "references/forms.md").write_text("Forms have fields.")
     ended = await scene.call("activate_skill", name="pdf")
     assert ended.outcome == "ok"
     assert ended.text.startswith('<skill name="pdf" version="')
     assert f'directory="{folder}"' in ended.text
     assert "\nDo it well.\n</skill>" in ended.text
-    assert "references/forms.md (18 bytes)" in ended.text
-    assert "Forms have fields" not in ended.text
     assert ended.label == PRIVATE
     assert scene.approver.asked == []
 

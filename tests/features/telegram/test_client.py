@@ -75,7 +75,7 @@ def test_an_update_without_an_id_is_passed_over() -> None:
         (400, "Bad Request: chat not found", "nobody"),
         (400, "Bad Request: PEER_ID_INVALID", "nobody"),
         (400, "Bad Request: message is too long", "split"),
-        (400, "Bad Request: message text is empty", "nothing"),
+        (400, "Bad Request: message text is empty", "nobody"),
         (400, "Bad Request: message to be replied not found", "no reply"),
         (400, "Bad Request: message thread not found", "no topic"),
         (400, "Bad Request: TOPIC_CLOSED", "no topic"),

@@ -141,8 +141,7 @@ async def test_a_redirect_is_checked_like_the_first_request(location: str) -> No
 async def test_five_redirects_are_followed_and_not_six() -> None:
     chain = {f"/{n}": to(f"/{n + 1}") for n in range(6)}
     async with scene(chain) as s:
-        got = await s.web.fetch(s.url("/1"))
-        assert (got.url, got.hops) == (s.url("/6"), 5)
+        assert (await s.web.fetch(s.url("/1"))).url == s.url("/6")
         with pytest.raises(WebRefused, match="more than 5 times"):
             await s.web.fetch(s.url("/0"))
 
@@ -242,7 +241,7 @@ async def test_what_is_sent_is_not_sent_on_to_another_host(status: int) -> None:
 
 async def test_what_is_sent_is_sent_on_within_its_host_if_that_asks_so() -> None:
     async with scene({"/": to("/b", 307), "/c": to("/d", 303)}) as s:
-        assert (await s.web.send("POST", s.url(), b"x", "text/plain")).hops == 1
+        assert (await s.web.send("POST", s.url(), b"x", "text/plain")).url == s.url("/b")
         answer = await s.web.send("POST", s.url("/c"), b"y", "text/plain")
         assert (answer.status, answer.location) == (303, s.url("/d"))
         sent = [(request.method, request.path, request.body) for request in s.seen[PUBLIC]]
