@@ -167,18 +167,6 @@ def test_a_history_that_an_older_backup_keeps_apart_is_put_where_it_can_be_found
     assert (there.state / "workspace.bundle").exists()
 
 
-def test_indexes_are_made_anew(tmp_path: Path) -> None:
-    """One that is newer than the notes must not be used with them."""
-    here = scope(tmp_path)
-    furnish(here)
-    for name in ("memory.db", "memory.db-wal"):
-        (here.state / name).write_bytes(b"newer")
-    taken = take(here, clock=Clock(), keep=1)
-    assert not [name for name in members(taken.path) if ".db" in name]
-    restore(here, taken.path, clock=lambda: NOW + 60)
-    assert not list(here.state.glob("*.db*"))
-
-
 def test_journals_end_with_their_last_whole_line(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)

@@ -29,20 +29,6 @@ def test_the_newest_stay_and_one_of_each_of_the_last_weeks(taken: list[float], k
     assert surplus(kept, keep) == []
 
 
-@given(st.lists(st.integers(1, 10 * 86_400), min_size=1, max_size=80), st.integers(1, 10))
-def test_rotating_after_each_backup_keeps_what_rotating_once_keeps(
-    gaps: list[int], keep: int
-) -> None:
-    at, all_, there = 1_790_000_000.0, list[float](), list[float]()
-    for gap in gaps:
-        at += gap
-        all_.append(at)
-        there.append(at)
-        for gone in surplus(there, keep):
-            there.remove(gone)
-    assert set(there) == set(all_) - set(surplus(all_, keep))
-
-
 @given(TIMES)
 def test_names_tell_when(at: float) -> None:
     assert taken_at(name_of(at + 0.5)) == at

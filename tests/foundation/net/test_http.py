@@ -164,15 +164,6 @@ async def test_a_server_without_tls_is_unreachable_by_https() -> None:
         await client.aclose()
 
 
-async def test_a_server_that_speaks_no_http_is_an_interruption() -> None:
-    client = Client()
-    async with blunt(b"SSH-2.0-OpenSSH_9.2\r\n\r\n") as place:
-        with pytest.raises(Interrupted) as caught:
-            await post(client, f"http://{place}/{SECRET}")
-        assert_silent(caught.value)
-        await client.aclose()
-
-
 async def test_redirects_are_answers_and_the_environment_is_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -219,31 +210,6 @@ async def test_cancelled_requests_leave_no_connection_behind() -> None:
         await client.aclose()
 
 
-@pytest.mark.parametrize(("connections", "asked"), [(120, 110), (60, 110), (7, 20)])
-async def test_so_many_requests_run_at_once_and_no_more(connections: int, asked: int) -> None:
-    running = most = 0
-    everybody = trio.Event()
-
-    async def answer(request: Request) -> Reply:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        if most == min(connections, asked):
-            everybody.set()
-        await everybody.wait()
-        running -= 1
-        return Reply(pieces=(b"ok",))
-
-    client = Client(connections=connections)
-    async with serving(answer) as url:
-        with trio.fail_after(PATIENCE):
-            async with trio.open_nursery() as nursery:
-                for _ in range(asked):
-                    nursery.start_soon(post, client, url)
-        await client.aclose()
-    assert most == min(connections, asked)
-
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
@@ -281,11 +247,6 @@ def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) ->
     assert not set(safe) & set('\r\n";/\\\u202e\0')
     assert safe.strip(". ")
     assert sendable(safe) == safe
-
-
-def test_a_long_name_keeps_its_ending() -> None:
-    assert sendable("x" * 500 + ".tar.gz").endswith("x.gz")
-    assert len(sendable("." + "x" * 500)) == MAX_NAME
 
 
 async def test_no_cookie_is_kept_and_no_url_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,9 +72,3 @@ def test_an_endless_event_is_refused(piece: bytes) -> None:
 
     with pytest.raises(Interrupted, match="longer than 1000 bytes"):
         feed_for_ever()
-
-
-def test_a_long_stream_of_short_events_is_fine() -> None:
-    parser = EventParser(limit=100)
-    events = [event for _ in range(1000) for event in parser.feed(b"data: twelve bytes\n\n")]
-    assert events == [b"twelve bytes"] * 1000

@@ -169,30 +169,6 @@ async def test_three_crashes_in_a_row_are_stuck_until_it_has_been_calm(
         assert not stuck(scene)
 
 
-async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None:
-    async def body(mailbox: Mailbox[Any]) -> None:
-        await trio.sleep(10)
-        raise Bug
-
-    it = child("it", body, RestartPolicy(first_delay=5), capacity=3)
-    async with house(it) as scene:
-        status = scene.actor_table.statuses["it"]
-        it.mailbox.address.offer(1)
-        assert (status.state, status.depth(), status.capacity, status.restarts) == (
-            "running",
-            1,
-            3,
-            0,
-        )
-        await trio.sleep(11)
-        assert (status.state, status.restarts, status.last_crash) == ("restarting", 1, "Bug")
-        assert status.last_crash_at == status.since
-        await trio.sleep(5)
-        states = [status.state]
-    states.append(status.state)
-    assert states == ["running", "stopped"]
-
-
 def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
     with waiting("nothing"):
         report_warning("it", "rains")

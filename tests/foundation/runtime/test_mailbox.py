@@ -6,14 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.foundation.runtime import (
-    ActorCrashed,
-    ActorDown,
-    ActorUnavailable,
-    Mailbox,
-    Reply,
-    RestartPolicy,
-)
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Mailbox, RestartPolicy
 from tests.foundation.runtime.scene import Say, child, house
 
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
@@ -80,35 +73,6 @@ async def test_every_unanswered_request_of_the_incarnation_fails(autojump_clock:
         await trio.sleep(1.5)
         crashed = dict.fromkeys("bcd", "ActorCrashed")
         assert results == {"a": "quick"} | crashed
-
-
-async def test_a_request_still_in_the_queue_is_answered_by_the_next_incarnation(
-    autojump_clock: object,
-) -> None:
-    async def body(mailbox: Mailbox[Say]) -> None:
-        async for message in mailbox:
-            await trio.sleep(1)
-            if message.word == "bug":
-                raise Bug
-            message.reply.set(message.word)
-
-    it = child("it", body, ENDLESS)
-    answers: list[str] = []
-
-    async def second() -> None:
-        answers.append(await it.mailbox.address.ask(Say(word="second")))
-
-    async with house(it), trio.open_nursery() as nursery:
-        nursery.start_soon(_expect_crash, it.mailbox, Say(word="bug"))
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(second)
-    assert answers == ["second"]
-
-
-async def _expect_crash(mailbox: Mailbox[Say], say: Say) -> None:
-    with pytest.raises(ActorCrashed) as caught:
-        await mailbox.address.ask(say)
-    assert caught.value.name == "it"
 
 
 async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock: object) -> None:
@@ -255,26 +219,3 @@ async def test_tell_waits_for_room_and_offer_does_not(autojump_clock: object) ->
     assert mailbox.receive_nowait() == "one"
     with pytest.raises(trio.WouldBlock):  # the cancelled tell left nothing behind
         mailbox.receive_nowait()
-
-
-async def test_the_first_to_settle_a_reply_wins() -> None:
-    reply = Reply[int]()
-    reply.set(1)
-    reply.set(2)
-    reply.fail(Bug())
-    assert await reply.wait() == 1
-
-
-async def test_the_mailbox_knows_since_when_nothing_was_taken(autojump_clock: object) -> None:
-    mailbox = Mailbox[str]("it", 2)
-    assert mailbox.unread_since is None
-    await trio.sleep(1)
-    start = trio.current_time()
-    mailbox.address.offer("one")
-    await trio.sleep(1)
-    await mailbox.address.tell("two")
-    assert mailbox.unread_since == start
-    mailbox.receive_nowait()
-    assert mailbox.unread_since == start + 1
-    await mailbox.receive()
-    assert mailbox.unread_since is None

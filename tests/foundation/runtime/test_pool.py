@@ -82,12 +82,6 @@ async def test_each_key_has_one_child_made_on_demand(autojump_clock: object) -> 
         assert len(pool.scene.starts("pool/a")) == 1
 
 
-async def test_it_wakes_the_children_that_have_work_left(autojump_clock: object) -> None:
-    pool = Pool(echo_key, woken=("a", "b"))
-    async with house(pool.child, scene=pool.scene):
-        assert list(pool.scene.actor_table.statuses) == ["pool", "pool/a", "pool/b"]
-
-
 async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
     autojump_clock: object,
 ) -> None:

@@ -26,10 +26,6 @@ Mode = Literal["permanent", "transient"]
 Exit = Literal["normal", "shutdown", "abnormal"]
 
 
-# It is not run again.
-ONCE = RestartPolicy(max_crashes=0, exhausted="drop")
-
-
 class Bug(Exception):
     """A mistake in a body."""
 
@@ -147,31 +143,6 @@ async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock:
     assert [c.delay for c in scene.crashes("bad")] == [0.1, 0.2, 0.4, 0.8, 1, None]
     assert ends == ["good"]
     assert scene.actor_table.statuses["bad"].state == "given up"
-
-
-async def test_an_error_in_finally_during_cancellation_does_not_lose_the_first(
-    autojump_clock: object,
-) -> None:
-    """A crash cancels the actor's other tasks; what these raise then stands beside it."""
-
-    async def untidy() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise OSError("closing failed")
-
-    async def body(mailbox: Mailbox[Any]) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(untidy)
-            await trio.sleep(1)
-            raise Bug("the first")
-
-    async with house(child("it", body, ONCE)) as scene:
-        await trio.sleep(2)
-        (crash,) = scene.crashes("it")
-        assert isinstance(crash.error, ExceptionGroup)
-        assert {type(e) for e in crash.error.exceptions} == {Bug, OSError}
-        assert "the first" in describe(crash.error)
 
 
 async def test_an_error_while_being_stopped_is_told_and_does_not_hinder_the_stop(

@@ -1,5 +1,4 @@
 import base64
-import copy
 import json
 import pickle
 import string
@@ -11,11 +10,6 @@ from hypothesis import strategies as st
 
 from elwood.foundation.secrets.redaction import MASK, Secret, redact
 
-# Put together here, so that no file of ours holds anything that looks like a token.
-URLSAFE = (string.ascii_letters + string.digits + "_-") * 3
-TELEGRAM = "7123456789" + ":A" + "A" + URLSAFE[:33]
-ANTHROPIC = "sk" + "-ant-" + "api03-" + URLSAFE[:93] + "AA"
-OPENAI = "sk" + "-proj-" + URLSAFE[:74] + "7" + URLSAFE[:74]
 AWKWARD = 'pa"ss/wörd\\+ &x'
 values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40)
 around = st.text(string.ascii_lowercase + " ", max_size=30)
@@ -28,21 +22,10 @@ def test_a_secret_shows_itself_only_when_asked() -> None:
     assert secret.reveal() == "hunter2"
 
 
-def test_secrets_are_equal_by_value() -> None:
-    assert Secret("a") == Secret("a")
-    assert Secret("a") != Secret("b")
-    assert len({Secret("a"), Secret("a")}) == 1
-
-
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_secret_is_not_pickled(protocol: int) -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Secret("hunter2"), protocol)
-
-
-def test_a_secret_is_not_copied() -> None:
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        copy.deepcopy(Secret("hunter2"))
 
 
 @pytest.mark.parametrize(
@@ -107,35 +90,3 @@ def test_copies_that_overlap_themselves_leave_nothing() -> None:
 @pytest.mark.parametrize("value", ["", "a", "abc"])
 def test_values_too_short_to_be_secret_do_no_damage(value: str) -> None:
     assert redact("abc and a cab", [Secret(value)]) == "abc and a cab"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"https://api.telegram.org/bot{TELEGRAM}/getMe", "https://api.telegram.org/bot***/getMe"),
-        (f"x-api-key: {ANTHROPIC}", "x-api-key: ***"),
-        (f"({OPENAI})", "(***)"),
-        ("authorization: bearer q8Zr1vX0c2N4m6B8", "authorization: bearer ***"),
-    ],
-)
-def test_tokens_are_known_by_their_form(text: str, expected: str) -> None:
-    assert redact(text, []) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sk-ant-api03-...",
-        "Authorization: Bearer <token>",
-        "Bearer token missing",
-        "task-ant-api03-runner",
-        "risk-proj-2026-final-report-version-two-with-appendix",
-        "disk-ant-mount-error-unrecoverable-sector-reallocation",
-        "sk-learn-pipelines-are-not-keys",
-        "toolu_01A09q90qw90lq917835lq9",
-        "at 1712345678:30 of 2026-11-21T10:00:00",
-        "commit 50bd291d1e4f6a7b8c9d0e1f2a3b4c5d6e7f8a9b",
-    ],
-)
-def test_harmless_texts_stay_as_they_are(text: str) -> None:
-    assert redact(text, [Secret("hunter2")]) == text

@@ -37,10 +37,6 @@ def test_the_reference_comes_before_the_environment(kept: Kept) -> None:
     assert environ == {}
 
 
-def test_a_reference_may_be_the_secret_itself() -> None:
-    assert look_up("api-key", "from-config", None, {}) == Secret("from-config")
-
-
 def test_the_environment_comes_last_and_is_emptied() -> None:
     environ = {"API_KEY": "from-environment", "HOME": "/"}
     assert look_up("api-key", None, "API_KEY", environ) == Secret("from-environment")
@@ -126,8 +122,3 @@ def test_a_reference_to_nothing_is_an_error(reference: str, problem: str) -> Non
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", reference, None, {})
     assert caught.value.problem == problem
-
-
-def test_a_wrong_reference_is_not_replaced_by_another_place() -> None:
-    with pytest.raises(SecretUnusable):
-        look_up("k", "file:/nowhere/key", "API_KEY", {"API_KEY": "other"})

@@ -167,25 +167,3 @@ def test_a_replaced_file_is_the_old_or_the_new_one(tmp_path: Path, existing: byt
             if end == len(calls.log):
                 assert tree == {"file": b"new"}
     assert states > 5
-
-
-def test_the_enumerator_finds_what_is_wrong_with_careless_writing(tmp_path: Path) -> None:
-    """Proof that these tests can fail: temp + rename without syncing loses or empties files."""
-    calls = Recorder(tmp_path)
-    fd = calls.open(tmp_path / "temp", 0o101)
-    calls.write(fd, b"new")
-    calls.close(fd)
-    calls.rename(tmp_path / "temp", tmp_path / "file")
-    found = {tree.get("file") for tree in power_cuts(calls.log)}
-    assert found == {
-        None,
-        b"",
-        b"n",
-        b"ne",
-        b"\0\0\0",
-        b"\0ew",
-        b"n\0\0",
-        b"ne\0",
-        b"\0\0w",
-        b"new",
-    }

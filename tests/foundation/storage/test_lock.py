@@ -36,14 +36,3 @@ def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
         # However the other one ended, the folder is free.
         with holding(tmp_path):
             assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
-
-
-def test_children_do_not_inherit_it(tmp_path: Path) -> None:
-    with holding(tmp_path):
-        child = subprocess.Popen(["sleep", "60"])
-    try:
-        with holding(tmp_path):
-            pass
-    finally:
-        child.kill()
-        child.wait()

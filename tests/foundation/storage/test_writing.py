@@ -61,15 +61,6 @@ def test_permissions_of_a_replaced_file_stay_and_set_uid_goes(tmp_path: Path) ->
     assert stat.S_IMODE(path.stat().st_mode) == 0o751
 
 
-def test_a_new_file_gets_the_permissions_that_others_get_here(tmp_path: Path) -> None:
-    Root(tmp_path).write("sub/a.txt", b"", untrusted=False)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/a.txt").write_bytes(b"")
-    for name in ("", "a.txt"):
-        ours, others = tmp_path / "sub" / name, tmp_path / "other" / name
-        assert ours.stat().st_mode == others.stat().st_mode
-
-
 @pytest.mark.parametrize(
     ("path", "why"),
     [
@@ -336,20 +327,6 @@ def test_every_crash_leaves_the_old_or_the_new_and_the_next_write_sweeps(
         assert not temporaries(after)
         assert root.read(path, 100) == b"again"
     assert left > 5
-
-
-def test_what_is_being_written_is_not_swept(tmp_path: Path) -> None:
-    """A second house may use the same folder."""
-
-    class Slow(Calls):
-        def write(self, fd: int, data: bytes) -> int:
-            assert len(temporaries(tmp_path)) == 1
-            Root(tmp_path).write("other.txt", b"", untrusted=False)
-            assert len(temporaries(tmp_path)) == 1
-            return super().write(fd, data)
-
-    Root(tmp_path, Slow()).write("a.txt", b"text", untrusted=False)
-    assert sorted(os.listdir(tmp_path)) == ["a.txt", "other.txt"]
 
 
 # --- walking --------------------------------------------------------------------------------------

@@ -63,20 +63,10 @@ def test_plain_words_of_any_language_stay_as_they_are(text: str) -> None:
     assert escape_invisible(text) == text
 
 
-def test_the_lines_of_a_script_stay_lines_and_each_end_is_seen() -> None:
-    assert escape_invisible("if a:\n\tb  \nc") == "if a:⏎\n⇥\tb  ⏎\nc"
-
-
 def test_nothing_is_pushed_out_of_sight() -> None:
     shown = escape_invisible("ls" + " " * 5000 + "\n" * 500 + "\u200b" * 3000 + "; reboot")
 
     assert shown == "ls⟨U+0020 5000 times⟩⟨U+000A 500 times⟩\n⟨U+200B 3000 times⟩; reboot"
-
-
-def test_marks_do_not_pile_up_over_their_neighbours() -> None:
-    shown = escape_invisible("\u0336a\u0301\u0302\u0303\u0304b")
-
-    assert shown == "⟨U+0336⟩a\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"
 
 
 def test_only_characters_beyond_ascii_are_remarked_on() -> None:

@@ -1,6 +1,5 @@
 """What each construct of Markdown looks like, what is never hidden, and what hostile text costs."""
 
-import random
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -13,7 +12,6 @@ from elwood.foundation.text.markdown import (
     MAX_NESTING,
     MAX_WIDTH,
     REPEAT_MARK,
-    Entity,
     Rich,
     as_terminal,
     mark_repeat,
@@ -207,13 +205,6 @@ def test_a_table_too_wide_for_a_telephone_is_told_row_by_row() -> None:
     assert shown(rich) == [("bold", "A"), ("text_link https://b.example", "B")]
 
 
-def test_a_table_with_a_long_header_shows_it_once() -> None:
-    header = "very " * 20
-    rich = to_entities(f"| {header} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 100)
-    assert rich.text.count("very") == 20
-    assert rich.text.endswith("• 1 · 2\n• 1 · 2")
-
-
 @pytest.mark.parametrize(
     ("markdown", "text"),
     [
@@ -240,24 +231,6 @@ def test_nothing_stays_nothing(nothing: str) -> None:
     assert to_entities(nothing) == Rich("")
 
 
-def test_text_without_markdown_looks_the_same_with_and_without_the_parser() -> None:
-    """The short cut for plain text must not be seen: a bold word at the end forbids it."""
-    rng = random.Random(7)
-    pieces = (
-        "word", " ", " ", "\n", "\n", "\n\n", ". ", "- ", "= ", ": ", "1. ", "12) ", "漢字",
-        "!", "(x)", "{y}", "$5 ", "a@b.example ", "https://x.example/ ", "\u00a0", "\u200b",
-        "\N{GRINNING FACE}", "\x0c", "\r\n", "\u2028", "'", '"', "@", "%", "^", "/", "+ ",
-        "\t", "    ",
-    )  # fmt: skip
-    short_cuts = 0
-    for _ in range(2000):
-        source = "start " + "".join(rng.choices(pieces, k=rng.randint(1, 12))) + " end"
-        alone, parsed = to_entities(source), to_entities(f"{source}\n\n**x**")
-        assert parsed.text == f"{alone.text}\n\nx", ascii(source)
-        short_cuts += calls(to_entities, source) < 10
-    assert short_cuts > 200
-
-
 def test_a_console_sees_the_targets_of_links() -> None:
     assert as_terminal("# See [a](https://x.example) and <https://y.example>") == (
         "See a (https://x.example) and https://y.example"
@@ -271,10 +244,6 @@ def test_a_repeat_is_marked_and_fits_a_message() -> None:
     assert marked.text == REPEAT_MARK + piece.text
     assert shown(marked) == shown(piece)
     assert LIMIT + len(REPEAT_MARK) <= 4096
-
-
-def test_an_entity_is_sent_without_empty_fields() -> None:
-    assert Entity("bold", 0, 1).url is None
 
 
 def calls(function: Callable[[str], object], argument: str) -> int:
@@ -339,8 +308,3 @@ def test_a_short_text_never_becomes_an_endless_one(source: str) -> None:
 )
 def test_what_is_too_deep_or_too_long_is_shown_as_it_stands(source: str) -> None:
     assert to_entities(source) == Rich(source.strip())
-
-
-def test_nesting_below_the_bound_is_rendered() -> None:
-    rich = to_entities("- " * (MAX_NESTING // 2 - 1) + "**x**")
-    assert shown(rich) == [("bold", "x")]

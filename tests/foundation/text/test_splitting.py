@@ -1,11 +1,9 @@
 """Where messages are cut, what goes on after a cut, and that nothing is lost."""
 
-import random
-
 import pytest
 
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
-from elwood.foundation.text.splitting import LIMIT, MAX_ENTITIES, NOTHING, split
+from elwood.foundation.text.splitting import MAX_ENTITIES, NOTHING, split
 from tests.foundation.text.entity_rules import check_message, slice_of, units
 
 
@@ -63,20 +61,11 @@ def test_a_character_longer_than_a_piece_is_cut_between_code_points() -> None:
     assert texts(Rich("\N{GRINNING FACE}" * 2), 2) == ["\N{GRINNING FACE}"] * 2
 
 
-def test_there_is_no_room_for_half_a_character() -> None:
-    with pytest.raises(ValueError, match="room for a character"):
-        split(Rich("x"), 1)
-
-
 @pytest.mark.parametrize(
     "text", ["", " ", " \n\t\u00a0 ", "\u200b", "\u200d\ufeff \u2800", "\u202e"]
 )
 def test_nothing_visible_becomes_a_visible_sign(text: str) -> None:
     assert split(Rich(text)) == (Rich(NOTHING),)
-
-
-def test_an_invisible_piece_is_left_out() -> None:
-    assert texts(Rich("a " + "\u200b" * 20 + " b"), 10) == ["a", "b"]
 
 
 def test_formatting_goes_on_after_a_cut() -> None:
@@ -94,15 +83,6 @@ def test_code_keeps_its_language_and_a_link_its_address() -> None:
     assert [e.url for piece in split(rich, 8)[2:] for e in piece.entities] == ["http://x.example"]
 
 
-def test_a_quote_continues() -> None:
-    pieces = split(to_entities("> one\n>\n> two\n\nthree"), 6)
-    assert [(p.text, [e.type for e in p.entities]) for p in pieces] == [
-        ("one", ["blockquote"]),
-        ("two", ["blockquote"]),
-        ("three", []),
-    ]
-
-
 def test_a_blank_line_in_code_is_no_place_to_cut_if_there_is_another() -> None:
     rich = to_entities("intro words\n\n```\na\n\nb\n```")
     assert texts(rich, 16) == ["intro words", "a\n\nb"]
@@ -116,22 +96,6 @@ def test_code_longer_than_a_message_is_cut_at_its_lines() -> None:
     assert all(slice_of(piece, piece.entities[0]) == piece.text for piece in pieces)
 
 
-def test_entities_are_trimmed_with_their_piece() -> None:
-    rich = Rich("a   b", (Entity("bold", 0, 3), Entity("italic", 2, 3), Entity("code", 1, 2)))
-    assert split(rich, 3) == (
-        Rich("a", (Entity("bold", 0, 1),)),
-        Rich("b", (Entity("italic", 0, 1),)),
-    )
-
-
-def test_offsets_are_in_utf16_units_in_every_piece() -> None:
-    face = "\N{GRINNING FACE}"
-    rich = to_entities(f"{face} {face} **{face}b** {face} `c`")
-    for limit in range(2, 20):
-        covered = [slice_of(p, e) for p in split(rich, limit) for e in p.entities]
-        assert "".join(covered) == f"{face}bc"
-
-
 def test_the_longest_entities_are_kept() -> None:
     words = " ".join(["**a**"] * 150 + ["**longer**"] * 60)
     (piece,) = split(to_entities(words))
@@ -139,22 +103,6 @@ def test_the_longest_entities_are_kept() -> None:
     kept = [slice_of(piece, entity) for entity in piece.entities]
     assert kept == ["a"] * 40 + ["longer"] * 60
     check_message(piece)
-
-
-def test_what_fits_is_not_touched() -> None:
-    rich = to_entities("# A\n\n> b\n\n```\nc\n```")
-    assert split(rich) == (rich,)
-
-
-def test_a_long_text_fills_its_pieces() -> None:
-    rng = random.Random(1)
-    words = " ".join("w" * rng.randint(1, 12) for _ in range(20_000))
-    paragraphs = words.replace("wwww ", "wwww\n\n")
-    for text in (words, paragraphs):
-        pieces = texts(Rich(text), LIMIT)
-        assert "".join("".join(pieces).split()) == "".join(text.split())
-        assert all(len(piece) >= LIMIT // 2 for piece in pieces[:-1])
-        assert all(piece.endswith("w") and piece.startswith("w") for piece in pieces)
 
 
 def test_the_house_may_send_text_that_was_never_markdown() -> None:

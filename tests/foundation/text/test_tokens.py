@@ -31,12 +31,6 @@ def test_characters_per_token(text: str, low: float, high: float) -> None:
     assert low < len(text) / estimate(text) < high
 
 
-@given(st.text())
-def test_a_token_has_a_byte_at_least(text: str) -> None:
-    """What `fit` and `assemble` rely on to skip the counting."""
-    assert estimate(text) <= len(text.encode())
-
-
 @given(st.text(), st.floats(0, 100))
 def test_what_fits_is_a_start_within_the_limit(text: str, limit: float) -> None:
     kept = fit(text, limit)
