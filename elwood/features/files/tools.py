@@ -21,7 +21,7 @@ from elwood.agent.tools.tool import (
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
-from elwood.foundation.storage.paths import holds_secrets, is_protected
+from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
 
@@ -277,7 +277,7 @@ class FileWriter:
     async def _plan(self, path: str, subject: str, context: ToolContext) -> Plan:
         before = await self._blocking(partial(_state, self._root, path))
         foreign = before != ABSENT and escape_invisible(path) not in context.written
-        return Plan(WriteFile(is_protected(path), foreign), subject, {"before": before})
+        return Plan(WriteFile(protection(path) is not None, foreign), subject, {"before": before})
 
 
 def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:

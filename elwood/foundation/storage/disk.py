@@ -27,11 +27,7 @@ class Space(msgspec.Struct, frozen=True):
 
     @property
     def percent(self) -> float:
-        """How much is in use, as df(1) reckons: what only root could write is no room.
-
-        >>> Space(30, 10).percent, Space(0, 0).percent
-        (75.0, 0.0)
-        """
+        """How much is in use, as df(1) reckons: what only root could write is no room."""
         return 100 * self.used / max(1, self.used + self.free)
 
 

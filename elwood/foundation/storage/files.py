@@ -4,8 +4,8 @@ What is opened, and why it cannot lie outside, is the work of `confined`.  The f
 in is held open; everything else happens by single names in it, which are never followed.
 A crash leaves the old file or the new one.  Everything here blocks.
 
-Who writes a temporary file holds a lock on it; the kernel drops the lock with the process.  So what
-can be locked is left over, and is swept.
+What is written first has a name that is made from that of its file: what a crash has left is
+replaced when the file is written again, and never shown.
 
 Files and folders that were written after content from strangers was read bear a mark: an extended
 attribute, so it stays with the file through renames and restarts.  Nobody may rely on its absence
@@ -13,10 +13,9 @@ who lets others write with the same rights: they can take it off.
 """
 
 import errno
-import fcntl
+import hashlib
 import os
 import re
-import secrets
 import stat
 import threading
 from collections import deque
@@ -39,7 +38,7 @@ from elwood.foundation.storage.disk import FULL_ERRORS, Calls
 from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
-# Names that are tried; more than one is needed only if somebody sweeps at that very moment.
+# Times that a file of that name is put away; more than one only if somebody puts it back.
 _TRIES = 10
 
 
@@ -48,45 +47,24 @@ def is_temporary(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def make_temporary(calls: Calls, folder: int) -> tuple[str, int]:
-    """Make a file for us alone in the open *folder*; return its name and descriptor, locked.
+def _open_temporary(calls: Calls, folder: int, name: str) -> tuple[str, int]:
+    """Make a file for us alone in the open *folder*, to become *name*; return its name and fd.
 
     Raises OSError.
     """
+    temporary = f".elwood-{hashlib.sha256(name.encode()).hexdigest()[:16]}.tmp"
     for _ in range(_TRIES):
-        name = f".elwood-{secrets.token_hex(8)}.tmp"
-        fd = calls.open(_path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        if _locked(fd) and os.fstat(fd).st_nlink:
-            return name, fd
-        calls.close(fd)
-    raise BlockingIOError("its folder is swept all the time")
-
-
-def sweep_temporary(calls: Calls, folder: int) -> None:
-    """Remove what a crash has left in the open *folder*."""
-    with os.scandir(folder) as entries:
-        left = [entry.name for entry in entries if is_temporary(entry.name)]
-    for name in left:
-        with suppress(OSError):
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-            try:
-                if stat.S_ISREG(os.fstat(fd).st_mode) and _locked(fd):
-                    calls.unlink(_path(folder, name))
-            finally:
-                os.close(fd)
+        with suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            return temporary, calls.open(_path(folder, temporary), flags)
+        with suppress(FileNotFoundError):
+            calls.unlink(_path(folder, temporary))
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), temporary)
 
 
 def _path(folder: int, name: str) -> Path:
     """Name a file of the open *folder*, wherever that is now."""
     return Path(f"/proc/self/fd/{folder}", name)
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 _MARK = "user.elwood.untrusted"
@@ -309,7 +287,7 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-# Between the last look at a file and the rename nobody else in this process may replace it.
+# Nobody else in this process may write a file between the first look at it and the rename.
 _replacing = threading.Lock()
 
 
@@ -366,8 +344,6 @@ class Root:
         self.path = path
         self._confined = Confined(path)
         self._calls = calls or Calls()
-        # Folders in which nothing is left from before, by device and inode.
-        self._swept: set[tuple[int, int]] = set()
 
     def read(self, path: str, limit: int) -> bytes:
         """Read the file *path*, at most *limit* bytes.
@@ -491,8 +467,10 @@ class Root:
 
         Raises PathRefused and Unconfined.
         """
-        with placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place:
-            self._sweep(place.folder)
+        with (
+            _replacing,
+            placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place,
+        ):
             old = place.found(expect)
             try:
                 with self._temporary(place, untrusted=untrusted) as (temp, fd):
@@ -500,12 +478,11 @@ class Root:
                         data = data[self._calls.write(fd, data) :]
                     os.fchmod(fd, 0o666 & ~umask() if old is None else old.st_mode & 0o777)
                     self._calls.sync(fd)
-                    with _replacing:
-                        old = place.found(expect)
-                        place.need_there(self._confined)
-                        place.need_same(temp.name, fd)
-                        self._calls.rename(temp, _path(place.folder, place.name))
-                        self._check(place, fd, created=old is None)
+                    old = place.found(expect)
+                    place.need_there(self._confined)
+                    place.need_same(temp.name, fd)
+                    self._calls.rename(temp, _path(place.folder, place.name))
+                    self._check(place, fd, created=old is None)
                 self._settle(place)
             except OSError as error:
                 raise not_written(path, error) from error
@@ -529,7 +506,7 @@ class Root:
     @contextmanager
     def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
         """Make the file that is to be renamed; if the block fails, it vanishes."""
-        name, fd = make_temporary(self._calls, place.folder)
+        name, fd = _open_temporary(self._calls, place.folder, place.name)
         try:
             if untrusted:
                 mark_untrusted(fd)
@@ -560,13 +537,6 @@ class Root:
         except OSError as error:
             why = f"was written, but may be lost in a power cut ({error.strerror})"
             raise PathRefused(place.path, why) from error
-
-    def _sweep(self, folder: int) -> None:
-        found = os.fstat(folder)
-        place = (found.st_dev, found.st_ino)
-        if place not in self._swept:
-            sweep_temporary(self._calls, folder)
-            self._swept.add(place)
 
 
 def _item(folder: int, entry: "os.DirEntry[str]") -> Item:

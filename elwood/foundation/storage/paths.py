@@ -99,15 +99,6 @@ def refusal(path: str) -> str | None:
     """Say why the spelling of *path* is refused; None if it is not.
 
     Nothing is decoded or expanded: ``%2e``, ``~`` and ``$HOME`` are names like any other.
-
-    >>> refusal("notes/a b.txt"), refusal("../x"), refusal("~")
-    (None, None, None)
-    >>> refusal("")
-    'the path is empty'
-    >>> refusal("a.txt\\0.png")
-    'the path has a control character or an invisible one'
-    >>> refusal("x" * 256)
-    'a name in the path is longer than 255 bytes'
     """
     if not path:
         return "the path is empty"
@@ -121,24 +112,12 @@ def refusal(path: str) -> str | None:
 
 
 def holds_secrets(path: str) -> bool:
-    """Tell whether any name in *path* is one that secrets are kept under, in any case.
-
-    >>> holds_secrets("sub/.env"), holds_secrets(".ENV"), holds_secrets(".ssh/config")
-    (True, True, True)
-    >>> holds_secrets(".env.example"), holds_secrets("id_ed25519.pub"), holds_secrets("key.txt")
-    (False, False, False)
-    """
+    """Tell whether any name in *path* is one that secrets are kept under, in any case."""
     return any(_is_secret(name) for name in _names(path))
 
 
 def protection(path: str) -> str | None:
-    """Say why content from strangers may not be written to *path*; None if it may.
-
-    >>> protection("notes/SOUL.md"), protection(".github/workflows/ci.yml")
-    ('it tells an assistant what to do', 'a service runs it after a push')
-    >>> protection("notes/soul-food.md"), protection("Makefile")
-    (None, None)
-    """
+    """Say why content from strangers may not be written to *path*; None if it may."""
     names = _names(path)
     for reason, pattern in _protected:
         if any(pattern.match(name) for name in names):
@@ -146,21 +125,8 @@ def protection(path: str) -> str | None:
     return None
 
 
-def is_protected(path: str) -> bool:
-    """Tell whether any name in *path* is one of what is obeyed or run later, in any case.
-
-    >>> is_protected("AGENTS.md"), is_protected("x/.Git/hooks/y"), is_protected("my-skills.txt")
-    (True, True, False)
-    """
-    return protection(path) is not None
-
-
 def is_git(path: str) -> bool:
-    """Tell whether *path* is git's own folder or in it: no file tool writes there.
-
-    >>> is_git("sub/.git/config"), is_git(".GIT"), is_git(".gitignore")
-    (True, True, False)
-    """
+    """Tell whether *path* is git's own folder or in it: no file tool writes there."""
     return any(name in (".git", "git~1") for name in _names(path))
 
 

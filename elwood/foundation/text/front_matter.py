@@ -41,11 +41,6 @@ def read_front_matter(text: str) -> FrontMatter:
     r"""Take *text* apart.  A value with a colon that should have been quoted is read as quoted.
 
     Aliases are refused; anchors, tags and types mean nothing.  Raises FrontMatterError.
-
-    >>> read_front_matter("---\nname: a\ntags: [x, 'y z']\n---\nBody\n")
-    FrontMatter(fields={'name': 'a', 'tags': ('x', 'y z')}, body='Body\n', mended=False)
-    >>> read_front_matter("---\nabout: Use when: always\n---\n")
-    FrontMatter(fields={'about': 'Use when: always'}, body='', mended=True)
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):

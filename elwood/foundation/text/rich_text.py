@@ -137,11 +137,7 @@ class TextPage:
 
 
 def trimmed(span: Span, text: str, cut: int = 0) -> Span | None:
-    """Narrow *span* to visible characters of *text* and move it by *cut*; None if there are none.
-
-    >>> trimmed(Span("bold", 1, 4), "a b c")
-    Span(kind='bold', start=2, end=3, url=None, language=None)
-    """
+    """Narrow *span* to visible characters of *text* and move it by *cut*; None without any."""
     inside = text[span.start : span.end]
     start = span.start + len(inside) - len(inside.lstrip())
     end = start + len(inside.strip())
