@@ -27,9 +27,10 @@ LIMIT = 30.0
 
 @attrs.define
 class Line:
-    """A channel that keeps what was posted, and the *app* at its other end."""
+    """A channel that keeps what was posted, and the *core* of the app at its other end."""
 
     posts: list[Post] = attrs.field(factory=list)
+    core: Core | None = None
     app: App | None = None
     _came: trio.Event = attrs.field(factory=trio.Event)
 
@@ -39,6 +40,7 @@ class Line:
 
         async def make(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
+            self.core = core
             post: Mailbox[OutboxMail] = Mailbox("outbox line", 256)
             channel = Channel(
                 name="line",
@@ -68,8 +70,8 @@ class Line:
 
     async def say(self, text: str) -> None:
         """Say *text*; return when it was taken in."""
-        assert self.app is not None
-        core = self.app.core
+        core = self.core
+        assert core is not None
         name, now = f"line:{core.environment.new_id()}", core.clock.now()
 
         def inbound() -> Inbound:

@@ -28,7 +28,7 @@ from elwood.features.tasks.state import Timetable, TimetableEntry
 from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
-from tests.journeys.home import EPOCH, Home, Life, Wires, respond, short_folder
+from tests.journeys.home import EPOCH, Home, Life, Wires, short_folder
 from tests.journeys.judging import approvals, asked_and_waiting, read
 
 # Virtual seconds between the end of a process and the next one, and between two looks whether
@@ -105,7 +105,7 @@ class Story:
     """What *happens* outside, what the model *thinks*, and how Elwood is made."""
 
     happen: Callable[["Trial"], Awaitable[None]]
-    think: Callable[["Trial", ModelRequest], Completion] = lambda trial, request: respond(request)
+    think: Callable[["Trial", ModelRequest], Completion]
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     prepare: Callable[[Home], None] = nothing
 

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.conversation.message import Completion, Human, Notice, Results
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.client import ModelRequest
@@ -22,7 +22,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import Named, answer, call
 from tests.journeys.crashing import Story, Trial
-from tests.journeys.home import EPOCH, FREE, MINE, Home
+from tests.journeys.home import EPOCH, FREE, MINE, Home, respond
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 # The first planned time of all tasks, and the id of the one that a story is about.
@@ -288,6 +288,14 @@ OF_TASKS = {
     ),
 }
 
+
+def told(trial: Trial, request: ModelRequest) -> Completion:
+    """Do as one is told; not again what was done."""
+    if any(isinstance(m, Notice) and "✓ act x" in m.text for m in request.messages):
+        return answer("It is done already.")
+    return respond(request)
+
+
 # In place of a message: an orderly stop and a start, and a wait of some seconds.  A message behind
 # a "!", and a command, does not wait until everything before has settled.
 RESTART, PAUSE = "restart", "pause "
@@ -317,7 +325,7 @@ def tells(*said: str, asks: bool = True, slow: float = 0.0, **approvals: Any) ->
         "approvals": ApprovalSettings(**approvals),
         "backup": BackupSettings(every=0),
     }
-    return Story(happen=happen, settings=NO_TASKS | about, prepare=reading)
+    return Story(happen=happen, think=told, settings=NO_TASKS | about, prepare=reading)
 
 
 def reading(h: Home) -> None:
@@ -351,6 +359,9 @@ OF_TALK = {
     ),
     "strangers' words": tells("call browse site.example", "call act trust a", "call act soon b"),
     "left open": tells("call act never a", "hello"),
+    "back and forth": tells(
+        "one", "call act x", "two", "/undo", "/retry", "/resume", "last", asks=False
+    ),
     "many at once": tells("call act soon a, act soon b, act soon c", group_after=1),
 }
 STORIES = OF_TALK | OF_TASKS

@@ -15,7 +15,7 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
-from elwood.agent.session.log.entries import CallDecided, Replied
+from elwood.agent.session.log.entries import Replied
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
@@ -121,48 +121,6 @@ async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(
         assert late.inputs == ()
 
 
-async def test_what_waits_already_is_not_asked_for_again(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
-        for _ in range(2):
-            h.fake.say("call act boldly")
-            await life.settled()
-        [question] = questions(h)
-        assert said(h)[1].endswith("⏳ act boldly (waits for your approval)")
-        await press(h, life, question, "o")
-        await life.until(lambda: len(said(h)) == 3)
-        await life.settled()
-        assert h.effects.done == ["act boldly"]
-        assert h.broken() == []
-        h.fake.say("call act boldly")  # it waits no more
-        await asked(h, life, 2)
-
-
-async def test_a_question_and_its_answer_outlive_a_restart(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        asking(h)
-        async with h.life() as life:
-            h.fake.say("call act boldly")
-            await life.settled()
-            life.kill()
-        async with h.life() as life:
-            again = await asked(h, life, 2)
-            assert again.text == f"(again) {questions(h)[0].text}"
-            assert again.buttons == questions(h)[0].buttons
-            await trio.sleep(LATE)
-            assert h.effects.done == []
-            await press(h, life, questions(h)[0], "o")  # the old one counts as well
-            await life.until(lambda: len(said(h)) == 2)
-            await life.settled()
-            assert "decided already" in await press(h, life, again, "d") or again.buttons
-        assert h.effects.done == ["act boldly"]
-        assert said(h)[1].endswith("✓ act boldly · allowed once by you")
-        assert h.broken() == []
-
-
 async def test_a_no_is_final_for_the_turn_and_told_to_the_model(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
@@ -222,29 +180,6 @@ async def test_always_is_for_this_exact_thing_until_it_is_revoked(
             "denied by you",
             "denied by you",
         ]
-
-
-async def test_a_new_conversation_ends_what_was_allowed_for_the_old_one(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
-        h.fake.say("call act boldly")
-        await press(h, life, await asked(h, life), "c")
-        await life.settled()
-        h.fake.say("call act boldly")
-        await life.settled()
-        assert len(questions(h)) == 1
-        h.fake.say("call act later")
-        await life.settled()
-        h.fake.say("/new")
-        await life.settled()
-        assert "withdrawn" in await press(h, life, questions(h)[1], "o")
-        h.fake.say("call act boldly")
-        await press(h, life, await asked(h, life, 3), "d")
-        await life.settled()
-        assert h.effects.done == ["act boldly", "act boldly"]
-        decided = [entry.ruling for entry in h.entries() if isinstance(entry, CallDecided)]
-        assert decided == ["conversation", "standing", "withdrawn", "denied"]
 
 
 async def test_what_a_guest_wants_the_owner_decides(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -22,7 +22,6 @@ from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import entries_of
 from tests.fake_telegram import OWNER
-from tests.features.backup.keeping import contents
 from tests.journeys.home import EPOCH, OTHER, Home, home
 from tests.journeys.service import MARK, Town, town
 from tests.journeys.test_approval_journeys import button, questions
@@ -143,54 +142,6 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(
             for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):
                 book.apply(seq, at, entry)
             assert not book.calls.open()
-
-
-async def test_a_message_that_waited_is_told_of_with_the_turn_before_it(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            h.fake.say("call hang")
-            await h.effects.hang.wait()
-            h.fake.say("and this")
-            await life.until(lambda: h.fold().waiting)
-            archive = take_now(h)
-            h.fake.say("/stop")
-            await life.settled()
-        async with moved(h, archive) as there:
-            async with there.life() as life:
-                await life.settled()
-            [replied] = [entry for entry in there.entries() if isinstance(entry, Replied)]
-            assert len(replied.inputs) == 2
-            assert replied.failed
-            assert "(hang)" in replied.text
-            [ended] = [entry for entry in there.entries() if isinstance(entry, CallEnded)]
-            assert ended.outcome == "unknown"
-
-
-async def test_of_a_quiet_house_everything_is_equal_elsewhere(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            h.fake.say("call act x")
-            h.fake.say("hello", chat=STRANGER, user=STRANGER)
-            await life.settled()
-            await life.until(lambda: (h.state / "approvals.jsonl").exists())
-            # The daily note is written a little after the answer.
-            await life.until(lambda: bool(contents(h.config().of(Paths).workspace)))
-            (h.state / "memory").mkdir(exist_ok=True)
-            (h.state / "memory" / "tea.md").write_text("Green tea")
-            archive = take_now(h)
-        async with moved(h, archive) as there:
-            for path in sorted(h.state.rglob("*.jsonl")):
-                copy = there.state / path.relative_to(h.state)
-                assert copy.read_bytes() == path.read_bytes()
-            assert (there.state / "memory" / "tea.md").read_text() == "Green tea"
-            assert contents(there.config().of(Paths).workspace) == contents(
-                h.config().of(Paths).workspace
-            )
-            assert there.fold() == h.fold()
 
 
 async def test_under_load_between_real_processes(

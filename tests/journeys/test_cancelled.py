@@ -18,7 +18,7 @@ from elwood.agent.session.log.entries import CallDecided
 from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Every, Once
+from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
@@ -158,41 +158,6 @@ async def test_only_what_the_task_asked_for_is_withdrawn(
         told = [n.message.text for n in h.fold().path if isinstance(n.message, Notice)]
         assert "The call that waited was withdrawn and will not run: act boldly." in told
         assert not h.broken()
-
-
-async def test_two_tasks_that_want_the_same_ask_each_for_itself(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    """Or cancelling the first would withdraw what the other one waits for, too."""
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
-        await schedule(life, replace(TASK, session=MINE))
-        first = await ran(h, life, MINE)
-        when = Every(HOUR, h.now() + 60.0 - HOUR)
-        await schedule(life, replace(TASK, id="again", session=MINE, when=when))
-        second = await ran(h, life, MINE)
-        h.fake.say(f"/tasks cancel {ID}")
-        await life.until(lambda: withdrawn(h, MINE))
-        assert (await press(h, life, first, "o")).startswith(GONE)
-        assert (await press(h, life, second, "o")).startswith("Allowed once: act")
-        await life.until(lambda: h.effects.done)
-        await life.settled()
-        assert h.effects.done == ["act boldly"]
-        assert not h.broken()
-
-
-async def test_a_task_that_came_to_its_end_may_still_be_allowed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    """It is no more, as its one time has passed; but nobody took it back."""
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
-        await schedule(life, replace(TASK, when=Once(EPOCH + 60.0)))
-        question = await ran(h, life)
-        h.fake.say(f"/tasks cancel {ID}")
-        await life.until(lambda: any("There is no task" in text for text in h.texts()))
-        await press(h, life, question, "o")
-        await life.until(lambda: h.effects.done)
-        await life.settled()
-        assert h.effects.done == ["act boldly"]
 
 
 async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(

@@ -14,13 +14,12 @@ from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.log.entries import Received
 from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Every, Once
+from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
+from tests.journeys.home import EPOCH, Home, Life, home, newest
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
 # Seconds in which what the scheduler begins is done.
@@ -80,19 +79,6 @@ async def test_an_idle_day_costs_nothing(
         assert not h.broken()
 
 
-@pytest.mark.parametrize("text", ["", "# Heartbeat\n\n<!-- nothing -->\n- \n"])
-async def test_an_empty_list_is_never_gone_through(
-    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings], text: str
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= always
-        write(h, "HEARTBEAT.md", text)
-        async with h.life() as life:
-            await pass_time(h, life, DAY / 4)
-        assert h.asked == []
-        assert h.sessions == []
-
-
 async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
     tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
 ) -> None:
@@ -117,19 +103,6 @@ async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
         assert any("There is a letter from the bank." in text for text in told)
         assert len([m for m in request.messages if isinstance(m, Human)]) == 1
         assert not h.broken()
-
-
-async def test_mistakes_in_the_list_are_told_once(
-    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= always
-        write(h, "HEARTBEAT.md", "## Mail\nCadence: often\nPrompt: Look.\n")
-        async with h.life() as life:
-            await pass_time(h, life, DAY / 8)
-        [text] = h.texts()
-        assert "Mail" in text
-        assert "often" in text
 
 
 async def test_a_task_that_fails_is_told_paused_and_resumed(
@@ -223,59 +196,6 @@ async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: M
         told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
         assert len(told) == 2
         assert h.texts().count("News.") == 2
-
-
-async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    """A task that does so on each of a week's days goes on, and is not paused after five."""
-    purse = Purse(tokens=10)
-    task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= {"tasks": ConfiguredTasks((task,)), "limits": Limits(warn=0)}
-        h.more_tools = ("list_tasks",)
-
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            return call(("c1", "list_tasks", "{}"))
-
-        h.think = think
-        async with h.life() as life:
-            await pass_time(h, life, 7 * DAY, DAY / 2)
-            [seen] = await life.address("timetable").ask(ListTasks())
-        assert (seen.result, seen.failures, seen.paused) == ("spent", 0, "")
-        assert len(h.asked) == 7
-        [told] = h.texts()
-        assert told.startswith('Not done: "News": The limit of 10 tokens a day')
-
-
-async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        due = h.now() + 3600.0
-        mum = Task("mum", "Mum", Once(due), message="Call mum!", origin="config")
-        h.settings["tasks"] = ConfiguredTasks((mum,))
-        async with h.life():
-            await trio.sleep(DONE)
-        h.clock_error -= 3 * 3600.0
-        async with h.life():
-            await trio.sleep(DONE)
-        [text] = h.texts()
-        assert text.startswith("⏰ Call mum!\n\n(This was planned for ")
-        assert text.endswith("ago.)")
-
-
-async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    task = Task("tea", "Tea", Every(3600.0), message="Time for tea.", origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = ConfiguredTasks((task,))
-        async with h.life() as life:
-            await pass_time(h, life, 3 * 3600.0, 3600.0)
-        assert [text.split("\n")[0] for text in h.texts()] == ["⏰ Time for tea."] * 3
-        assert h.asked == []
-        notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
-        assert len(notes) == 3
 
 
 async def test_the_same_call_at_each_time_is_asked_about_once(

@@ -143,21 +143,6 @@ async def test_one_session(tmp_path: Path, mock_clock: MockClock) -> None:
         assert h.broken() == []
 
 
-async def test_one_session_that_gives_up(tmp_path: Path, mock_clock: MockClock) -> None:
-    """It stays down and says so, the owner is told; the others do not notice."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
-        for _ in range(4):
-            h.disk.at("before write turn", crash, file=f"{MINE}.jsonl")
-        h.fake.say("poison")
-        await life.until(lambda: any("gave up" in stuck for stuck in life.stuck()))
-        h.fake.say("and now?")
-        await others_answer(h, life)
-        told = f"sessions/{MINE}: gave up"
-        await life.until(lambda: any(told in alarm for alarm in h.alarms()), 60)
-        assert "it crashed too often" in h.texts()[-1]
-        crashed(life, f"sessions/{MINE}", times=3)
-
-
 async def test_models(tmp_path: Path, mock_clock: MockClock) -> None:
     """The turn asks once more, then fails politely; the others wait for the restart at most."""
     async with home(tmp_path, mock_clock) as h:
@@ -280,32 +265,4 @@ async def test_an_actor_of_ours_that_crashes_too_often(
         assert h.texts()[-1] == "re: and now?"
         replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
         assert all(reply.failed for reply in replies[:-1])
-        assert h.broken() == []
-
-
-async def test_the_process(tmp_path: Path, mock_clock: MockClock) -> None:
-    """kill -9 while everything is under way: as for every actor above, together."""
-    async with home(tmp_path, mock_clock) as h:
-        h.fake.fault("sendMessage", "swallow", chat=OTHER)
-        async with h.life() as life:
-            h.fake.say("hello", chat=OTHER, user=OTHER)
-            await life.until(lambda: h.texts(OTHER))
-            h.fake.say("call act boldly")
-            h.fake.say("let me in", chat=77, user=77)
-            await life.until(lambda: h.effects.done and h.fake.texts(77))
-            h.hold_disk()
-            h.fake.say("late")
-            await trio.sleep(0.5)
-            life.kill()
-        async with h.life() as life:
-            await life.settled()
-            assert [
-                status for status in life.actor_table.statuses.values() if status.last_crash
-            ] == []
-        assert h.texts(OTHER) == ["re: hello", "(again) re: hello"]
-        assert h.effects.done == ["act boldly"]
-        assert h.ended() == [("act boldly", "unknown")]
-        answers = [text for text in h.texts() if "Somebody wants" not in text]
-        assert "? act boldly" in answers[0]
-        assert h.names().count("received") == 2
         assert h.broken() == []

@@ -2,16 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.message import Completion, Human, Message, Notice
-from elwood.agent.models.client import ModelRequest
+from elwood.agent.conversation.message import Human, Message
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.files import is_marked
-from tests.agent.session.scripted import answer
-from tests.journeys.home import Home, Life, home, obedient
+from tests.journeys.home import Home, Life, home
 
 
 async def say(h: Home, life: Life, *texts: str) -> None:
@@ -35,44 +31,6 @@ async def test_back_and_forth_over_restarts(tmp_path: Path, mock_clock: MockCloc
 
         assert heard(h) == ["one", "two", "six"]
         assert "2 Trip: marked" in h.texts()[-4]
-        assert not h.broken()
-
-
-async def mindful(request: ModelRequest) -> Completion:
-    """Do not do again what was done."""
-    if any(isinstance(m, Notice) and "✓ act x" in m.text for m in request.messages):
-        await trio.lowlevel.checkpoint()
-        return answer("It is done already.")
-    return await obedient(request)
-
-
-@pytest.mark.parametrize("moment", ["before write", "torn write", "after write", "after sync"])
-@pytest.mark.parametrize(
-    ("entry", "nth"),
-    [
-        *(("received", 2), ("resumed", 1), ("resumed", 2), ("resumed", 3)),
-        *(("retried", 1), ("turn", 1), ("replied", 2), ("posted", 1)),
-    ],
-)
-async def test_a_command_survives_a_kill_at_any_write(
-    tmp_path: Path, mock_clock: MockClock, moment: str, entry: str, nth: int
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            await say(h, life, "one", "call act x", "two")
-        h.think = mindful
-        h.kill(f"{moment} {entry}", nth=nth)
-        async with h.life() as life:
-            for text in ("/undo", "/retry", "/resume"):
-                h.fake.say(text)
-            await life.died()
-        async with h.life() as life:
-            await life.settled()
-            await say(h, life, "last")
-
-        # /undo took back "two", /retry "call act x"; /resume brought one of them back.
-        assert heard(h) in (["one", "call act x", "last"], ["one", "call act x", "two", "last"])
-        assert h.effects.done == ["act x"]
         assert not h.broken()
 
 

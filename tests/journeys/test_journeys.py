@@ -10,15 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import Pending, RequestApproval, Verdict
-from elwood.agent.approvals.state import (
-    AccessDecided,
-    AccessRequested,
-    ApprovalEntry,
-    ApprovalRequested,
-    PeopleEntry,
-    Question,
-)
+from elwood.agent.approvals.state import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
@@ -38,7 +30,6 @@ from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import Verified, decoder, verify
-from elwood.foundation.text.characters import normal_code
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home, home
 
@@ -137,64 +128,6 @@ async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
                 pytest.fail(f"another journey: {other}")
         assert question.buttons == []
         assert h.fake.texts(77)[-1] == "re: hello"
-
-
-async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> None:
-    """By a button that Telegram shows, and by a code that is typed."""
-
-    def seek(call: str) -> RequestApproval:
-        route = Route("telegram", OWNER)
-        return RequestApproval(
-            question=Question(
-                session=MINE,
-                call=call,
-                tool="act",
-                plan=call,
-                exact=call,
-                subject=call,
-                why="it acts",
-                route=route,
-                principal=f"tg:{OWNER}",
-            )
-        )
-
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
-        ask = life.address("approvals").ask
-        assert await ask(seek("one")) == Pending()
-        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
-        [question] = [m for m in h.fake.sent if m.buttons]
-        assert question.chat == OWNER
-        thief = h.fake.press(question.buttons[0], user=77, message=question)
-        loose = h.fake.press(question.buttons[0])
-        await life.until(lambda: h.fake.answered[thief] and h.fake.answered[loose])
-        assert await ask(seek("one")) == Pending()
-        h.fake.press(question.buttons[0], message=question)
-        await life.until(lambda: not question.buttons)
-        assert await ask(seek("one")) == Verdict("once", f"tg:{OWNER}")
-
-        assert await ask(seek("two")) == Pending()
-        lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
-        [sought] = decoder(ApprovalEntry).decode(lines[-1]).entries
-        assert isinstance(sought, ApprovalRequested)
-        h.fake.say(f"/deny {sought.code.lower()}")
-        await life.settled()
-        assert h.texts()[-1] == "Denied: act two"
-        assert await ask(seek("two")) == Verdict("denied", f"tg:{OWNER}")
-        assert not h.asked  # no model had a part in it
-
-
-async def test_every_code_that_is_shown_can_be_typed(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
-        people = range(100, 120)  # as many as may wait at a time
-        for user in people:
-            h.fake.say("let me in", chat=user, user=user)
-        await life.until(lambda: all(h.fake.texts(user) for user in people))
-        codes = [entry.code for entry in approvals(h) if isinstance(entry, AccessRequested)]
-        assert len(codes) == len(people)
-        assert [normal_code(code.lower()) for code in codes] == codes
-        for code in codes:
-            h.fake.press(f"p:{code}:y")
-        await life.until(lambda: len(approvals(h)) == 2 * len(people))
 
 
 async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> None:

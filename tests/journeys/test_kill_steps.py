@@ -190,6 +190,7 @@ def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
         "for a conversation": (["conversation", "standing", "conversation"], ["ok", "ok", "ok"]),
         "strangers' words": (["source", "once"], ["ok", "ok"]),
         "left open": ([], ["waiting"]),
+        "back and forth": ([], ["ok"]),
         "many at once": (["once", "once", "once"], ["ok", "ok", "ok"]),
     }
     heard = [str(request.messages) for request in told["stopped while it runs"].home.asked]

@@ -3,23 +3,19 @@
 import json
 from pathlib import Path
 
-import pytest
 import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
-from elwood.agent.session.log.entries import Observed
 from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.learning import PROMPT
 from elwood.features.memory.note import parse
-from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.store_alone import holding
-from tests.journeys.home import OTHER, Home, Life, home, newest
+from tests.journeys.home import Home, Life, home, newest
 from tests.journeys.test_memory import equip, thinking, typed
 
 QUIET = LearningSettings().quiet + 30
@@ -83,33 +79,6 @@ def waiting(h: Home) -> list[Path]:
     return [*(h.state / "memory").glob("seen-*.md")]
 
 
-async def test_auto_keeps_what_was_said_on_three_days_and_takes_it_back(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        watching = Watching(h, mode="auto")
-        watching.sees("sister-birthday", BIRTHDAY)
-        for day in range(2):
-            await a_day(h, f"({day}) My sister has her birthday on 4 May!")
-            assert not notes(h)
-            assert len(waiting(h)) == day + 1
-        await a_day(h, "4 May, the day of my sister")
-        assert notes(h) == {"sister-birthday": BIRTHDAY}
-        assert not waiting(h)
-        async with h.life() as life:
-            h.fake.say(typed("search_memory", query="birthday"), chat=OTHER, user=OTHER)
-            await life.settled()
-            assert "4 May" in h.texts(OTHER)[-1]
-            assert not questions(h)
-            assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
-            assert not notes(h)
-        await a_day(h, "The 4th of May!")
-        assert len(watching.passes) == 5
-        assert not notes(h)
-        assert not waiting(h)
-        assert not h.broken()
-
-
 async def test_suggest_asks_once_and_a_press_keeps_it(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
@@ -135,38 +104,6 @@ async def test_suggest_asks_once_and_a_press_keeps_it(
             assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
             assert not notes(h)
         assert not h.broken()
-
-
-async def test_a_press_drops_it_for_good(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        Watching(h, threshold=1).sees("sister-birthday", BIRTHDAY)
-        await a_day(h, "It is my sister's birthday on 4 May!")
-        [question] = questions(h)
-        async with h.life() as life:
-            _, drop = question.buttons
-            h.fake.press(drop, message=question)
-            await life.until(lambda: not waiting(h))
-            await life.settled()
-        await a_day(h, "Did I say that it is on 4 May?", "/memory pending")
-        assert h.texts()[-1] == "Nothing waits."
-        assert not questions(h)
-
-
-async def test_undo_takes_back_what_was_written_last_whoever_wrote_it(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        watching = Watching(h, mode="auto", threshold=1)
-        watching.facts = [("home", "Lives in Oslo."), ("cat", "Has a cat called Tom.")]
-        await a_day(h, "I live in Oslo, with Tom the cat")
-        watching.facts = []
-        await a_day(h, typed("save_memory", key="tea", content="Green"))
-        assert set(notes(h)) == {"home", "cat", "tea"}
-        async with h.life() as life:
-            assert await said(h, life, "/memory undo") == "Removed: tea."
-            assert await said(h, life, "/memory undo") == "Removed: home, cat."
-            assert not notes(h)
-            assert await said(h, life, "/memory undo") == "There is nothing to take back."
 
 
 async def test_what_was_forgotten_is_not_learned_again_by_any_name(
@@ -220,46 +157,6 @@ async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(
         assert any("strangers had a part in it" in text for text in h.texts())
         assert len(h.asked) > before
         assert "4711" not in repr(h.asked[before:])
-
-
-@pytest.mark.parametrize("raw", ["I noticed nothing of use.", '{"facts": 3}'])
-async def test_a_model_that_gives_no_json_harms_nothing_and_a_day_has_its_limit(
-    tmp_path: Path, mock_clock: MockClock, raw: str
-) -> None:
-    """Two calls a pass, until the day's are used up; people are answered as before."""
-    async with home(tmp_path, mock_clock) as h:
-        limit = 4
-        watching = Watching(h, calls_per_day=limit)
-        watching.raw = raw
-        async with h.life() as life:
-            for number in range(limit // 2 + 1):
-                assert await said(h, life, f"number {number}") == f"re: number {number}"
-                await trio.sleep(QUIET)
-        assert len(watching.passes) == limit
-        assert len([e for e in h.entries() if isinstance(e, Observed)]) == limit // 2
-        assert not notes(h)
-        assert not waiting(h)
-        assert not h.broken()
-
-
-async def test_the_model_of_rules_is_not_asked_to_observe(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        watching = Watching(h, mode="auto", threshold=1)
-        watching.sees("tea", "Likes tea.")
-        h.made = Config.holding(
-            Paths(state=h.state, workspace=tmp_path / "workspace", runtime=h.runtime),
-            Providers({"scripted": ProviderSettings(api="offline")}),
-            ModelSettings(default=h.model, summarizer=h.model),
-            h.settings["learning"],
-            file=tmp_path / "config.toml",
-        )
-        async with h.life() as life:
-            await said(h, life, "I like tea")
-            await trio.sleep(QUIET)
-            assert await said(h, life, "/memory pending") == "Nothing waits."
-        assert not watching.passes
 
 
 async def test_only_the_owner_s_own_words_show_and_settle_what_waits(

@@ -14,7 +14,7 @@ from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.turn.compaction import CUT_NOTICE, INSTRUCTIONS, told
+from elwood.agent.session.turn.compaction import INSTRUCTIONS
 from elwood.foundation.storage.journal import decoder
 from tests.agent.session.scripted import answer
 from tests.journeys.home import MODEL, Home, home, obedient
@@ -58,11 +58,6 @@ async def good(request: ModelRequest) -> Completion:
     return answer("<summary>They repeat each other.</summary>")
 
 
-async def bad(request: ModelRequest) -> Completion:
-    await trio.lowlevel.checkpoint()
-    return answer("Sure, I can help with that!")
-
-
 async def silent(request: ModelRequest) -> Completion:
     await trio.sleep_forever()
     raise AssertionError
@@ -83,26 +78,6 @@ async def test_a_small_model_sums_up_and_is_paid_for(tmp_path: Path, mock_clock:
         assert "They repeat each other." in first.text
         assert not any("⚠" in text for text in h.texts())
         assert h.broken() == []
-
-
-async def test_a_cut_without_a_summary_is_said_below_the_answer(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        outgrowing(h, bad)
-        async with h.life() as life:
-            while not cuts(h):
-                h.fake.say(LONG)
-                await life.settled()
-            h.fake.say("call look there")
-            await life.settled()
-        [made] = cuts(h)
-        assert made.summary == CUT_NOTICE
-        told_ = told(made.why)
-        [*_, with_note, after] = [e.footer for e in h.entries() if isinstance(e, Replied)]
-        assert with_note == told_
-        assert after == "— from the records —\n✓ look there"
-        assert sum(text.endswith(told_) for text in h.texts()) == 1
 
 
 async def test_stop_ends_a_summary(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -185,20 +185,3 @@ async def test_a_memory_that_dies_costs_an_error_result(
             await life.settled()
             assert "4 May" in h.texts()[-1]
         assert not h.broken()
-
-
-async def test_a_note_is_kept_by_a_house_that_is_killed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        equip(h)
-        async with h.life() as life:
-            h.kill("after rename sister-birthday.md")
-            h.fake.say(typed("save_memory", **BIRTHDAY))
-            await life.died()
-        async with h.life() as life:
-            await life.settled()
-            h.fake.say(typed("search_memory", query="birthday"))
-            await life.settled()
-            assert "4 May" in h.texts()[-1]
-        assert not h.broken()

@@ -1,18 +1,22 @@
 """What is to be done later, from the words on Telegram to what comes of them."""
 
 import json
+import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.reading.receipts import HEAD, NOTHING
+from elwood.agent.models.settings import ModelSettings
+from elwood.agent.session.reading.receipts import NOTHING
+from elwood.features.tasks.messages import ListTasks, Woken
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import Home, Life, home, newest
+from tests.journeys.home import MINE, Home, Life, Scripted, home, newest
 
 TOOLS = ("schedule", "list_tasks", "cancel_task")
 MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
@@ -63,15 +67,6 @@ async def test_a_reminder_is_planned_told_from_the_records_and_comes(
     assert len(h.asked) == asked
 
 
-async def test_what_was_never_planned_is_marked(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        planner(h)
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-    assert h.texts() == [f"{PROMISE}\n\n{HEAD}\n{NOTHING}"]
-
-
 async def test_the_owner_pauses_and_resumes_by_buttons(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
@@ -97,17 +92,109 @@ async def test_the_owner_pauses_and_resumes_by_buttons(
             assert reminded.startswith("⏰ Call mum!")
 
 
-async def test_only_the_owner_presses(tmp_path: Path, mock_clock: MockClock) -> None:
+DEAR, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
+NEWS = {
+    "title": "the news",
+    "every": {"n": 20, "unit": "minute"},
+    "do": "What is new?",
+    "cheap": True,
+    "budget_usd": 0.05,
+    "tools": ["list_tasks"],
+}
+# What one call of the cheap model costs five cents by.
+FIVE_CENTS = Usage(output=100_000)
+# Seconds in which what the scheduler begins is done.
+DONE = 4.0
+
+
+def priced(h: Home) -> None:
+    """Let two models of known prices answer."""
+    h.providers = {"anthropic": lambda client, now: Scripted(h)}
+    h.more_tools = ("schedule", "list_tasks", "cancel_task")
+    models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
+    h.made = h.config().having(models)
+
+
+def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
+    """Let the model plan *given* when told to; return where the requests of runs will stand."""
+    runs: list[ModelRequest] = []
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        if said == "plan":
+            return call(("c1", "schedule", json.dumps(given)))
+        if "What is new?" in said or runs:
+            runs.append(request)
+            looked = call(("c2", "list_tasks", "{}"))
+            return msgspec.structs.replace(looked, usage=FIVE_CENTS)
+        return answer("re: " + said)
+
+    h.think = think
+    return runs
+
+
+async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
     async with home(tmp_path, mock_clock) as h:
-        planner(h, ("c1", "schedule", json.dumps(MUM)))
+        priced(h)
+        runs = planning(h, NEWS)
         async with h.life() as life:
             h.fake.say("plan")
             await life.settled()
+            assert h.asked[0].model == DEAR
+            bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
+            assert bounds.replace(", ", "; ") in h.texts()[-1]
+            [written] = tomllib.loads((h.state / "agent.toml").read_text())["tasks"]
+            assert written["model"] == "cheap"
+            assert written["tools"] == ["list_tasks"]
+            assert written["usd"] == 0.05
+            for minutes in (20, 2):  # the run, and what would be its second try
+                h.clock_error -= 60.0 * minutes
+                life.address("scheduler").offer(Woken())
+                await trio.sleep(DONE)
             h.fake.say("/tasks")
             await life.settled()
-            told = len(h.texts())
-            await press(h, life, "/tasks pause call-mum", user=STRANGER)
-            await trio.sleep(130)
+    [run] = runs
+    assert run.model == CHEAP
+    assert [spec.name for spec in run.prompt.tools] == ["list_tasks"]
+    *_, told, listed = h.texts()
+    assert told.startswith(
+        'Not done: "the news": The limit of $0.05 a day for the job the-news is reached'
+    )
+    assert f"\n{bounds}\n" in listed
+    assert not h.broken()
+
+
+async def test_a_tool_that_was_not_named_is_none_for_the_run(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
+    wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
+    async with home(tmp_path, mock_clock) as h:
+        priced(h)
+        given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            said = newest(request)
+            if said == "plan":
+                return call(("c1", "schedule", json.dumps(given)))
+            if "What is new?" in said:
+                calls = (("c2", "cancel_task", "{}"), ("c3", "schedule", json.dumps(wanted)))
+                return call(*calls)
+            return answer("re: " + said)
+
+        h.think = think
+        async with h.life() as life:
+            h.fake.say("plan")
             await life.settled()
-    assert h.texts()[-1] == "⏰ Call mum!"
-    assert [text for text in h.texts()[told:] if "Paused" in text] == []
+            await life.until(lambda: "task-the-news" in h.sessions)
+            await life.settled()
+            tasks = await life.address("timetable").ask(ListTasks())
+    text = newest(h.asked[-1])
+    assert "no such tool: cancel_task; available: schedule" in text
+    assert "tools: there is no cancel_task here; there are: schedule" in text
+    assert [seen.task.id for seen in tasks] == []
+    assert MINE in h.sessions

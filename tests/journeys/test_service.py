@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.session.log.entries import Received, Replied, TurnStarted
+from elwood.agent.session.log.entries import Received, TurnStarted
 from elwood.agent.session.reading.receipts import HEAD
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
@@ -159,29 +159,6 @@ async def test_what_is_said_while_nobody_runs_is_answered_after_the_start(tmp_pa
         assert await here.says(2) == ["Heard m0001.", "Heard m0002."]
 
 
-async def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path) -> None:
-    async with town(tmp_path / "town") as here:
-        await here.start()
-        first = here.telegram.say("tell m0001")
-        await here.says(1)
-        await here.stop()
-        journal = here.state / "sessions" / f"tg-{OWNER}.jsonl"
-        whole = journal.read_bytes()
-        torn = whole.splitlines(keepends=True)[0][:-7]
-        journal.write_bytes(whole + torn)
-
-        second = here.telegram.say("tell m0002")
-        await here.start()
-        await here.says(2)
-        await here.stop()
-
-        [kept] = journal.parent.glob(f"{journal.name}.torn-*")
-        assert kept.read_bytes() == torn
-        assert journal.read_bytes().startswith(whole)
-        assert here.broken({first: "m0001", second: "m0002"}) == []
-        await here.verify()
-
-
 # --- while a turn hangs -------------------------------------------------------------------------
 
 
@@ -279,16 +256,6 @@ async def test_a_group_is_answered_when_it_speaks_to_us(tmp_path: Path) -> None:
 # --- how a message is meant -----------------------------------------------------------------------
 
 
-async def test_a_reply_carries_what_it_replies_to(tmp_path: Path) -> None:
-    async with town(tmp_path / "town") as here:
-        await here.start()
-        old = here.telegram.message("Shall we meet at noon?")
-        here.telegram.say("tell m0001", reply_to_message=old)
-        await here.says(1)
-
-        assert here.last_request().endswith("\n[replying to: Shall we meet at noon?]\ntell m0001")
-
-
 async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) -> None:
     async with town(tmp_path / "town", effectful=True) as here:
         here.hold()
@@ -313,22 +280,6 @@ async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) 
         assert "m0002" not in json.dumps(here.models.bodies)
         marks = dict(zip(updates, ["m0003", "m0003", "m0004"], strict=True))
         assert here.broken({first: "m0001", **marks}) == []
-
-
-async def test_a_message_that_follows_at_once_is_answered_together_with_the_first(
-    tmp_path: Path,
-) -> None:
-    async with town(tmp_path / "town") as here:
-        here.hang()
-        await here.start()
-        here.telegram.say("tell m0001")
-        await here.asks(1)
-        here.telegram.say("tell m0002")
-
-        assert await here.says(1) == ["Heard m0001 m0002."]
-        await here.stop()
-        [reply] = [e for e in here.journals()[f"tg-{OWNER}"] if isinstance(e, Replied)]
-        assert len(reply.inputs) == 2
 
 
 def _received(here: Town) -> list[Received]:

@@ -230,7 +230,3 @@ async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, 
             h.disk.clear()
             h.fake.faults.clear()
             life.kill()
-
-
-def test_there_are_more_than_ten() -> None:
-    assert len(KINDS) >= 10

@@ -3,15 +3,18 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
+from elwood.foundation.settings import Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import home, newest
+from tests.journeys.test_memory import equip
 
 CALLS = {
     "send": ("send_message", {"text": "here it is", "files": ["a.txt"]}),
@@ -60,3 +63,28 @@ async def test_tools_speak_remember_and_ask(tmp_path: Path, mock_clock: MockCloc
         received = [entry for entry in h.entries() if isinstance(entry, Received)]
         assert [entry.untrusted for entry in received] == [False] * 5
         assert (paths.state / "memory" / "tea.md").read_text().endswith("\n\nlikes tea\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [("knit", "/knit"), ("knit-socks", "/knit_socks"), ("knit-socks", "/Knit-socks")],
+)
+async def test_a_skill_called_by_its_name_is_used(
+    tmp_path: Path, mock_clock: MockClock, name: str, typed: str
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        equip(h)
+        h.more_tools = ("activate_skill",)
+        workspace = h.config().of(Paths).workspace
+        folder = workspace / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About wool.\n---\nKnit.")
+        async with h.life() as life:
+            h.fake.say(f"{typed} for winter")
+            await life.settled()
+        [request] = h.asked
+        notes = [one.text for one in request.messages if isinstance(one, Notice)]
+        said = [one.text for one in request.messages if isinstance(one, Human)]
+        assert "for winter" in said[-1]
+        assert any(f"Use the skill {name}" in text for text in [*said, *notes])
+        assert not h.broken()
