@@ -183,20 +183,6 @@ async def test_without_an_answer_the_call_is_kept_and_runs_when_allowed(
     assert "did x" in getattr(last, "text", "")
 
 
-async def test_a_late_no_is_told_to_the_model_and_starts_no_turn(
-    autojump_clock: MockClock,
-) -> None:
-    scene = Scene(("act", "x"))
-    await scene.perform()
-    scene.approver.rule(NO)
-    await scene.learn()
-    scene.apply(Replied("t1", "t1", ("a",), ROUTE, "later"))
-
-    assert scene.session.pending == {}
-    assert next_work(scene.session).__class__.__name__ == "Nothing"
-    assert any("denied" in getattr(m, "text", "") for m in scene.session.messages)
-
-
 async def test_the_questions_of_a_round_are_put_at_once(autojump_clock: MockClock) -> None:
     scene = Scene(("act", "x"), ("act", "y"))
     async with trio.open_nursery() as nursery:
@@ -275,14 +261,6 @@ async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockCloc
     assert scene.done == ["x"]
     assert scene.of(Endorsed) == [Endorsed(("evil.example",), "me")]
     assert not scene.session.taint.label.untrusted
-
-
-async def test_forbidden_is_not_even_asked() -> None:
-    scene = Scene(("shell", "shutdown"))
-    await scene.perform()
-
-    assert scene.ended == [("shutdown", "denied")]
-    assert scene.approver.asked == []
 
 
 async def test_a_configured_secret_does_not_leave() -> None:

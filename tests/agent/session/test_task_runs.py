@@ -50,11 +50,10 @@ async def run(
     return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
 
 
-@pytest.mark.parametrize("text", [QUIET, f"**{QUIET}**", ""])
-async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object, text: str) -> None:
+async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
-        return answer(text or QUIET)
+        return answer(f"**{QUIET}**")
 
     world.model = model
     async with house(world) as h:
@@ -84,36 +83,33 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clo
     assert world.said[0].startswith("Stopped.")
 
 
-async def test_a_failure_is_left_to_the_scheduler(world: World, autojump_clock: object) -> None:
+@pytest.mark.parametrize(("fresh", "said"), [(True, 1), (False, 3)])
+async def test_a_run_begins_with_nothing_or_goes_on(
+    world: World, autojump_clock: object, fresh: bool, said: int
+) -> None:
+    async with house(world) as h:
+        for number in range(3):
+            await run(h, f"task:{number}", "look", TaskRun("inbox", fresh=fresh))
+
+    assert sum(isinstance(m, Human) for m in world.asked[-1].messages) == said
+
+
+async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(
+    world: World, autojump_clock: object
+) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
-        return ModelUnavailable("it is gone")
+        if len(request.messages) > 1:
+            return ModelUnavailable("it is gone")
+        return call(("c1", "act", '{"name": "x"}'))
 
     world.model = model
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == RunResult("I cannot answer now: it is gone", True)
+        done = await run(h, "task:1", "look")
         await h.quiet()
 
+    assert done == RunResult("I cannot answer now: it is gone", True, acted=True)
     assert world.said == []
-
-
-async def test_each_run_begins_with_nothing(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        await run(h, "task:1", "one")
-        await run(h, "task:2", "two")
-
-    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 1
-
-
-async def test_a_run_in_a_conversation_goes_on_with_it(
-    world: World, autojump_clock: object
-) -> None:
-    async with house(world) as h:
-        await h.say("hello")
-        await h.quiet()
-        await run(h, "task:1", "look", TaskRun("inbox", fresh=False), session="s")
-
-    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 2
 
 
 async def test_messages_and_runs_are_turns_of_their_own(
@@ -141,21 +137,6 @@ async def test_messages_and_runs_are_turns_of_their_own(
         await h.quiet()
 
     assert world.said == ["re: second", "re: look"]
-
-
-async def test_what_was_done_once_is_said(world: World, autojump_clock: object) -> None:
-    async def model(request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        if len(request.messages) > 1:
-            return ModelUnavailable("it is gone")
-        return call(("c1", "act", '{"name": "x"}'))
-
-    world.model = model
-    async with house(world) as h:
-        done = await run(h, "task:1", "look")
-
-    assert isinstance(done, RunResult)
-    assert (done.failed, done.acted) == (True, True)
 
 
 async def test_the_days_note_tells_of_runs_that_did_something(

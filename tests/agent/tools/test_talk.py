@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel, Channels, LastHeard
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
-from elwood.agent.conversation.calls import AskOwner, SendMessage, exact
+from elwood.agent.conversation.calls import SendMessage, exact
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.talk import (
     MAX_BYTES,
@@ -26,7 +26,6 @@ from elwood.agent.tools.talk import (
     Messenger,
     Outcome,
     Talk,
-    plan_question,
 )
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.foundation.runtime import Address, Mailbox, Request, inline
@@ -416,10 +415,3 @@ async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
         with pytest.raises(ToolFailure, match=r"not sent: the question: .*blocked") as caught:
             await hands.ask(AskUser("?"))
         assert not caught.value.unknown
-
-
-async def test_what_the_policy_sees_of_a_question(tmp_path: Path) -> None:
-    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
-    plan = await plan_question(AskUser("Which?", ("tea", "none")), hands.context())
-    assert plan.action == AskOwner()
-    assert plan.outgoing == "Which?\ntea\nnone"
