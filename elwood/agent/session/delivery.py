@@ -88,10 +88,6 @@ class Delivery:
         outbox = self._channels.outboxes.get(message.route.channel)
         return outbox is not None and outbox.offer(message)
 
-    def heard(self, route: Route) -> None:
-        """The owner wrote at *route*, in private."""
-        self._channels.heard.note(route)
-
     async def run(self) -> None:
         """Deliver for as long as the session lives."""
         while True:

@@ -55,8 +55,8 @@ class ToolContext:
     *source* which one it is and whose words they are.  *now* is Unix time, *zone* the owner's (an
     IANA name).  *task_run* is the run of a task that this is, if it is one; *tools* are the names
     of those that it may use.  *written* are the files that we have written in this conversation,
-    as targets of receipts; *results* the texts of results that the model still sees.  *facts* are
-    those of the plan that was allowed: what runs must still be that.
+    as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
+    are those of the plan that was allowed: what runs must still be that.
     """
 
     session: str
@@ -68,12 +68,8 @@ class ToolContext:
     task_run: TaskRun | None = None
     tools: Collection[str] = ()
     written: Collection[str] = ()
-    results: Sequence[str] = ()
+    sees: Callable[[str], bool] = lambda text: False
     facts: Mapping[str, str] = attrs.field(factory=dict)
-
-    def sees(self, text: str) -> bool:
-        """Tell whether *text* stands in a result that the model still sees."""
-        return any(text in result for result in self.results)
 
 
 @attrs.frozen

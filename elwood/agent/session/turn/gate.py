@@ -16,7 +16,7 @@ import trio
 
 from elwood.agent.conversation.calls import Other, Outcome, Plan, ReadFiles, SearchWeb, exact
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
-from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
+from elwood.agent.conversation.message import INTERRUPTED, ToolCall, repair_text
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
@@ -324,12 +324,7 @@ class Gate:
             task_run=turn.errand,
             tools=usable(self._tools, turn),
             written=self._written(),
-            results=[
-                result.text
-                for node in state.path
-                if isinstance(node.message, Results)
-                for result in node.message.results
-            ],
+            sees=self._log.sees,
             facts=facts or {},
         )
 

@@ -13,7 +13,7 @@ from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
-from elwood.agent.session.log.turns import spoken, usable
+from elwood.agent.session.log.turns import Turn, spoken, usable
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
@@ -78,6 +78,12 @@ class TurnRunner:
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
+
+    @property
+    def _turn(self) -> Turn:
+        turn = self._log.state.turn
+        assert turn is not None, "it was started"
+        return turn
 
     async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -205,7 +211,6 @@ class TurnRunner:
                 case Nothing():
                     return None
                 case GiveUpTurn():
-                    assert state.turn is not None
                     await self._gate.abandon()
                     await self._reply(TurnResult(GIVEN_UP, failed=True))
                     continue
@@ -214,15 +219,13 @@ class TurnRunner:
                     if any(one.errand and one.errand.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
-                    assert state.turn is not None
-                    started = TurnStarted(state.turn.id, (), attempt, "")
+                    started = TurnStarted(self._turn.id, (), attempt, "")
             await self._log.keep(*before, started)
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
-        turn = self._log.state.turn
-        assert turn is not None
+        turn = self._turn
         limit = self._thinker.settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
@@ -230,9 +233,8 @@ class TurnRunner:
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
-                if reminded := await self._extensions.remind():
-                    for one in reminded:
-                        await self._log.stage(one)
+                for reminded in await self._extensions.remind():
+                    await self._log.stage(reminded)
                 answer = await self._think()
             self._scope = None
             if answer is None:
@@ -247,8 +249,7 @@ class TurnRunner:
         log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
 
     async def _think(self) -> TurnResult:
-        thinker, turn = self._thinker, self._log.state.turn
-        assert turn is not None
+        thinker, turn = self._thinker, self._turn
         prompt = await thinker.prompt.now()
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
@@ -278,8 +279,7 @@ class TurnRunner:
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
-        state, turn = self._log.state, self._log.state.turn
-        assert turn is not None
+        state, turn = self._log.state, self._turn
         inputs = [received.id for received in turn.inputs]
         stop, self._stopped_by = self._stopped_by, None
         if stop is not None:
