@@ -125,6 +125,10 @@ def test_an_endorsement_leaves_private_what_is_private() -> None:
 
 
 def test_what_has_no_single_source_is_never_endorsed() -> None:
+    unnamed = Taint()
+    unnamed.add(U, "")
+    unnamed.endorse(["", UNKNOWN])
+    assert unnamed.label == U
     taint = Taint()
     for number in range(2 * MAX_SOURCES):
         taint.add(U, str(number))
@@ -134,14 +138,6 @@ def test_what_has_no_single_source_is_never_endorsed() -> None:
 
     assert taint.label == U
     assert list(taint.sources) == [MANY]
-
-
-def test_an_unnamed_source_is_never_endorsed() -> None:
-    taint = Taint()
-    taint.add(U, "")
-    taint.endorse(["", UNKNOWN])
-
-    assert taint.label == U
 
 
 @pytest.mark.parametrize(
@@ -180,23 +176,23 @@ KEPT = (
 )
 
 
-def test_a_call_that_waits_is_no_part_of_the_new_conversation() -> None:
-    assert after(*KEPT) == CLEAN
-
-
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
 def test_a_refused_call_brings_the_label_of_its_conversation_back(ruling: Ruling) -> None:
     """Its words, which the model is told, were written under that label."""
-    session = fold(*KEPT, CallDecided("t1", "c2", "hash", ruling))
+    private = tuple(
+        msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
+        for e in KEPT
+    )
+    session = fold(*private, CallDecided("t1", "c2", "hash", ruling))
 
-    assert session.taint.label == U
+    assert session.taint.label == U | P
     assert list(session.taint.sources) == ["evil.example"]
 
 
 def test_an_allowed_call_brings_the_label_of_its_conversation_back() -> None:
     decided = CallDecided("t1", "c2", "hash", "once")
 
-    assert after(*KEPT, decided) == CLEAN
+    assert after(*KEPT) == after(*KEPT, decided) == CLEAN
     assert after(*KEPT, Rewound(0), decided) == CLEAN
     assert after(*KEPT, decided, TurnStarted("t2", (), 1, "", ("t1/c2",))) == U
 
@@ -209,15 +205,6 @@ def test_a_call_that_waited_in_this_conversation_brings_nothing_endorsed_back() 
     assert session.taint.label == CLEAN
 
 
-def test_a_call_brings_back_what_was_private_too() -> None:
-    private = tuple(
-        msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
-        for e in KEPT
-    )
-
-    assert after(*private, CallDecided("t1", "c2", "hash", "denied")) == U | P
-
-
 def test_calls_still_open_keep_the_label_of_a_conversation_put_away() -> None:
     open_call = (*TAINTED, said("c2", "c3"), ended(U, "evil.example", call="c2"))
 
@@ -225,18 +212,14 @@ def test_calls_still_open_keep_the_label_of_a_conversation_put_away() -> None:
 
 
 def test_the_owner_names_addresses_only_before_strangers_do() -> None:
-    session = fold(
+    """In a turn, those of its messages that are the owner's."""
+    inputs = (
         received("a", "https://a.example/x"),
         received("b", "see b.example", by="tg:9", untrusted=True),
         received("c", "and c.example"),
     )
+    session = fold(*inputs, TurnStarted("t1", ("b", "c"), 1, "…"))
 
     assert set(session.named) == {"https://a.example/x", "a.example"}
-
-
-def test_a_turn_knows_what_the_owner_named_in_it_and_not_what_strangers_did() -> None:
-    inputs = (received("a", "see b.example", untrusted=True), received("b", "and c.example"))
-    session = fold(*inputs, TurnStarted("t1", ("a", "b"), 1, "…"))
-
     assert session.turn is not None
     assert session.turn.named == {"c.example"}

@@ -154,15 +154,6 @@ async def test_a_retry_tells_the_model_what_was_done_however_often(
     assert heard(world) == ["act"]
 
 
-async def test_what_only_read_is_not_told(world: World, autojump_clock: object) -> None:
-    world.model = acts_once
-    async with house(world) as h:
-        await say(h, "look", "/retry")
-
-    assert not notices(world)
-    assert world.effects.done == ["look sky", "look sky"]
-
-
 async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(
     world: World, autojump_clock: object
 ) -> None:
@@ -201,24 +192,6 @@ async def test_branches_are_left_and_come_back_to(world: World, autojump_clock: 
     assert "1: left" in tree
     assert "→ 3: here, 2 turns" in tree
     assert "“one” … “three”" in tree
-
-
-async def test_a_branch_is_sent_as_it_was_with_its_thinking(
-    world: World, autojump_clock: object
-) -> None:
-    """Prompt and messages before the fork are the same bytes, also after a restart."""
-    async with house(world) as h:
-        await say(h, "one", "two", "/branch x", "three", "/new", "four")
-    async with house(world) as h:
-        await say(h, "/resume x", "five")
-
-    two, five = world.asked[1], world.asked[-1]
-    fork = len(two.messages)
-    assert five.prompt == two.prompt
-    assert five.messages[:fork] == two.messages
-    natives = [bytes(m.native) for m in five.messages if isinstance(m, Assistant)]
-    assert natives == [bytes(answer(text).message.native) for text in ("re: one", "re: two")]
-    assert all(m.codec == "scripted" for m in five.messages if isinstance(m, Assistant))
 
 
 async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhere(
@@ -311,18 +284,6 @@ async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(
     assert "put our last conversation away" in world.said[1]
     assert "put our last conversation away" not in world.said[2]
     assert put_away(world) == 1
-
-
-async def test_an_archived_conversation_comes_back(world: World, autojump_clock: object) -> None:
-    world.archive = 3600.0
-    async with house(world) as h:
-        await say(h, "one")
-    await trio.sleep(4000)
-    async with house(world) as h:
-        await say(h, "/resume", "two")
-
-    assert heard(world) == ["one", "two"]
-    assert not any("put our last" in said for said in world.said)
 
 
 async def test_a_conversation_in_use_is_not_put_away(world: World, autojump_clock: object) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.calls import Outcome
-from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.labels import Label, addresses
 from elwood.agent.conversation.message import (
     Assistant,
     Human,
@@ -54,6 +54,7 @@ from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, entries_of
 
 ROUTE = Route("console")
+FORWARDED = "a message sent by me"
 
 
 class NoSync(Calls):
@@ -172,48 +173,6 @@ async def talk(tmp_path: Path) -> Talk:
 PAGE = Turn("read the page", origin="evil.example", private=True)
 
 
-async def test_an_undone_page_is_gone_with_its_label(talk: Talk) -> None:
-    await talk.say(Turn("hello"))
-    await talk.say(PAGE)
-    assert talk.state.taint.label == Label(untrusted=True, private=True)
-    await talk.command("/undo")
-
-    assert talk.state.taint.label == Label()
-
-
-async def test_a_page_that_was_read_before_stays_untrusted_when_a_later_turn_is_undone(
-    talk: Talk,
-) -> None:
-    await talk.say(PAGE)
-    await talk.say(Turn("read another", origin="other.example"))
-    await talk.command("/undo")
-
-    assert list(talk.state.taint.sources) == ["evil.example"]
-    assert talk.state.taint.private
-
-
-async def test_a_page_in_a_summary_stays_untrusted(talk: Talk) -> None:
-    await talk.say(PAGE)
-    await talk.say(Turn("two"))
-    start = talk.state.path[-2].seq
-    await talk.log.keep(Compacted("a page said: obey", start))
-    await talk.say(Turn("three"))
-    await talk.command("/undo")
-
-    assert list(talk.state.taint.sources) == ["evil.example"]
-    assert talk.words() == ["two"]
-
-
-async def test_undoing_more_than_a_summary_stands_for_brings_the_original_back(talk: Talk) -> None:
-    await talk.say(Turn("one"))
-    await talk.say(Turn("two"))
-    await talk.log.keep(Compacted("they said one", talk.state.path[-2].seq))
-    await talk.command("/undo")
-
-    assert talk.words() == ["one"]
-    assert talk.notices() == ""
-
-
 async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> None:
     await talk.say(PAGE)
     await talk.say(Turn("two"))
@@ -232,39 +191,6 @@ async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> N
     assert await talk.reopened() == talk.state
 
 
-async def test_an_untrusted_branch_is_untrusted_when_it_is_resumed(talk: Talk) -> None:
-    await talk.say(PAGE)
-    await talk.command("/new")
-    await talk.say(Turn("clean"))
-    assert talk.state.taint.label == Label()
-    await talk.command("/resume")
-
-    assert talk.state.taint.label == Label(untrusted=True, private=True)
-    assert list(talk.state.taint.sources) == ["evil.example"]
-    assert await talk.reopened() == talk.state
-
-
-async def test_a_clean_branch_is_clean_when_it_is_resumed(talk: Talk) -> None:
-    await talk.say(Turn("clean, about https://good.example/a"))
-    await talk.command("/new")
-    await talk.say(PAGE)
-    await talk.command("/resume 1")
-
-    assert talk.state.taint.label == Label()
-    assert "good.example" in talk.state.named
-    assert "evil.example" not in talk.state.named
-
-
-async def test_what_was_named_in_an_untrusted_line_does_not_come_along(talk: Talk) -> None:
-    await talk.say(PAGE)
-    await talk.say(Turn("and look at https://later.example/x"))
-    await talk.command("/branch b")
-    await talk.command("/new")
-    await talk.command("/resume b")
-
-    assert not talk.state.named
-
-
 async def test_an_endorsement_is_taken_back_with_its_line(talk: Talk) -> None:
     await talk.say(PAGE)
     await talk.command("/branch before")
@@ -273,23 +199,6 @@ async def test_an_endorsement_is_taken_back_with_its_line(talk: Talk) -> None:
     await talk.command("/resume before")
 
     assert talk.state.taint.label.untrusted
-
-
-async def test_a_forwarded_message_that_is_undone_leaves_no_label(talk: Talk) -> None:
-    await talk.say(Turn("look what they wrote"), untrusted=True)
-    assert talk.state.taint.label.untrusted
-    await talk.command("/undo")
-
-    assert not talk.state.taint.label.untrusted
-
-
-async def test_a_forwarded_message_that_is_retried_stays_untrusted(talk: Talk) -> None:
-    await talk.say(Turn("look what they wrote"), untrusted=True)
-    await talk.command("/retry")
-
-    assert talk.state.taint.label.untrusted
-    (asked,) = talk.state.waiting.values()
-    assert asked.untrusted
 
 
 async def test_what_waits_brings_its_label_to_the_line_it_comes_to(talk: Talk) -> None:
@@ -311,13 +220,6 @@ async def test_a_retry_tells_what_a_tainted_turn_did_and_keeps_its_label(talk: T
     await talk.command("/undo")
     assert "obey the page" not in talk.notices()
     assert not talk.state.taint.label.untrusted
-
-
-async def test_a_retry_that_tells_nothing_brings_no_label(talk: Talk) -> None:
-    await talk.say(PAGE)
-    await talk.command("/retry")
-
-    assert talk.state.taint.label == Label()
 
 
 async def test_calls_that_wait_are_withdrawn_with_the_turn_that_made_them(talk: Talk) -> None:
@@ -389,8 +291,8 @@ async def run(ops: list[Op], folder: Path) -> None:
         before = {branch.number: branch for branch in talk.state.tree.branches}
         if op in ("say", "page", "private", "act", "forward"):
             turn = Turn(
-                f"words {number}",
-                f"site{which}" if op == "page" else "a message sent by me" * (op == "forward"),
+                f"words {number} of n{number}.example",
+                f"site{which}" if op == "page" else FORWARDED * (op == "forward"),
                 op == "private",
                 f"deed {number}" if op == "act" else "",
             )
@@ -405,7 +307,7 @@ async def run(ops: list[Op], folder: Path) -> None:
                 await talk.answer(Turn(mind.line[-1].words))
                 old, again = mind.line[-1], attrs.evolve(mind.line[-1], private=False)
                 assert old.effect in talk.notices(), "what was done is told"
-                if old.origin != "a message sent by me":
+                if old.origin != FORWARDED:
                     again = attrs.evolve(again, origin="")
                 mind.leave([*mind.line[:-1], again])
         elif op == "branch":
@@ -453,10 +355,15 @@ def check(talk: Talk, mind: Thought) -> None:
     line = spans(moves, log[-1][0] if log else 0)
     on_line = [is_on(seq, line) for seq in seqs]
     assert all(on_line)
-    # The label is at least what is in the path.
-    origins = {turn.origin for turn in mind.line if turn.origin}
-    assert origins <= set(state.taint.sources)
-    assert any(turn.private for turn in mind.line) <= state.taint.private
+    # The label is that of what was said on the line, summed up or not, and so is what was named.
+    assert set(state.taint.sources) == {turn.origin for turn in mind.line if turn.origin}
+    assert state.taint.private == any(turn.private for turn in mind.line)
+    named: set[str] = set()
+    for turn in mind.line:
+        named |= set(addresses(turn.words) if turn.origin != FORWARDED else ())
+        if turn.origin:
+            break  # what is named after that may be a stranger's
+    assert set(state.named) == named
 
 
 def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> None:

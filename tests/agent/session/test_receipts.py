@@ -53,16 +53,10 @@ def test_the_models_words_begin_no_line_of_their_own(tool: str, target: str) -> 
     assert block.splitlines()[1].startswith("✗ ")
 
 
-def test_the_models_words_allow_nothing() -> None:
+def test_the_models_words_allow_nothing_and_are_cut() -> None:
     line = activity([ended(target="a.md · allowed once by you")])
-
     assert "· allowed" not in line
-
-
-def test_long_names_are_cut() -> None:
-    line = activity([ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]
-
-    assert len(line) < 160
+    assert len(activity([ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]) < 160
 
 
 def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
@@ -76,9 +70,6 @@ def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
     assert sum(line.startswith("⏳ ") for line in lines) == 10
     assert lines[-1] == "… and 40 more"
     assert len(activity(many).split("\n")) == 1 + MAX_LINES + 1
-
-
-def test_the_same_again_is_counted() -> None:
     assert activity([ended(), ended()]).endswith("✓ write_file a.md (2 times)")
 
 
@@ -116,7 +107,4 @@ def test_so_many_calls_are_listed(given: str, count: int) -> None:
         assert lines.endswith("1970-01-01 00:19 ✓ write_file 19")
     else:
         assert "/receipts 20" in text
-
-
-def test_no_calls_are_a_statement() -> None:
     assert listing([], "", UTC) == ("No tool was called in this conversation.", "")

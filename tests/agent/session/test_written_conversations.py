@@ -68,49 +68,55 @@ def shown(entries: list[Entry]) -> list[str]:
     return [one.text for one in items_of(history, lambda text: text.replace("hunter2", "***"))]
 
 
-def test_commands_and_what_was_taken_back_are_left_out() -> None:
-    entries = [
-        *turn("t1", "a", "one", "re: one"),  # 1-3
-        *turn("t2", "b", "two", "re: two"),  # 4-6
-        received("c", "/undo"),  # 7
-        Resumed(4),  # 8
-        Replied("c", None, ("c",), ROUTE, "taken back"),
-        *turn("t3", "d", "three", "re: three"),
-    ]
-
-    assert shown(entries) == ["one", "re: one", "three", "re: three"]
-
-
-@pytest.mark.parametrize("over", [Rewound(0), Archived()])
-def test_only_the_present_conversation_is_exported(over: Entry) -> None:
-    entries = [*turn("t1", "a", "one", "re: one"), over, *turn("t2", "b", "two", "re: two")]
-
-    assert shown(entries) == ["two", "re: two"]
-
-
-def test_a_retry_shows_what_was_asked_again_and_not_the_command() -> None:
-    entries = [
-        *turn("t1", "a", "one", "bad"),
-        received("b", "/retry"),
-        Resumed(1),
-        Retried("b", "one"),
-        TurnStarted("t2", ("b",), 1, "one"),
-        Replied("t2", "t2", ("b",), ROUTE, "good"),
-    ]
-
-    assert shown(entries) == ["one", "good"]
-
-
-def test_a_message_that_was_edited_while_it_waited_stands_as_it_was_read() -> None:
-    first = Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1")
-    edit = Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1")
-    started = TurnStarted("t1", ("a", "b"), 1, "right")
-
-    assert shown([first, edit, started]) == ["right"]
-
-
-def test_secrets_are_taken_out() -> None:
-    assert shown(turn("t1", "a", "take hunter2", "hunter2 it is")) == ["take ***", "*** it is"]
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (
+            [
+                *turn("t1", "a", "one", "re: one"),  # 1-3
+                *turn("t2", "b", "two", "re: two"),  # 4-6
+                received("c", "/undo"),  # 7
+                Resumed(4),  # 8
+                Replied("c", None, ("c",), ROUTE, "taken back"),
+                *turn("t3", "d", "three", "re: three"),
+            ],
+            ["one", "re: one", "three", "re: three"],
+        ),
+        (
+            [*turn("t1", "a", "one", "1"), Rewound(0), *turn("t2", "b", "two", "2")],
+            ["two", "2"],
+        ),
+        (
+            [*turn("t1", "a", "one", "1"), Archived(), *turn("t2", "b", "two", "2")],
+            ["two", "2"],
+        ),
+        (
+            [
+                *turn("t1", "a", "one", "bad"),
+                received("b", "/retry"),
+                Resumed(1),
+                Retried("b", "one"),
+                TurnStarted("t2", ("b",), 1, "one"),
+                Replied("t2", "t2", ("b",), ROUTE, "good"),
+            ],
+            ["one", "good"],
+        ),
+        (
+            [
+                Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1"),
+                Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1"),
+                TurnStarted("t1", ("a", "b"), 1, "right"),
+            ],
+            ["right"],
+        ),
+        (turn("t1", "a", "take hunter2", "hunter2 it is"), ["take ***", "*** it is"]),
+    ],
+    ids=["/undo", "/new", "put away", "/retry", "edited while it waited", "secrets"],
+)
+def test_the_present_line_is_exported_without_commands(
+    log: list[Entry], expected: list[str]
+) -> None:
+    assert shown(log) == expected
 
 
 CALLS: list[Entry] = [
@@ -161,23 +167,6 @@ class Page(HTMLParser):
 PLAIN = [ExportItem(0.0, "words", "x", "x"), ExportItem(0.0, "answer", "Elwood", "x")]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out_of_the_page(text: str) -> None:
-    page = Page(
-        written(
-            text,
-            [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)],
-            UTC,
-            "html",
-        )
-    )
-    plain = Page(written("x", PLAIN, UTC, "html"))
-
-    assert page.tags == plain.tags
-    assert page.attributes == plain.attributes
-    assert "script" not in page.tags
-
-
 def test_the_page_needs_nothing_and_runs_nothing() -> None:
     text = written("x", PLAIN, UTC, "html")
 
@@ -195,23 +184,6 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out_of_the_fences(text: str) -> None:
-    items = [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)]
-    made = [kind for kind, _ in kinds(written(text.split("\n")[0], items, UTC, "md"))]
-
-    assert made == [kind for kind, _ in kinds(written("x", PLAIN, UTC, "md"))]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_heading_holds_words_only(text: str) -> None:
-    found = kinds(written(text, [ExportItem(0.0, "words", text, "x")], UTC, "md"))
-
-    for kind, inside in found:
-        if kind == "inline":
-            assert set(inside.split()) <= {"text", "text_special"}
-
-
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
     items = [ExportItem(0.0, "words", text, text) for text in HOSTILE]
@@ -221,11 +193,24 @@ def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format
     text.encode()
 
 
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_breaks_out_of_its_block(text: str) -> None:
+    check_blocks(text, text, text)
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_stays_in_its_block(text: str) -> None:
-    items = [ExportItem(0.0, "words", "x", text), ExportItem(0.0, "answer", "Elwood", "x")]
+    check_blocks("x", "x", text)
 
-    assert (
-        Page(written("x", items, UTC, "html")).tags == Page(written("x", PLAIN, UTC, "html")).tags
-    )
-    assert len(kinds(written("x", items, UTC, "md"))) == len(kinds(written("x", PLAIN, UTC, "md")))
+
+def check_blocks(title: str, who: str, text: str) -> None:
+    """Whatever is said, the file has the blocks that it has when nothing special is."""
+    items = [ExportItem(0.0, "words", who, text), ExportItem(0.0, "answer", "Elwood", text)]
+    page, plain = (Page(written(t, i, UTC, "html")) for t, i in ((title, items), ("x", PLAIN)))
+    assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
+    assert "script" not in page.tags
+    made = kinds(written(title, items, UTC, "md"))
+    assert [kind for kind, _ in made] == [kind for kind, _ in kinds(written("x", PLAIN, UTC, "md"))]
+    for kind, inside in made:
+        if kind == "inline":  # a heading
+            assert set(inside.split()) <= {"text", "text_special"}
