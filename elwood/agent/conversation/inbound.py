@@ -22,11 +22,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 def person(user: int) -> str:
-    """Name the Telegram user *user* as principals are named.
-
-    >>> person(12)
-    'tg:12'
-    """
+    """Name the Telegram user *user* as principals are named."""
     return f"tg:{user}"
 
 
@@ -106,20 +102,12 @@ _ANSWER, _COMMAND = "q:", "c:"
 
 
 def choice(number: int) -> str:
-    """Name the answer *number* (from 0) as a button carries it.
-
-    >>> choice(2)
-    'q:2'
-    """
+    """Name the answer *number* (from 0) as a button carries it."""
     return f"{_ANSWER}{number}"
 
 
 def typing(number: int) -> str:
-    """Name the command *number* (from 0) that a button of Elwood's own question types.
-
-    >>> typing(2)
-    'c:2'
-    """
+    """Name the command *number* (from 0) that a button of Elwood's own question types."""
     return f"{_COMMAND}{number}"
 
 
@@ -133,18 +121,10 @@ def is_choice(data: str | None) -> bool:
 
 
 def types(data: str | None) -> bool:
-    """Tell whether a press on a button with *data* is as if a command had been typed.
-
-    >>> types("c:0"), types("q:0")
-    (True, False)
-    """
+    """Tell whether a press on a button with *data* is as if a command had been typed."""
     return data is not None and data.startswith(_COMMAND)
 
 
 def numbered(options: Iterable[str]) -> str:
-    r"""List *options* for whoever has no buttons to press.
-
-    >>> numbered(["tea", "no tea"])
-    '1. tea\n2. no tea'
-    """
+    """List *options* for whoever has no buttons to press."""
     return "\n".join(f"{number}. {option}" for number, option in enumerate(options, 1))

@@ -22,7 +22,7 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionEx
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import is_command
+from elwood.agent.session.log.state import is_command, moves
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
@@ -38,7 +38,6 @@ APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
 # Where conversations go that no chat takes as a file, in the workspace.
 FOLDER = "exports"
-MOVING = frozenset({"new", "undo", "retry", "branch", "resume"})
 
 
 class Commands:
@@ -71,7 +70,7 @@ class Commands:
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
         command = parse(received.text)
-        if command.name in MOVING:
+        if moves(received):
             await self._move(command, received, nursery)
             return
         answer = await self._answer(command, received, nursery, again)

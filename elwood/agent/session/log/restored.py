@@ -4,7 +4,7 @@ What was under way when the backup was taken may have been done since; so it is 
 on with.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import datetime, tzinfo
 from pathlib import Path
 
@@ -107,40 +107,36 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
     the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
     marked as a repeat.
     """
-    return tuple(_settled(session, when))
-
-
-def _settled(session: Session, when: str) -> Iterator[Entry]:
+    entries: list[Entry] = []
     for undelivered in session.undelivered.values():
         replied = undelivered.replied
         for part in range(len(parts(replied.text, replied.footer))):
             if part not in undelivered.posted:
-                yield Posting(replied.reply, part, undelivered.attempts.get(part, 0) + 1)
+                attempt = undelivered.attempts.get(part, 0) + 1
+                entries.append(Posting(replied.reply, part, attempt))
     for kept in session.pending.values():
         one = kept.pending
-        yield CallDecided(one.turn, one.call, one.plan, "withdrawn")
+        entries.append(CallDecided(one.turn, one.call, one.plan, "withdrawn"))
     turn, waiting = session.turn, session.waiting.values()
     said = tuple(received for received in waiting if received.errand is None)
     runs = tuple(received for received in waiting if received.errand is not None)
     if turn is not None:
         ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
-        yield from ended
+        entries += ended
         text = TOLD.format(when, f" ({turn.under_way})")
         footer = activity([*turn.receipts, *ended])
         if turn.errand is None:
             heard, said, quiet = (*turn.inputs, *said), (), False
         else:
             heard, runs, quiet = (*turn.inputs, *runs), (), True
-        yield Replied(turn.id, turn.id, _ids(heard), turn.route, text, footer, True, quiet)
+        ids = tuple(received.id for received in heard)
+        entries.append(Replied(turn.id, turn.id, ids, turn.route, text, footer, True, quiet))
     # Of runs the timetable tells what became: nobody waits for their answers.
     for heard, quiet in ((said, False), (runs, True)):
         if heard:
-            inputs, text = _ids(heard), TOLD.format(when, "")
-            yield Replied(inputs[0], None, inputs, heard[0].route, text, "", True, quiet)
-
-
-def _ids(heard: Iterable[Received]) -> tuple[str, ...]:
-    return tuple(received.id for received in heard)
+            ids, text = tuple(received.id for received in heard), TOLD.format(when, "")
+            entries.append(Replied(ids[0], None, ids, heard[0].route, text, "", True, quiet))
+    return tuple(entries)
 
 
 def _ended(turn: str, call: OpenCall) -> CallEnded:

@@ -145,19 +145,12 @@ class Turn(msgspec.Struct):
     def under_way(self) -> str:
         """Say what it is doing, in a few words."""
         open_ = [call for call in self.calls.values() if call.ended is None]
-        running = [
-            f"{call.started.tool} {call.started.target}".strip()
-            for call in open_
-            if call.started is not None
-        ]
-        asking = [
-            f"{call.pending.tool} {call.pending.target}".strip()
-            for call in open_
-            if call.pending is not None and call.started is None
-        ]
+        running = [call.started for call in open_ if call.started is not None]
+        asking = [call.pending for call in open_ if call.pending is not None]
+        named = ", ".join(f"{one.tool} {one.target}".strip() for one in running or asking)
         if asking and not running:
-            return f"a question to you: {', '.join(asking)}"
-        return ", ".join(running) or "the model's answer"
+            return f"a question to you: {named}"
+        return named or "the model's answer"
 
 
 class Undelivered(msgspec.Struct):

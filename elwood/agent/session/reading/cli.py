@@ -228,7 +228,7 @@ def export(config: Config, given: Namespace) -> int:
 def show(config: Config, given: Namespace) -> int:
     """Print the turns of a conversation, one of them whole, or what the model was sent in it."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
-    history = read_history(given.session, journal.log(), whole=given.turn)
+    history = read_history(given.session, journal.log())
     found = history.turn(given.turn)
     what = "no"
     if given.prompt:
@@ -241,7 +241,7 @@ def show(config: Config, given: Namespace) -> int:
             print(line)
     else:
         is_shown = found is not None
-        for line in transcript(found, zone) if found is not None else ():
+        for line in transcript(found, journal.log(), zone) if found is not None else ():
             print(line)
     if not is_shown and not journal.damage:
         number = found.number if found is not None else given.turn or 0

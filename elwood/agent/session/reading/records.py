@@ -83,7 +83,7 @@ class TurnRecord(msgspec.Struct):
     """One turn; it began *at* (Unix seconds), by the entry *seq*.  *read* and *wrote* are tokens.
 
     *calls* were made in it or, if they had waited for the owner, run.  *answered* is the entry
-    that ended it.  *entries* is all that was written meanwhile, if that was asked for.
+    that ended it.
     """
 
     id: str
@@ -97,7 +97,6 @@ class TurnRecord(msgspec.Struct):
     answer: Replied | None = None
     answered: int = 0
     answered_at: float = 0.0
-    entries: list[tuple[float, Entry]] = []
 
     @property
     def number(self) -> int:
@@ -126,8 +125,8 @@ class History(msgspec.Struct):
         return next(found, None)
 
 
-def read_history(session: str, log: Log, whole: int | None = None) -> History:
-    """Read the *log* of *session*; of the turn number *whole* keep every entry.
+def read_history(session: str, log: Log) -> History:
+    """Read the *log* of *session*.
 
     >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
     >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
@@ -135,16 +134,15 @@ def read_history(session: str, log: Log, whole: int | None = None) -> History:
     >>> [(call.tool, call.outcome, call.took) for call in read_history("s", log).calls]
     [('read_file', 'ok', '2.0 s')]
     """
-    reader = _Reader(session, whole)
+    reader = _Reader(session)
     for seq, at, entry in log:
         reader.take(seq, at, entry)
     return reader.history()
 
 
 class _Reader:
-    def __init__(self, session: str, whole: int | None) -> None:
+    def __init__(self, session: str) -> None:
         self._session = session
-        self._whole = whole
         self._history = History()
         self._turn: TurnRecord | None = None
         self._waiting: dict[str, Received] = {}
@@ -166,8 +164,6 @@ class _Reader:
             self._turn = TurnRecord(entry.turn, seq, at)
             self._history.turns.append(self._turn)
         turn = self._turn
-        if turn is not None and turn.number == self._whole:
-            turn.entries.append((at, entry))
         match entry:
             case Received(id_):
                 if entry.edits is not None:

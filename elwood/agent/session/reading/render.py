@@ -29,6 +29,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
+from elwood.agent.session.log.state import Log
 from elwood.agent.session.reading.receipts import (
     DOT,
     MARKS,
@@ -118,13 +119,14 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
 # --- one turn, as it was told ---------------------------------------------------------------------
 
 
-def transcript(turn: TurnRecord, zone: tzinfo) -> Iterator[str]:
-    """Tell a turn that was read whole: who said what, and what was done."""
+def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
+    """Tell a turn of *log*: who said what, and what was done until it had its answer."""
     for heard in turn.heard:
-        if heard.at == turn.at:
+        if heard.seq == turn.seq:
             yield _told(heard.at, zone, heard.received.principal, heard.received.text)
-    for at, entry in turn.entries:
-        if (told := _said_and_done(entry)) is not None:
+    for seq, at, entry in log:
+        is_of_it = turn.seq <= seq and (seq <= turn.answered or not turn.answered)
+        if is_of_it and (told := _said_and_done(entry)) is not None:
             yield _told(at, zone, *told)
 
 
