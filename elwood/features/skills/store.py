@@ -91,6 +91,10 @@ class FoundSkills:
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
+# What was read of a SKILL.md, behind a stamp of the file as it was then.
+_Read = tuple[tuple[int, ...], Skill | Unusable]
+
+
 class SkillStore:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
 
@@ -109,8 +113,7 @@ class SkillStore:
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
-        # What was read of each SKILL.md, and how it was then.
-        self._known: dict[Path, tuple[tuple[int, ...], Skill | Unusable]] = {}
+        self._known: dict[Path, _Read] = {}
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
@@ -126,17 +129,18 @@ class SkillStore:
         """Read what changed; blocks."""
         skills: dict[str, FoundSkill] = {}
         problems: list[str] = []
-        before, self._known = self._known, {}
+        known: dict[Path, _Read] = {}
         for root, folder in self._folders(problems):
             path = root.path / folder
-            if len(self._known) == MAX_SKILLS:
+            if len(known) == MAX_SKILLS:
                 problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
                 break
             try:
-                skill = self._read(root, folder, before)
+                known[path] = self._read(root, folder)
             except (PathRefused, Unconfined) as error:
                 problems.append(f"{path}: {MANUAL} cannot be read: {error}")
                 continue
+            _, skill = known[path]
             if isinstance(skill, Unusable):
                 problems.append(f"{path}: {skill.why}")
             elif skill.name in skills:
@@ -144,6 +148,7 @@ class SkillStore:
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
                 skills[skill.name] = FoundSkill(skill, root, folder, root is self._workspace)
+        self._known = known
         return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
     def _folders(self, problems: list[str]) -> Iterator[tuple[Root, str]]:
@@ -180,22 +185,19 @@ class SkillStore:
                         below = item.name if folder == "." else f"{folder}/{item.name}"
                         waiting.append((below, depth + 1))
 
-    def _read(
-        self, root: Root, folder: str, before: dict[Path, tuple[tuple[int, ...], Skill | Unusable]]
-    ) -> Skill | Unusable:
-        path = root.path / folder
+    def _read(self, root: Root, folder: str) -> _Read:
         with root.file(f"{folder}/{MANUAL}") as file:
             found = file.stat
             # Changes whenever the file is written, replaced, marked, linked to, or closed.
             stamp = (found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino)
-            known = before.get(path)
-            if known is None or known[0] != stamp:
+            known = self._known.get(root.path / folder)
+            if known is not None and known[0] == stamp:
+                return known
+            if file.untrusted:
                 why = "SKILL.md was written after content from strangers had been read"
-                name = (root.path if folder == "." else Path(folder)).name
-                skill = Unusable(why) if file.untrusted else parse(file.read(MAX_FILE + 1), name)
-                known = stamp, skill
-        self._known[path] = known
-        return known[1]
+                return stamp, Unusable(why)
+            name = (root.path if folder == "." else Path(folder)).name
+            return stamp, parse(file.read(MAX_FILE + 1), name)
 
 
 def lacking(skill: Skill) -> str | None:
