@@ -15,7 +15,6 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import (
-    INTERRUPTED,
     Assistant,
     Block,
     Completion,
@@ -60,12 +59,8 @@ _LATE = re.compile(
     r"Its result(?P<failed> \(failed\))?, as data:\n(?P<text>.*)",
     re.S,
 )
-# How the result of a call begins that waits, and what those say that may have had an effect.
+# How the result of a call begins that waits.
 _WAITS = "waiting for approval"
-_UNCERTAIN = re.compile(
-    rf"{re.escape(INTERRUPTED)}|it is not known whether"
-    r"|whether the command did something is not known|may or may not have arrived"
-)
 
 
 class OfflineCommand(msgspec.Struct, frozen=True):
@@ -236,12 +231,9 @@ def tell(command: OfflineCommand, result: Result) -> str:
     aim = failure.format(command.about)
     if head.startswith(_WAITS):
         return f"I need your approval to {aim}. It waits for you, and is not done yet."
+    # What failed may have had an effect: it is told in the tool's own words only.
     more = f"\n\n{fenced(rest)}" if rest.strip() else ""
-    if re.fullmatch(r"exit code -?\d+", head):
-        return f"{command.about} ended with {head}.{more}"
-    if _UNCERTAIN.search(head):
-        return f"I do not know whether I could {aim}: {in_quotes(head)}{more}"
-    return f"I could not {aim}: {in_quotes(head)}{more}"
+    return f"I tried to {aim}, and was told: {in_quotes(head)}{more}"
 
 
 def _late(notice: Notice) -> str:

@@ -7,8 +7,8 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
+from tests.journeys.disk import BadDisk
 
 
 @pytest.fixture
@@ -161,15 +161,10 @@ async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
         assert await ask.box.address.ask(MovedChats()) == {-100: -5, -200: -5}
 
 
-class FullDisk(Calls):
-    def write(self, fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-
 async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
-    world.calls = FullDisk()
+    world.calls = BadDisk(full=True)
     async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(8) == Stranger(None)
         settled = await ask.press(f"p:{CODES[0]}:y")

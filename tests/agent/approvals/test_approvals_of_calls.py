@@ -35,7 +35,6 @@ from elwood.agent.approvals.state import (
 from elwood.agent.channels.messages import Post, Unsent
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
-from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import (
     CODES,
     OWNER,
@@ -45,6 +44,7 @@ from tests.agent.approvals.approving import (
     question,
     running,
 )
+from tests.journeys.disk import BadDisk
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "approvals.jsonl"
 # What is decided by others: the plan and its hash, the running of what was allowed, the model.
@@ -639,20 +639,11 @@ async def test_a_hint_is_given_until_it_is_taken(world: World, autojump_clock: M
         assert world.hints == ["tg-1"]
 
 
-class FullDisk(Calls):
-    full = True
-
-    def write(self, fd: int, data: bytes) -> int:
-        if self.full:
-            raise OSError(28, "No space left on device")
-        return super().write(fd, data)
-
-
 async def test_on_a_full_disk_nothing_is_allowed(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         button = data(world, "Allow once")
-    world.calls = FullDisk()
+    world.calls = BadDisk(full=True)
     async with running(world, OWNER_ROUTE) as ask:
         assert "disk is full" in (await ask.press(button)).text
         assert await ask.seek(question()) == Pending()

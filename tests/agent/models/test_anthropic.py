@@ -271,13 +271,6 @@ async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
     assert kinds == {"cut"}
 
 
-async def test_a_stream_that_ends_in_good_order_but_too_early_is_no_response() -> None:
-    pieces = messages_stream(Say(calls=(("list_files", "{}"),)), 1, "m", "")
-    for upto in range(len(pieces)):
-        error = await failing(Bytes(Reply(headers=SSE, pieces=pieces[:upto])))
-        assert error.kind == "cut"
-
-
 async def test_the_connection_is_used_again_after_a_whole_response() -> None:
     ports: set[int] = set()
     fake = FakeModels()

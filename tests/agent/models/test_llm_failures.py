@@ -1,15 +1,26 @@
 """The rows of corpora/llm_failures.jsonl that the client decides, each over a real socket."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
+import trio
 
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelFailure
+from elwood.agent.models.messages import Spending
+from elwood.agent.models.providers import make_provider
+from elwood.agent.models.settings import ProviderSettings
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from tests.agent.models.test_actor import NOON, House, house
+from tests.agent.models.test_actor import wanted as asked
 from tests.agent.models.test_anthropic import provider, wanted
-from tests.fake_http import Reply, json_reply
-from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step
+from tests.fake_http import Reply, json_reply, serving
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step, messages_stream
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "llm_failures.jsonl"
 ROWS = [msgspec.json.decode(line)["id"] for line in CORPUS.read_bytes().splitlines()]
@@ -153,3 +164,57 @@ def test_every_row_has_its_place() -> None:
     actor = {"LLM-08", "LLM-42", "LLM-44"}
     turn = {"LLM-26", "LLM-27", "LLM-43"}
     assert set(ROWS) <= client | actor | turn
+
+
+# --- through the actor ----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
+    client = Client(connections=64)
+    async with serving(fake.answer) as url:
+        provider = make_provider(
+            "a",
+            ProviderSettings(api="anthropic", base_url=url, key=Secret("sk-ant-1234567890")),
+            client=client,
+            now=lambda: NOON,
+            new_id=lambda: "x",
+        )
+        async with house(folder, a=provider) as it:
+            yield it
+        await client.aclose()
+
+
+async def test_failures_over_a_real_socket_end_in_an_answer(tmp_path: Path) -> None:
+    soon = {"retry-after-ms": "5"}
+    fake = FakeModels(
+        script=[
+            Error(529, "overloaded_error", headers=soon),
+            Error(429, "rate_limit_error", headers=soon),
+            Error(500, headers=soon),
+            Say("never seen", end="reset", end_at=600),
+            Say("here"),
+        ]
+    )
+    async with real(tmp_path, fake) as it:
+        answer = await it.ask()
+        assert isinstance(answer, Completion)
+        assert answer.message.text == "here"
+        assert fake.count == 6  # with the one for the list of models
+
+
+async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
+    gone = trio.Event()
+    pieces = (b"".join(messages_stream(Say("x" * 400), 1, "m", "")),)
+    stalling = Reply(headers=SSE, pieces=pieces, end="stall", end_at=600, gone=gone)
+    send, receive = trio.open_memory_channel[str](10)
+    async with real(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(it.models.ask, attrs.evolve(asked(), progress=send))
+            assert await receive.receive()
+            assert not gone.is_set()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(60):  # far less than a response may take
+            await gone.wait()
+        assert isinstance(await it.ask(), Completion)
+        assert (await it.models.ask(Spending(session="s"))).session.estimated

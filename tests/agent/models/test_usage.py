@@ -1,7 +1,5 @@
 """The usage book over restarts, crashes and a full disk."""
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -17,22 +15,12 @@ from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry, Wa
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
+from tests.journeys.disk import BadDisk
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 DAY = 86_400.0
 LIMITS = Limits(session_tokens=700, day_tokens=300, month_tokens=1200)
 PURSE = Purse(tokens=150)
-
-
-class Full(Calls):
-    """A disk that may be full."""
-
-    is_full = False
-
-    def write(self, fd: int, data: bytes) -> int:
-        if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().write(fd, data)
 
 
 class World:
@@ -41,7 +29,7 @@ class World:
     def __init__(self, path: Path, snapshot_every: int = 10_000) -> None:
         self.now = NOON
         self.told: list[str] = []
-        self.calls = Full()
+        self.calls = BadDisk()
         self.path = path
         self._every = snapshot_every
 
@@ -119,11 +107,11 @@ def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
 async def test_a_call_that_was_not_written_is_owed_and_warned_of_when_it_is(tmp_path: Path) -> None:
     world = World(tmp_path / "usage.jsonl")
     book = await world.book()
-    world.calls.is_full = True
+    world.calls.full = True
     await book.note(Caller("s"), "a/m", Usage(250))
     assert world.told == []
     assert not await book.settle()
-    world.calls.is_full = False
+    world.calls.full = False
     assert await book.settle()
     [told] = world.told
     assert told.startswith("83 % of the limit of 300 tokens a day is used")
