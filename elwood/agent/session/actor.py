@@ -11,7 +11,6 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, 
 from elwood.agent.conversation.message import repair_text
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
@@ -23,12 +22,11 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, moves
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
-from elwood.agent.session.settings import SessionSettings, WatchdogSettings
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
 from elwood.agent.session.turn.prompt import SystemPrompt
-from elwood.agent.session.turn.runner import Thinker, TurnRunner
-from elwood.agent.session.turn.turn import ModelClient
+from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
@@ -195,10 +193,7 @@ class SessionActor:
         """Give all messages of the next *seconds* the same answer; False if we are stopped."""
         with trio.move_on_after(seconds):
             async for message in mailbox:
-                if isinstance(message, Inbound):
-                    message.reply.set(answer)
-                elif isinstance(message, Await):
-                    message.reply.set(Unheard())
+                _answer(message, answer)
             return False
         return True
 
@@ -297,25 +292,17 @@ class Sessions:
         *,
         dry_run: bool = False,
     ) -> None:
-        config, blocking = core.config, core.environment.blocking
-        turn, models = config.of(TurnSettings), config.of(ModelSettings)
+        turn = core.config.of(TurnSettings)
         self._core = core
         self._extensions = extensions
         self._toolset = toolset(core, tools, dry_run=dry_run)
-        prompt = SystemPrompt(
+        self._prompt = SystemPrompt(
             core.workspace,
-            blocking,
+            core.environment.blocking,
             tools[: turn.max_tools],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,
-        )
-        self._thinker = Thinker(
-            model=ModelClient(core.models),
-            prompt=prompt,
-            settings=turn,
-            max_tokens=models.max_tokens,
-            stuck_after=config.of(WatchdogSettings).turn,
         )
         self._messenger = messenger
 
@@ -340,8 +327,7 @@ class Sessions:
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
         log_ = SessionLog(id_, Journal(path, Entry, Session, core.disk), core.live.publish)
         extensions = SessionExtensions(self._extensions, log_)
-        stuck_after = core.config.of(WatchdogSettings).delivery
-        delivery = Delivery(log_, core.channels, core.environment.blocking, stuck_after)
+        delivery = Delivery(core, log_)
         approvals = ApprovalClient(
             log_,
             core.approvals,
@@ -349,15 +335,8 @@ class Sessions:
             self._toolset.version,
             core.clock.now,
         )
-        runner = TurnRunner(
-            log_,
-            delivery,
-            Gate(log_, self._toolset, approvals, core.redactor, core.clock.now),
-            extensions,
-            self._thinker,
-            core.clock,
-            core.redactor,
-        )
+        gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
+        runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
         commands = Commands(core, self._messenger, log_, delivery, runner, extensions)
         return SessionActor(core, log_, delivery, runner, commands, extensions)
 
@@ -366,7 +345,11 @@ class Sessions:
 
 
 def _refuse(message: SessionsMail, why: str) -> None:
+    _answer(message, Refused(f"This conversation cannot take anything now: {why}."))
+
+
+def _answer(message: SessionsMail, answer: Reception) -> None:
     if isinstance(message, Inbound):
-        message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))
+        message.reply.set(answer)
     elif isinstance(message, Await):
         message.reply.set(Unheard())

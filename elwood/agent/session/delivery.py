@@ -22,10 +22,12 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.route import Route
+from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
-from elwood.foundation.runtime import ActorCrashed, ActorDown, Blocking, waiting
+from elwood.agent.session.settings import WatchdogSettings
+from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.splitting import parts
 
@@ -51,19 +53,13 @@ DRAFTS_PER_TURN = 1000
 
 
 class Delivery:
-    """Delivers the replies of one session, in their order; one that takes *limit* s is stuck."""
+    """Delivers the replies of one session, in their order."""
 
-    def __init__(
-        self,
-        log_: SessionLog,
-        channels: Channels,
-        blocking: Blocking,
-        limit: float,
-    ) -> None:
+    def __init__(self, core: Core, log_: SessionLog) -> None:
         self._log = log_
-        self._blocking = blocking
-        self._limit = limit
-        self._channels = channels
+        self._blocking = core.environment.blocking
+        self._limit = core.config.of(WatchdogSettings).delivery
+        self._channels = core.channels
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
@@ -82,11 +78,6 @@ class Delivery:
         follows = run is not None and run.follows
         owner = self._channels.owner_routes() if follows else ()
         return next(iter(owner), answered.route)
-
-    def show(self, message: Draft | Typing) -> bool:
-        """Offer what is shown of a turn while it runs; False if nobody shows it."""
-        outbox = self._channels.outboxes.get(message.route.channel)
-        return outbox is not None and outbox.offer(message)
 
     async def run(self) -> None:
         """Deliver for as long as the session lives."""
@@ -163,8 +154,8 @@ class Delivery:
 class Showing:
     """Shows the turn number *number* on *route*; make one per start of a turn."""
 
-    def __init__(self, delivery: Delivery, redactor: Redactor, route: Route, number: int) -> None:
-        self._delivery = delivery
+    def __init__(self, channels: Channels, redactor: Redactor, route: Route, number: int) -> None:
+        self._outbox = channels.outboxes.get(route.channel)
         self._redactor = redactor
         self._route = route
         self._draft = number * DRAFTS_PER_TURN
@@ -181,12 +172,15 @@ class Showing:
             unredacted=text[:DRAFT],
             redact=self._redactor.partial,
         )
-        self._shown = self._delivery.show(draft)
+        self._shown = self._offer(draft)
         return self._shown
 
     async def typing(self) -> None:
         """Show that somebody is writing until there is a text."""
         await trio.sleep_until(self._loud_at)
         while not self._shown:
-            self._delivery.show(Typing(route=self._route))
+            self._offer(Typing(route=self._route))
             await trio.sleep(TYPING_EVERY)
+
+    def _offer(self, message: Draft | Typing) -> bool:
+        return self._outbox is not None and self._outbox.offer(message)

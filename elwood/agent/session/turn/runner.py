@@ -8,37 +8,25 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.models.settings import ModelSettings
+from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
 from elwood.agent.session.log.turns import Turn, spoken, usable
+from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
+from elwood.agent.session.turn.inputs import render, stale_note
 from elwood.agent.session.turn.prompt import SystemPrompt
 from elwood.agent.session.turn.turn import ModelClient, TurnResult, TurnRun
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
-from elwood.foundation.secrets.redaction import Redactor
 
 log = logging.getLogger("elwood.turns")
-
-
-class Thinker(msgspec.Struct, frozen=True, kw_only=True):
-    """What thinks in all sessions: who is asked, the prompt, and the limits.
-
-    *max_tokens* is the limit of one response; a turn that takes longer than *stuck_after* seconds
-    shows as stuck.
-    """
-
-    model: ModelClient
-    prompt: SystemPrompt
-    settings: TurnSettings
-    max_tokens: int
-    stuck_after: float = 1200.0
 
 
 # What a person is told of a turn that was cut off too often.
@@ -53,21 +41,21 @@ class TurnRunner:
 
     def __init__(
         self,
+        core: Core,
+        prompt: SystemPrompt,
         log_: SessionLog,
         delivery: Delivery,
         gate: Gate,
         extensions: SessionExtensions,
-        thinker: Thinker,
-        clock: OwnerClock,
-        redactor: Redactor,
     ) -> None:
+        self._core = core
+        self._prompt = prompt
         self._log = log_
         self._delivery = delivery
         self._gate = gate
         self._extensions = extensions
-        self._thinker = thinker
-        self._clock = clock
-        self._redactor = redactor
+        self._clock = core.clock
+        self._settings = core.config.of(TurnSettings)
         self.approvals = gate.approvals
         self._arrivals = Signal()
         self._scope: trio.CancelScope | None = None
@@ -226,10 +214,10 @@ class TurnRunner:
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._turn
-        limit = self._thinker.settings.deadline
+        limit = self._settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
-        with waiting(f"turn {turn.id}", limit=self._thinker.stuck_after):
+        with waiting(f"turn {turn.id}", limit=self._core.config.of(WatchdogSettings).turn):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
@@ -249,23 +237,23 @@ class TurnRunner:
         log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
 
     async def _think(self) -> TurnResult:
-        thinker, turn = self._thinker, self._turn
-        prompt = await thinker.prompt.now()
+        core, turn = self._core, self._turn
+        prompt = await self._prompt.now()
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
         showing = None  # nobody waits for the run of a task
         if turn.errand is None:
-            showing = Showing(self._delivery, self._redactor, turn.route, self._log.state.turns)
+            showing = Showing(core.channels, core.redactor, turn.route, self._log.state.turns)
         run = TurnRun(
             log=self._log,
             gate=self._gate,
-            model=thinker.model,
+            model=ModelClient(core.models),
             prompt=prompt,
             hint=self._extensions.hint("\n".join(said.text for said in turn.inputs)),
-            settings=thinker.settings,
-            max_tokens=thinker.max_tokens,
+            settings=self._settings,
+            max_tokens=core.config.of(ModelSettings).max_tokens,
             clock=self._clock,
             arrivals=self._arrivals,
             showing=showing,
@@ -292,7 +280,7 @@ class TurnRunner:
         if turn.errand is None:
             head = PUT_AWAY if state.archived else ""
             head += stale_note(turn.inputs, self._clock.now())
-        said, footer = with_receipts(self._redactor(text), turn)
+        said, footer = with_receipts(self._core.redactor(text), turn)
         replied = Replied(
             turn.id,
             turn.id,
