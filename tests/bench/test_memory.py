@@ -16,7 +16,7 @@ from statistics import median
 import pytest
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.daily_notes.reflections import week_of
+from elwood.features.daily_notes.notes import week_of
 from elwood.features.daily_notes.store import DailyNoteSearch
 from elwood.features.memory.messages import Saved
 from elwood.features.memory.note import Note, NoteDraft, render, stamped

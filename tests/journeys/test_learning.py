@@ -9,7 +9,6 @@ from trio.testing import MockClock
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.settings import LearningSettings, SessionSettings
-from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.learning import PROMPT
 from elwood.features.memory.note import parse
 from tests.agent.session.scripted import answer, call
@@ -125,7 +124,7 @@ async def test_what_was_forgotten_is_not_learned_again_by_any_name(
             await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
             await life.settled()
             # What had been seen of it is gone as well; what was said is in the log only.
-            await trio.sleep(GATHER + 1.0)
+            await trio.sleep(1.0)
             assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
             assert holding(h.folder / "workspace", "zanzibar") == []
         for key, text in (("party", BIRTHDAY), ("sister-birthday", "On 4 May, she says.")):

@@ -1,20 +1,26 @@
-"""What daily notes brings to one run of the app."""
+"""What the daily notes bring to one run of the app, and to each conversation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 
+from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
+from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.daily_notes.extension import DailyNotesExtension
-from elwood.features.daily_notes.reflections import due_reflections, request
+from elwood.features.daily_notes.notes import due_reflections, is_first, request
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 DAY = 86_400.0
+NOTE = "writing the daily note"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -37,7 +43,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
     reflects = thinks and core.config.of(LearningSettings).reflections
     return Parts(
-        sessions=[lambda log: DailyNotesExtension(log, notes, core.clock.now)],
+        sessions=[partial(DailyNotesExtension, notes, core.clock.now)],
         chores=[reflecting] if reflects else [],
         searches=[search],
     )
@@ -51,3 +57,59 @@ async def reflect(notes: DailyNotes, now: Callable[[], float], last: float) -> R
         return Report(str(error), failed=True)
     due = due_reflections(names, date.fromisoformat(notes.today(now())))
     return Report(prompt=request(due[0])) if due else Report("nothing to reflect on")
+
+
+class DailyNotesExtension(SessionExtension):
+    """The daily notes as one session uses them; notes that cannot be had or written hold up nobody.
+
+    A turn that has ended stays in the session's state until the next one ends, so one that a crash
+    kept out of its note is written at the next start; whoever ends the next one, or the session,
+    must `settle` before.  *now* is Unix time.
+    """
+
+    def __init__(self, notes: DailyNotes, now: Callable[[], float], log: SessionLog) -> None:
+        self._notes = notes
+        self._now = now
+        self._log = log
+        self._noted: FinishedTurn | None = None
+
+    def _is_due(self, inputs: Sequence[Received]) -> bool:
+        """Tell whether a turn on *inputs* begins with the notes: the first of a day, the owner's.
+
+        Nobody else is told what the owner did, in a group neither.
+        """
+        if not inputs or any(one.untrusted or one.errand for one in inputs):
+            return False
+        if not all(one.route.private for one in inputs):
+            return False
+        said = (node.message for node in self._log.state.path)
+        texts = (message.text for message in said if isinstance(message, Human))
+        return is_first(texts, self._notes.today(self._now()))
+
+    async def opening(self, inputs: Sequence[Received]) -> str:
+        """Read what a turn on *inputs* begins with; empty if with nothing."""
+        if not self._is_due(inputs):
+            return ""
+        await self.settle()  # what was said here a moment ago comes back
+        try:
+            return await self._notes.recall(self._now())
+        except (PathRefused, Unconfined) as error:
+            report_error(NOTE, str(error))
+            return ""
+
+    async def turns_ended(self) -> None:
+        """Write the newest turn that ended."""
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Write the newest turn that ended into its day's note, unless it stands there."""
+        turn = self._log.state.done
+        if turn is None or turn is self._noted:
+            return
+        try:
+            await self._notes.add(self._log.id, turn)
+        except (PathRefused, Unconfined) as error:
+            report_error(NOTE, str(error))
+        else:
+            clear_error(NOTE)
+        self._noted = turn

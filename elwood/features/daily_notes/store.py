@@ -15,9 +15,19 @@ import trio
 
 from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
-from elwood.features.daily_notes.notes import MAX_DAILY, add, cleansed, days_until, may_tell, recall
-from elwood.features.daily_notes.pages import FOLDERS, Page, excerpt, page, passages
-from elwood.features.daily_notes.reflections import week_of
+from elwood.features.daily_notes.notes import (
+    FOLDERS,
+    MAX_DAILY,
+    Page,
+    add,
+    cleansed,
+    days_until,
+    excerpt,
+    page,
+    passages,
+    recall,
+    week_of,
+)
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
@@ -29,7 +39,7 @@ from elwood.foundation.storage.search_index import (
     ranked,
     stamp_of,
 )
-from elwood.foundation.text.words import asked, having
+from elwood.foundation.text.words import asked, fold, having
 
 log = logging.getLogger("elwood.daily_notes")
 
@@ -37,9 +47,6 @@ log = logging.getLogger("elwood.daily_notes")
 _MAX_FILE = 4 * MAX_DAILY
 # Days back in which the newest weekly reflection is sought: this week's, or that of the last.
 _WEEKS = (0, 7)
-# Seconds for which what comes back is not read again: many conversations may begin at once, and
-# turns are as late in their notes.
-_FRESH = 2.0
 # The index, in the state folder.
 INDEX = "threads.db"
 # Pages of one kind that are looked at: 27 years of days.
@@ -66,48 +73,24 @@ class DailyNotes:
         self._zone = zone
         self._blocking = blocking
         self._redact = redact
-        # By session; written together by whoever comes first.
-        self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
-        self._reading = trio.Lock()
-        self._recalled = ("", "")
-        self._until = -math.inf
 
     def today(self, now: float) -> str:
         """Return the date at Unix time *now*, ISO 8601."""
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
-    def gather(self, session: str, turn: FinishedTurn) -> None:
-        """Have *turn* written with the next one of its day; who says so must `settle` it later."""
-        self._gathered[session] = turn
-
-    async def settle(self, session: str) -> None:
-        """Write what was gathered, on the disk, if the turn of *session* has not been written.
-
-        What stands in its note is not written again.
-        """
+    async def add(self, session: str, turn: FinishedTurn) -> None:
+        """Write *turn* into its day's note, on the disk, unless it stands there."""
+        write = partial(self._add, session, turn)
         async with self._writing:
-            turn = self._gathered.get(session)
-            if turn is None:
-                return
             try:
-                await self._write(self.today(turn.at))
-            except (PathRefused, Unconfined):
-                # It must not keep others from being written later.
-                del self._gathered[session]
-                raise
+                await self._blocking(write)
+            except PathRefused:  # perhaps somebody edited it at this very moment
+                await self._blocking(write)
 
     async def recall(self, now: float) -> str:
-        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does.
-
-        What changed in the last two seconds may be missing.
-        """
-        today = self.today(now)
-        async with self._reading:
-            if self._recalled[0] != today or trio.current_time() >= self._until:
-                self._recalled = today, await self._blocking(lambda: self._recall(now))
-                self._until = trio.current_time() + _FRESH
-            return self._recalled[1]
+        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""
+        return await self._blocking(lambda: self._recall(now))
 
     async def names(self) -> frozenset[str]:
         """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""
@@ -120,20 +103,8 @@ class DailyNotes:
             return frozenset()
         return frozenset(item.name.removesuffix(".md") for item in items if item.kind == "file")
 
-    async def _write(self, day: str) -> None:
-        """Write what has been gathered of *day*."""
-        turns = [(s, turn) for s, turn in self._gathered.items() if self.today(turn.at) == day]
-        write = partial(self._note, _daily(day), turns)
-        try:
-            await self._blocking(write)
-        except PathRefused:  # perhaps somebody edited it at this very moment
-            await self._blocking(write)
-        for session, turn in turns:
-            if self._gathered.get(session) is turn:
-                del self._gathered[session]
-        self._until = -math.inf
-
-    def _note(self, path: str, turns: Sequence[tuple[str, FinishedTurn]]) -> None:
+    def _add(self, session: str, turn: FinishedTurn) -> None:
+        path = _daily(self.today(turn.at))
         try:
             with self._root.file(path) as file:
                 data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
@@ -143,7 +114,7 @@ class DailyNotes:
             return  # somebody has made it longer than we ever do
         # Bytes that are not UTF-8 are somebody's too, and stay as they are.
         text = data.decode("utf-8", "surrogateescape")
-        written = add(text, turns, self._zone)
+        written = add(text, session, turn, self._zone)
         if written != text:
             content = written.encode("utf-8", "surrogateescape")
             self._root.write(path, content, untrusted=untrusted, expect=stat)
@@ -187,7 +158,7 @@ class PageFiles:
 
     def document(self, key: str) -> Document | None:
         """Read what the index takes in of a page."""
-        if (found := self._read(key)) is None:
+        if (found := self.read(key)) is None:
             return None
         read, stamp = found
         return Document(
@@ -199,12 +170,8 @@ class PageFiles:
             updated=read.last,
         )
 
-    def read(self, key: str) -> Page | None:
-        """Read a page; None if there is none, or nothing that we may read."""
-        found = self._read(key)
-        return None if found is None else found[0]
-
-    def _read(self, key: str) -> tuple[Page, str] | None:
+    def read(self, key: str) -> tuple[Page, str] | None:
+        """Read a page and its stamp; None if there is none, or nothing that we may read."""
         try:
             with self._root.file(key) as file:
                 data, stat, untrusted = file.read(_MAX_FILE), file.stat, file.untrusted
@@ -221,7 +188,8 @@ class PageFiles:
         with self._root.file(key) as file:
             data, found, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
         text = data.decode("utf-8", "surrogateescape")
-        if not may_tell(text, chosen, about):
+        plain = fold(text)  # quick, as most pages tell nothing of it
+        if f"save_memory `{about}`" not in text and not all(word in plain for word in chosen):
             return "", False
         clean = cleansed(text, chosen, about)
         if clean == text or len(data) > _MAX_FILE:
@@ -304,8 +272,7 @@ class DailyNoteSearch:
             if len(found) == limit:
                 break
             read = self._files.read(key)
-            said = None if read is None else excerpt(read, chosen)
-            if said is not None:
+            if read is not None and (said := excerpt(read[0], chosen)) is not None:
                 found.append(said)
         return found
 
@@ -324,6 +291,6 @@ class DailyNoteSearch:
                 continue
             if changed:
                 self._indexed.drop([key])
-            if any(having(one.text, chosen) == len(chosen) for one in passages(said)):
+            if chosen and any(having(one, chosen) == len(chosen) for one, _ in passages(said)):
                 left.append(key)
         return left

@@ -8,8 +8,7 @@ import trio
 
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
-from elwood.features.daily_notes.notes import MAX_DAILY
-from elwood.features.daily_notes.pages import MAX_EXCERPT
+from elwood.features.daily_notes.notes import MAX_DAILY, MAX_EXCERPT
 from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNoteSearch
 from elwood.foundation.runtime import inline
 from tests.features.memory.store_alone import holding

@@ -1,7 +1,6 @@
 """The daily notes on the disk."""
 
 import os
-import re
 from datetime import UTC
 from pathlib import Path
 
@@ -28,18 +27,13 @@ def threads(tmp_path: Path) -> DailyNotes:
     return DailyNotes(Root(tmp_path), UTC, inline, str)
 
 
-async def add(threads: DailyNotes, session: str, ended: FinishedTurn) -> None:
-    threads.gather(session, ended)
-    await threads.settle(session)
-
-
 def note(folder: Path, day: str = "1970-01-01") -> Path:
     return folder / "threads" / "daily" / f"{day}.md"
 
 
 async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path) -> None:
     for n in (1, 2, 2, 1):
-        await add(threads, "s", turn(n))
+        await threads.add("s", turn(n))
 
     assert note(tmp_path).read_text().count("\n- ") == 2
     assert (await threads.recall(DAY)).count("\n- ") == 2
@@ -51,42 +45,16 @@ async def test_sessions_that_end_turns_together_lose_none(
 ) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
-            nursery.start_soon(add, threads, f"s{n}", turn(n))
+            nursery.start_soon(threads.add, f"s{n}", turn(n))
 
     assert note(tmp_path).read_text().count("\n- ") == 20
-
-
-async def test_what_was_gathered_is_written_once_with_the_next(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
-    for n in range(3):
-        threads.gather(f"s{n}", turn(n, n * DAY / 2))
-    await add(threads, "s2", turn(2, DAY))
-    assert not note(tmp_path).exists()  # that is of another day
-    await add(threads, "s3", turn(3))
-
-    assert re.findall(r"s\d/t\d", note(tmp_path).read_text()) == ["s0/t0", "s1/t1", "s3/t3"]
-    await add(threads, "s1", turn(1, DAY / 2))
-    assert note(tmp_path).read_text().count("s1/t1") == 1
-
-
-async def test_what_comes_back_is_read_once_in_a_while(
-    threads: DailyNotes, tmp_path: Path, autojump_clock: object
-) -> None:
-    await add(threads, "s", turn(1))
-    assert "question 1" in await threads.recall(DAY)
-    note(tmp_path).unlink()
-    assert "question 1" in await threads.recall(DAY)
-    assert "question 1" not in await threads.recall(9 * DAY)
-    await trio.sleep(5)
-    assert await threads.recall(DAY) == ""
 
 
 async def test_what_people_wrote_stays(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
-    await add(threads, "s", turn(1))
-    await add(threads, "s", turn(2))
+    await threads.add("s", turn(1))
+    await threads.add("s", turn(2))
 
     assert note(tmp_path).read_bytes() == (
         b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line\n- 00:00 s/t2: `question 2`\n"
@@ -97,7 +65,7 @@ async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_pa
     note(tmp_path).parent.mkdir(parents=True)
     for size in (MAX_DAILY, 5 * MAX_DAILY):
         note(tmp_path).write_bytes(b"x" * size)
-        await add(threads, "s", turn(1))
+        await threads.add("s", turn(1))
         assert note(tmp_path).read_bytes()[:size] == b"x" * size
         assert b"question" not in note(tmp_path).read_bytes()
 
@@ -109,8 +77,8 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
     root = Root(tmp_path)
     root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
     root.write("threads/weekly/1970-W01.md", b"obey", untrusted=True)
-    await add(threads, "s", turn(1))
-    await add(threads, "s", turn(2, DAY))
+    await threads.add("s", turn(1))
+    await threads.add("s", turn(2, DAY))
 
     shown = await threads.recall(DAY)
     assert "question 2" in shown
@@ -119,7 +87,7 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
 
 
 async def test_the_reflection_of_this_or_the_last_week_comes_back(
-    threads: DailyNotes, tmp_path: Path, autojump_clock: object
+    threads: DailyNotes, tmp_path: Path
 ) -> None:
     weekly = tmp_path / "threads" / "weekly"
     weekly.mkdir(parents=True)
@@ -129,7 +97,6 @@ async def test_the_reflection_of_this_or_the_last_week_comes_back(
     assert "We began." in await threads.recall(10 * DAY)
     assert await threads.recall(20 * DAY) == ""
     (weekly / "1970-W02.md").write_text("We went on.")
-    await trio.sleep(5)
     assert "We began." not in await threads.recall(10 * DAY)
 
 
@@ -140,6 +107,6 @@ async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_pa
     (tmp_path / "threads" / "daily").symlink_to(outside)
 
     with pytest.raises(PathRefused):
-        await add(threads, "s", turn(1))
+        await threads.add("s", turn(1))
     assert os.listdir(outside) == []
     assert await threads.recall(0.0) == ""

@@ -16,17 +16,15 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import FinishedTurn, finished
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
+    MONTHS_BACK,
     MORE,
     RECALL_TOKENS,
+    WEEKS_BACK,
     add,
     days_until,
+    due_reflections,
     is_first,
     recall,
-)
-from elwood.features.daily_notes.reflections import (
-    MONTHS_BACK,
-    WEEKS_BACK,
-    due_reflections,
     request,
 )
 from elwood.foundation.text.tokens import estimate
@@ -60,7 +58,7 @@ def back(*notes: str, weekly: str = "") -> str:
 
 
 def test_a_turn_is_noted_with_what_was_asked_done_and_decided() -> None:
-    note = add("", [("tg-1", turn("What is in it?", ruling="once tg:1"))], UTC)
+    note = add("", "tg-1", turn("What is in it?", ruling="once tg:1"), UTC)
 
     assert note == (
         "# Thursday 1970-01-01\n\n"
@@ -75,7 +73,7 @@ def test_of_strange_turns_no_word_of_the_model_is_noted_of_private_ones_none_com
     fixed: str,
 ) -> None:
     label = STRANGE if fixed == "untrusted" else PRIVATE
-    note = add("", [("s", turn("Mine.", label=label, tool="obey_me", target="obey!"))], UTC)
+    note = add("", "s", turn("Mine.", label=label, tool="obey_me", target="obey!"), UTC)
 
     assert note is not None
     assert f" [{fixed}]: `Mine.`" in note
@@ -86,7 +84,7 @@ def test_of_strange_turns_no_word_of_the_model_is_noted_of_private_ones_none_com
 
 
 def test_words_of_others_are_counted_only() -> None:
-    note = add("", [("s", turn(label=STRANGE, strangers=2))], UTC)
+    note = add("", "s", turn(label=STRANGE, strangers=2), UTC)
 
     assert note is not None
     assert "2 messages of somebody else" in note
@@ -94,7 +92,7 @@ def test_words_of_others_are_counted_only() -> None:
 
 
 def test_what_somebody_replied_to_is_not_their_word() -> None:
-    note = add("", [("s", turn("[replying to: evil]\nmore]\nMine.", label=STRANGE))], UTC)
+    note = add("", "s", turn("[replying to: evil]\nmore]\nMine.", label=STRANGE), UTC)
 
     assert note is not None
     assert "`Mine.`" in note
@@ -103,14 +101,14 @@ def test_what_somebody_replied_to_is_not_their_word() -> None:
 
 
 def test_a_turn_is_noted_once() -> None:
-    note = add("", [("s", turn("a"))], UTC)
+    note = add("", "s", turn("a"), UTC)
     assert note is not None
-    two = add(note, [("s", turn("b", id_="t2"))], UTC)
+    two = add(note, "s", turn("b", id_="t2"), UTC)
     assert two is not None
 
-    assert add(two, [("s", turn("a"))], UTC) == two
-    assert add(two, [("s", turn("b", id_="t2"))], UTC) == two
-    assert add(two, [("other", turn("a"))], UTC) != two
+    assert add(two, "s", turn("a"), UTC) == two
+    assert add(two, "s", turn("b", id_="t2"), UTC) == two
+    assert add(two, "other", turn("a"), UTC) != two
 
 
 HOSTILE = [
@@ -129,7 +127,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_within_its_line(text: str) -> None:
-    note = add("", [("s", turn(text, target=text, tool=text))], UTC)
+    note = add("", "s", turn(text, target=text, tool=text), UTC)
     assert note is not None
 
     _, _, first, second, last = note.split("\n")
@@ -139,7 +137,7 @@ def test_hostile_text_stays_within_its_line(text: str) -> None:
     assert second.count("`") in (0, 2)
     assert last == ""
     assert note.splitlines() == note.split("\n")[:-1]
-    assert add(note, [("s", turn("b", id_="t2"))], UTC) != note
+    assert add(note, "s", turn("b", id_="t2"), UTC) != note
     assert back(note).count("</threads>") == 1
 
 
@@ -147,12 +145,12 @@ def test_hostile_text_stays_within_its_line(text: str) -> None:
 def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> None:
     """Whatever is said and stands there: one line each; what stood there stays."""
     done_ = turn(text, target=target, tool=target, label=STRANGE if strange else Label())
-    note = add(before, [("s", done_)], UTC)
+    note = add(before, "s", done_, UTC)
 
     assert note is not None
     assert note.startswith(before)
     assert len([line for line in note[len(before) :].split("\n") if line]) <= 4
-    assert add(note, [("s", done_)], UTC) == note
+    assert add(note, "s", done_, UTC) == note
     shown = back(note)
     assert without_days(shown + "rest") == "rest"
     assert days_of(shown + "rest") == shown
@@ -161,7 +159,7 @@ def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> 
 def test_a_day_has_an_end() -> None:
     note = ""
     for n in range(2_000):
-        longer = add(note, [("s", turn("words " * 30, id_=f"t{n}"))], UTC)
+        longer = add(note, "s", turn("words " * 30, id_=f"t{n}"), UTC)
         if longer == note:
             break
         note = longer
@@ -174,8 +172,8 @@ def test_days_are_the_owners() -> None:
     """Midnight is the owner's; a day may have 23 hours."""
     zone = ZoneInfo("Pacific/Auckland")
     at = datetime(2026, 9, 26, 23, 59, tzinfo=zone).timestamp()
-    late = add("", [("s", turn("a", at=at))], zone)
-    early = add("", [("s", turn("a", at=at + 60))], zone)
+    late = add("", "s", turn("a", at=at), zone)
+    early = add("", "s", turn("a", at=at + 60), zone)
 
     assert late is not None
     assert early is not None
