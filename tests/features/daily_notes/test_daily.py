@@ -1,9 +1,7 @@
 """The daily note: written turn by turn, and read at the first turn of a day."""
 
 from collections.abc import Callable
-from datetime import tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 import trio
@@ -95,17 +93,6 @@ async def test_the_first_turn_of_a_day_begins_with_the_days_before_and_no_other_
     assert without_days(three).split("\n")[1] == "three"
 
 
-async def test_a_new_conversation_begins_with_them_too(
-    world: World, autojump_clock: object
-) -> None:
-    async with house(world) as h:
-        for text in ("one", "/new", "two"):
-            await h.say(text)
-            await h.quiet()
-
-    assert "s/t1: `one`" in heard(world.asked[-1])[0]
-
-
 async def test_what_was_sent_is_what_the_log_says(world: World, autojump_clock: object) -> None:
     """A restart sends the same bytes, whatever the notes say by then."""
     async with house(world) as h:
@@ -145,45 +132,6 @@ async def test_nobody_else_is_told_what_the_owner_did(world: World, autojump_clo
         await say(h, "mine", ROUTE, owner=True)
 
     assert ["plan" in repr(one.messages) for one in world.asked] == [True, False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("zone", "day"),
-    [("Pacific/Auckland", "1970-01-02"), ("America/New_York", "1970-01-01")],
-)
-async def test_midnight_is_the_owners(
-    world: World, tmp_path: Path, autojump_clock: object, zone: str, day: str
-) -> None:
-    """Half an hour before and after midnight in UTC, so in one day of these."""
-    found: tzinfo = ZoneInfo(zone)
-    world.zone = found
-    async with house(world) as h:
-        await trio.sleep(DAY - 1800)
-        await h.say("one")
-        await h.quiet()
-        await trio.sleep(3600)
-        await h.say("two")
-        await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
-
-    assert note(tmp_path, day).count("\n- ") == 2
-
-
-async def test_a_turn_over_midnight_is_noted_when_it_ended(
-    world: World, tmp_path: Path, autojump_clock: object
-) -> None:
-    async def model(request: Complete) -> Completed:
-        await trio.sleep(120)
-        return answer("done")
-
-    world.model = model
-    async with house(world) as h:
-        await trio.sleep(DAY - 60)
-        await h.say("one")
-        await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
-
-    assert "- 00:01 s/t1: `one`" in note(tmp_path, "1970-01-02")
 
 
 async def test_a_crash_between_the_answer_and_the_note_costs_nothing(

@@ -48,7 +48,7 @@ class Diary:
 
 
 @pytest.fixture
-def diary(tmp_path: Path, autojump_clock: object) -> Diary:
+def diary(tmp_path: Path) -> Diary:
     made = Diary(tmp_path)
     made.put(MARCH, "- 08:00 s/t1: `drain the boiler`", "- 09:00 s/t2: `buy tea`", "Some words.")
     made.put(APRIL, "- 08:00 s/t3: `the boiler again`")
@@ -56,7 +56,7 @@ def diary(tmp_path: Path, autojump_clock: object) -> Diary:
     return made
 
 
-async def test_a_question_gives_the_day_and_the_line(diary: Diary) -> None:
+async def test_a_question_gives_the_day_and_the_line(diary: Diary, autojump_clock: object) -> None:
     found = await diary.found("what did we do about the boiler in March?")
     day = SearchResult(
         text="- 08:00 s/t1: `drain the boiler`",
@@ -73,7 +73,9 @@ async def test_a_question_gives_the_day_and_the_line(diary: Diary) -> None:
     assert await diary.paths("nothing of this") == []
 
 
-async def test_what_is_edited_or_removed_by_hand_is_noticed(diary: Diary) -> None:
+async def test_what_is_edited_or_removed_by_hand_is_noticed(
+    diary: Diary, autojump_clock: object
+) -> None:
     assert APRIL in await diary.paths("boiler")
     diary.put(APRIL, "- 08:00 s/t3: `the bicycle`")
     (diary.workspace / MARCH).unlink()
@@ -98,7 +100,9 @@ async def test_the_label_is_that_of_what_is_shown(diary: Diary) -> None:
     assert table.label == Label(private=True)
 
 
-async def test_nothing_outside_is_found(diary: Diary, tmp_path: Path) -> None:
+async def test_nothing_outside_is_found(
+    diary: Diary, tmp_path: Path, autojump_clock: object
+) -> None:
     (tmp_path / "2026-05-01.md").write_text("outside words")
     (diary.workspace / "threads" / "monthly").symlink_to(tmp_path)
     (diary.workspace / "threads/daily/2026-05-02.md").symlink_to(tmp_path / "2026-05-01.md")
@@ -135,13 +139,9 @@ async def test_an_index_that_cannot_be_used_finds_nothing_and_forgets_neverthele
     assert len(await diary.found("boiler")) == 2
 
 
-async def test_no_workspace_is_no_trouble(tmp_path: Path) -> None:
-    assert await DailyNoteSearch(tmp_path, tmp_path / "absent", inline).search("boiler", 5) == []
-
-
 @pytest.mark.parametrize("has_index", [True, False])
 async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
-    diary: Diary, has_index: bool
+    diary: Diary, autojump_clock: object, has_index: bool
 ) -> None:
     entry = "- 08:00 s/t3: `remember: my sister's birthday is 4 May`"
     diary.put(APRIL, entry, "  - ✓ save_memory `birthday` #c", "a sister in May")

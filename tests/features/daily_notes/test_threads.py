@@ -75,7 +75,6 @@ def test_of_strange_turns_no_word_of_the_model_is_noted_of_private_ones_none_com
     label = STRANGE if fixed == "untrusted" else PRIVATE
     note = add("", "s", turn("Mine.", label=label, tool="obey_me", target="obey!"), UTC)
 
-    assert note is not None
     assert f" [{fixed}]: `Mine.`" in note
     assert ("obey" in note) is (fixed == "private")
     assert "obey!" not in back(note)
@@ -83,32 +82,14 @@ def test_of_strange_turns_no_word_of_the_model_is_noted_of_private_ones_none_com
     assert "Mine." in back(note)
 
 
-def test_words_of_others_are_counted_only() -> None:
-    note = add("", "s", turn(label=STRANGE, strangers=2), UTC)
+def test_of_others_words_only_the_count_is_noted_also_where_somebody_replied() -> None:
+    asked = "[replying to: evil]\nmore]\nMine."
+    note = add("", "s", turn(asked, label=STRANGE, strangers=2), UTC)
 
-    assert note is not None
+    assert "`Mine.`" in note
     assert "2 messages of somebody else" in note
     assert "evil" not in note
-
-
-def test_what_somebody_replied_to_is_not_their_word() -> None:
-    note = add("", "s", turn("[replying to: evil]\nmore]\nMine.", label=STRANGE), UTC)
-
-    assert note is not None
-    assert "`Mine.`" in note
-    assert "evil" not in note
     assert "more" not in note
-
-
-def test_a_turn_is_noted_once() -> None:
-    note = add("", "s", turn("a"), UTC)
-    assert note is not None
-    two = add(note, "s", turn("b", id_="t2"), UTC)
-    assert two is not None
-
-    assert add(two, "s", turn("a"), UTC) == two
-    assert add(two, "s", turn("b", id_="t2"), UTC) == two
-    assert add(two, "other", turn("a"), UTC) != two
 
 
 HOSTILE = [
@@ -128,7 +109,6 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_within_its_line(text: str) -> None:
     note = add("", "s", turn(text, target=text, tool=text), UTC)
-    assert note is not None
 
     _, _, first, second, last = note.split("\n")
     assert first.startswith("- 00:00 s/t1: ")
@@ -147,7 +127,6 @@ def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> 
     done_ = turn(text, target=target, tool=target, label=STRANGE if strange else Label())
     note = add(before, "s", done_, UTC)
 
-    assert note is not None
     assert note.startswith(before)
     assert len([line for line in note[len(before) :].split("\n") if line]) <= 4
     assert add(note, "s", done_, UTC) == note
@@ -175,8 +154,6 @@ def test_days_are_the_owners() -> None:
     late = add("", "s", turn("a", at=at), zone)
     early = add("", "s", turn("a", at=at + 60), zone)
 
-    assert late is not None
-    assert early is not None
     assert late.startswith("# Saturday 2026-09-26\n\n- 23:59 ")
     assert early.startswith("# Sunday 2026-09-27\n\n- 00:00 ")
 
@@ -202,10 +179,6 @@ def test_three_days_come_back_in_their_order() -> None:
     assert [n for n in range(1, 6) if f"day {n}" in shown] == [3, 4, 5]
     assert shown.index("day 3") < shown.index("day 5")
     assert days_until(date(1970, 1, 5)) == ["1970-01-03", "1970-01-04", "1970-01-05"]
-
-
-def test_nothing_comes_back_of_nothing() -> None:
-    assert recall({DAY: "# only a heading\n"}, " \n", DAY) == ""
 
 
 def test_a_reflection_is_private_data() -> None:
