@@ -63,54 +63,43 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     >>> redact("key=hunter2&q=1", [Secret("hunter2")])
     'key=***&q=1'
     """
-    return _masked(text, _find(text, _known(secrets)), 0, len(text))
-
-
-def redact_partial(text: str, secrets: Iterable[Secret]) -> str:
-    """Return what may be shown now of *text*, which is still growing; what is shown only grows.
-
-    Held back are the last word, as it may become a token (one in other letters than ours cannot);
-    a secret at the end, as it may go on in the next line; and what may be the beginning of one of
-    *secrets*.
-
-    >>> redact_partial("The key is sk-an", []), redact_partial("The key is a secret. ", [])
-    ('The key is ', 'The key is a secret. ')
-    """
-    known_ = _known(secrets)
-    word = len(text)
-    while word and "!" <= text[word - 1] <= "~":
-        word -= 1
-    cut = min(word, known_.unfinished(text))
-    settled = len(text[:cut].rstrip())
-    found = _find(text, known_)
-    return _masked(text, found, 0, min([cut, *(f.start for f in found if f.end >= settled)]))
-
-
-def reveals(text: str, secrets: Iterable[Secret]) -> bool:
-    """Tell whether *text*, which is about to leave, holds one of *secrets* in any spelling.
-
-    A yes is a refusal: what asks for it to be sent is not to be trusted with the rest either.
-    """
-    return next(_known(secrets).spans(text), None) is not None
+    return Redactor(secrets)(text)
 
 
 class Redactor:
     """Takes the secrets of one configuration out of texts; calling it is `redact`."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._secrets = tuple(secrets)
+        self._known = _known(secrets)
 
     def __call__(self, text: str) -> str:
         """Return *text* without secrets."""
-        return redact(text, self._secrets)
+        return _masked(text, _find(text, self._known), 0, len(text))
 
     def partial(self, text: str) -> str:
-        """Return what may be shown now of *text*, which is still growing."""
-        return redact_partial(text, self._secrets)
+        """Return what may be shown now of *text*, which is still growing; what is shown only grows.
+
+        Held back are the last word, as it may become a token (one in other letters than ours
+        cannot); a secret at the end, as it may go on in the next line; and what may be the
+        beginning of a known one.
+
+        >>> Redactor().partial("The key is sk-an"), Redactor().partial("The key is a secret. ")
+        ('The key is ', 'The key is a secret. ')
+        """
+        word = len(text)
+        while word and "!" <= text[word - 1] <= "~":
+            word -= 1
+        cut = min(word, self._known.unfinished(text))
+        settled = len(text[:cut].rstrip())
+        found = _find(text, self._known)
+        return _masked(text, found, 0, min([cut, *(f.start for f in found if f.end >= settled)]))
 
     def reveals(self, text: str) -> bool:
-        """Tell whether *text*, which is about to leave, holds a secret."""
-        return reveals(text, self._secrets)
+        """Tell whether *text*, which is about to leave, holds a known secret in any spelling.
+
+        A yes is a refusal: what asks for it to be sent is not to be trusted with the rest either.
+        """
+        return next(self._known.spans(text), None) is not None
 
 
 def _known(secrets: Iterable[Secret]) -> "KnownSecrets":

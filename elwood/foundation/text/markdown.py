@@ -55,7 +55,7 @@ def to_entities(markdown: str) -> Rich:
     No character of the text is lost: HTML, unknown syntax, link definitions and unsafe link
     targets stay visible as text; images become links, so that nothing is loaded.  The text is
     trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
-    a message, and empty: `core.splitting.split` makes messages of it.
+    a message, and empty: `splitting.split` makes messages of it.
     """
     return _render(markdown, hide_targets=True)
 
@@ -229,7 +229,7 @@ def _pad(cell: str, columns: int, align: Align) -> str:
 
 BULLETS = "•◦▪"
 BREAK = "———"
-# Tables too wide for a grid repeat their header in each row, if it is this short (characters).
+# Characters of a label that are repeated in each row of a table that is too wide for a grid.
 MAX_LABEL = 24
 
 _KINDS = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
@@ -355,33 +355,22 @@ class Renderer:
             self._records(rows[0], rows[1:])
 
     def _records(self, header: Sequence["Token"], rows: Sequence[Sequence["Token"]]) -> None:
-        """Write a table that is too wide for a telephone row by row."""
+        """Write a table that is too wide for a telephone row by row, each cell behind its label."""
         page = self._page
         labels = [self._flat(cell) for cell in header]
-        labelled = bool(rows) and max(map(len, labels)) <= MAX_LABEL
-        if not labelled:
-            page.open("bold")
-            self._cells(header)
-            page.close()
+        if not rows:
+            page.write(" · ".join(filter(None, labels)))
         for number, row in enumerate(rows):
             page.block(1)
             page.indent("• ", "  ")
-            if labelled:
-                for label, cell in zip(labels, row, strict=True):
-                    # The first row names every column, lest a label be lost.
-                    if cell.content.strip() or number == 0:
-                        page.block(1)
-                        page.write(label and f"{label}: ")
-                        self._inline(cell.children or ())
-            else:
-                self._cells(row)
+            for label, cell in zip(labels, row, strict=True):
+                # The first row names every column in full, lest a label be lost.
+                if number == 0 or cell.content.strip():
+                    is_short = number == 0 or len(label) <= MAX_LABEL
+                    page.block(1)
+                    page.write(label and f"{label if is_short else label[:MAX_LABEL] + '…'}: ")
+                    self._inline(cell.children or ())
             page.dedent()
-
-    def _cells(self, cells: Sequence["Token"]) -> None:
-        for index, cell in enumerate(cells):
-            if index and cell.content.strip():
-                self._page.write(" · ")
-            self._inline(cell.children or ())
 
     def _flat(self, cell: "Token") -> str:
         """Return a table cell as one line of text."""

@@ -1,7 +1,5 @@
 """The supervision tests, which follow OTP's supervisor_SUITE."""
 
-import gc
-from pathlib import Path
 from typing import Any, Literal
 
 import attrs
@@ -15,10 +13,8 @@ from elwood.foundation.runtime import (
     Ended,
     Halt,
     Mailbox,
-    PoolPolicy,
     RestartPolicy,
     describe,
-    run_pool,
 )
 from tests.foundation.runtime.scene import Say, Scene, child, echo, house
 
@@ -170,59 +166,6 @@ async def test_a_deaf_child_is_stopped_soon_after_its_grace(autojump_clock: obje
         scene.stop.set()
     assert 5 <= trio.current_time() - stopped_at <= 5.5
     assert scene.order_of_ends() == ["deaf"]
-
-
-async def test_ten_thousand_children_leave_nothing_behind() -> None:
-    served = 0
-
-    async def once(key: str, mailbox: Mailbox[Say]) -> None:
-        nonlocal served
-        message = await mailbox.receive()
-        message.reply.set(key)
-        served += 1
-
-    scene = Scene()
-    pool = Mailbox[Say]("pool", 256)
-
-    async def body(mailbox: Mailbox[Say]) -> None:
-        await run_pool(
-            mailbox,
-            key=lambda say: say.key,
-            body=once,
-            wake=no_one,
-            refuse=lambda say, why: pytest.fail(why),
-            policy=PoolPolicy(),
-            listener=lambda event: None,
-            actor_table=scene.actor_table,
-        )
-
-    async with house(Child(pool, body), scene=scene):
-        gc.collect()  # what earlier tests left open goes now, and not while we count
-        tasks, files = tasks_living(), open_files()
-        for number in range(10_000):
-            await pool.address.tell(Say(key=str(number)))
-        await trio.testing.wait_all_tasks_blocked()
-        assert served == 10_000
-        assert tasks_living() == tasks
-        gc.collect()
-        assert open_files() <= files
-        assert list(scene.actor_table.statuses) == ["pool"]
-
-
-async def no_one() -> tuple[str, ...]:
-    await trio.lowlevel.checkpoint()
-    return ()
-
-
-def tasks_living() -> int:
-    return trio.lowlevel.current_statistics().tasks_living
-
-
-def open_files() -> int:
-    folder = Path("/proc/self/fd")
-    if not folder.exists():
-        pytest.skip("no /proc here to count file descriptors with")
-    return len(list(folder.iterdir()))
 
 
 async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object) -> None:

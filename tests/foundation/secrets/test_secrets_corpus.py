@@ -10,10 +10,9 @@ from elwood.foundation.secrets.redaction import (
     Clean,
     Credential,
     Masked,
+    Redactor,
     Secret,
     redact,
-    redact_partial,
-    reveals,
     screen,
 )
 from tests.corpora.gen_secrets import FILTERS, Case, Maker, cases, leaks, random_part
@@ -144,25 +143,26 @@ def promised() -> Iterator[tuple[str, str, str]]:
 def test_no_spelling_of_a_known_value_leaves() -> None:
     """Also as it is about to be sent: in a URL, a body, an argument."""
     for how, value, spelled in promised():
-        secrets = [Secret(value)]
-        assert reveals(f"https://example.org/?d={spelled}&e=f", secrets), how
-        assert reveals(f'{{"body": "{spelled}"}}', secrets), how
-        assert not reveals(redact(f"a {spelled} b", secrets), secrets), how
+        redactor = Redactor([Secret(value)])
+        assert redactor.reveals(f"https://example.org/?d={spelled}&e=f"), how
+        assert redactor.reveals(f'{{"body": "{spelled}"}}'), how
+        assert not redactor.reveals(redactor(f"a {spelled} b")), how
 
 
 def test_what_is_sent_may_hold_other_things() -> None:
     texts = [case.text for case in TO_KEEP] + [case.text for case in TO_REDACT if not case.known]
-    assert not any(reveals(text, [Secret("q8Zr1vX0c2N4m6B8")]) for text in texts)
+    redactor = Redactor([Secret("q8Zr1vX0c2N4m6B8")])
+    assert not any(map(redactor.reveals, texts))
 
 
 @pytest.mark.parametrize("case", TO_REDACT[: len(TO_REDACT) // 3], ids=lambda case: case.id)
 def test_what_is_shown_of_a_growing_text_only_grows_and_leaks_nothing(case: Case) -> None:
     text = f"This is it: {case.text} . And that is all."
     step = 1 + len(text) // 150
-    shown = [redact_partial(text[:end], known(case)) for end in range(0, len(text) + 1, step)]
+    shown = [Redactor(known(case)).partial(text[:end]) for end in range(0, len(text) + 1, step)]
     assert all(after.startswith(before) for before, after in pairwise(shown))
     assert not leaks(case, shown[-1])
-    last = redact_partial(text + " ", known(case))
+    last = Redactor(known(case)).partial(text + " ")
     assert last == redact(text + " ", known(case))
 
 
@@ -172,7 +172,7 @@ def test_a_short_answer_is_shown_word_by_word() -> None:
         "Yes, the hunters have their token in the file of the bot. \u597d\u7684\uff0c\u5b8c\u6210"
     )
     secrets = [Secret("hunter2-hunter3"), Secret(Maker("x").make("known"))]
-    shown = [redact_partial(text[:end], secrets) for end in range(len(text) + 1)]
+    shown = [Redactor(secrets).partial(text[:end]) for end in range(len(text) + 1)]
     assert max(end - len(seen) for end, seen in enumerate(shown)) <= len("hunters") + 4
     assert shown[-1] == text
 
@@ -180,8 +180,8 @@ def test_a_short_answer_is_shown_word_by_word() -> None:
 def test_a_known_value_with_blanks_in_it_is_not_begun() -> None:
     secrets = [Secret("correct horse battery staple")]
     text = "It says: correct horse battery staple, and more."
-    shown = [redact_partial(text[:end], secrets) for end in range(len(text) + 1)]
-    assert redact_partial("It says: correct horse ", secrets) == "It says: "
+    shown = [Redactor(secrets).partial(text[:end]) for end in range(len(text) + 1)]
+    assert Redactor(secrets).partial("It says: correct horse ") == "It says: "
     assert shown[-1] == "It says: ***, and "
 
 
