@@ -1,57 +1,68 @@
-"""Runs the plan of a safe command, and git as it is."""
+"""Runs safe commands by the tool itself, in no sandbox; and git as it is."""
 
 import os
 import subprocess
 from pathlib import Path
 
-from elwood.features.shell.judge import READ_CONFIGURATION, Safe, Unclear, overridden, overrides
-from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
+import attrs
+import trio
+
+from elwood.agent.conversation.calls import RunCommand
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.tools.tool import ToolContext, ToolFailure, WorkspaceFiles
+from elwood.features.shell.tools import CommandTool, ShellCommand
+from elwood.foundation.runtime import inline
+from elwood.foundation.sandbox.command import Command, CommandOutcome, Rung
+from elwood.foundation.storage.files import Root
 
 # Seconds after which a command counts as hanging.
 PATIENCE = 30
+CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 
 
 def minimal(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
 
 
-def run(plan: Safe, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
-    """Run *plan* as it says, with *words* of `overrides`: the last status, and what was printed."""
-    status, printed = 0, b""
-    environment = {**minimal(folder), **GIT_ENVIRONMENT}
-    for step in plan.steps:
-        if (step.joined == "&&" and status) or (step.joined == "||" and not status):
-            continue
-        said = b""
-        for argv in step.pipeline:
-            done = subprocess.run(
-                overridden(argv, words),
-                cwd=folder,
-                env=environment,
-                input=said,
+@attrs.frozen
+class Unwalled:
+    """Runs commands in *folder* as a rung would, without its walls: for harmless ones only."""
+
+    folder: Path
+    rung: Rung = "bubblewrap"
+
+    def place(self, path: Path) -> str | None:
+        return str(path)
+
+    async def run(self, command: Command) -> CommandOutcome:
+        def start() -> "subprocess.CompletedProcess[bytes]":
+            return subprocess.run(
+                command.argv,
+                cwd=self.folder,
+                env={**minimal(self.folder), **command.environment},
+                input=command.stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if command.merge else subprocess.PIPE,
                 timeout=PATIENCE,
                 check=False,
             )
-            status, said = done.returncode, done.stdout
-        printed += said
-    return status, printed
+
+        done = await trio.to_thread.run_sync(start)
+        return CommandOutcome(done.returncode, done.stdout, errors=done.stderr or b"")
+
+    async def close(self) -> None:
+        """Hold nothing."""
 
 
-def found(folder: Path) -> tuple[str, ...] | Unclear:
-    """Read the configuration of the repository in *folder*, and say how to switch it off."""
-    listed = subprocess.run(
-        READ_CONFIGURATION,
-        cwd=folder,
-        env={**minimal(folder), **GIT_ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert listed.returncode in (0, 1), listed.stderr
-    return overrides(listed.stdout.splitlines())
+async def looked(folder: Path, command: str) -> str:
+    """Run *command*, which must be safe, and give what it printed or how it failed."""
+    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline)
+    given = ShellCommand(command)
+    assert (await tool.examine(given, CONTEXT)).action == RunCommand("safe"), command
+    try:
+        return await tool.run_command(given, CONTEXT)
+    except ToolFailure as error:
+        return str(error)
 
 
 def git(folder: Path, *args: str, stdin: str = "") -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
-from tests.features.shell.command_running import repository, run
+from tests.features.shell.command_running import looked, repository
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
 ROWS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -25,12 +25,6 @@ def answer(command: str, setup: str | None = None) -> str:
             return "ask"
         case Forbidden():
             return "deny"
-
-
-def plan(command: str) -> Safe:
-    verdict = judge(command)
-    assert isinstance(verdict, Safe), verdict
-    return verdict
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -52,25 +46,25 @@ def test_corpus(row: dict[str, str]) -> None:
         assert got in row["accept"]
 
 
-def test_safe_commands_change_nothing(tmp_path: Path) -> None:
+async def test_safe_commands_change_nothing(tmp_path: Path) -> None:
     """Every harmless row of the corpus is run for real, in one repository."""
     repository(tmp_path)
     (tmp_path / "src").mkdir()
     before = snapshot(tmp_path)
     for row in ROWS:
         if row["class"] == "benign_allow":
-            run(plan(row["input"]), tmp_path)
+            await looked(tmp_path, row["input"])
             assert snapshot(tmp_path) == before, row["input"]
 
 
-def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
+async def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
     (tmp_path / "a b").write_text("1\n2\n3\n")
     for command, printed in {
-        "cat 'a b' | head -n 2 | tail -n 1": "2\n",
-        'cat none && echo yes || echo no; echo "it\'s"': "no\nit's\n",
-        "echo a\\ b 'c\"d' \"e\\$f\" ''g": 'a b c"d e$f g\n',
+        "cat 'a b' | head -n 2 | tail -n 1": "2",
+        'cat none && echo yes || echo no; echo "it\'s"': "no\nit's",
+        "echo a\\ b 'c\"d' \"e\\$f\" ''g": 'a b c"d e$f g',
     }.items():
-        assert run(plan(command), tmp_path)[1].decode().endswith(printed), command
+        assert (await looked(tmp_path, command)).endswith(printed), command
 
 
 @pytest.mark.parametrize(

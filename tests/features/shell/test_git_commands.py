@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elwood.features.shell.judge import Safe, Unclear, judge
-from tests.features.shell.command_running import found, git, repository, run
+from elwood.features.shell.judge import Safe, judge
+from elwood.foundation.sandbox.command import GIT_ENVIRONMENT, Command
+from tests.features.shell.command_running import PATIENCE, Unwalled, git, looked, repository
 
 Plant = Callable[[Path, str], None]
 
@@ -93,6 +94,8 @@ def _included(folder: Path, program: str) -> None:
     _configured("include.path=../more", attributes="* filter=x")(folder, program)
 
 
+# What is said where the configuration names what no option switches off.
+REFUSED = "git could run other programs here"
 CLEAN = {"attributes": "*.txt filter=x"}
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "fsmonitor": (_configured("core.fsmonitor"), ("git status", "git diff")),
@@ -135,25 +138,20 @@ def planted(tmp_path: Path, plant: Plant) -> tuple[Path, Path]:
     ("name", "command"),
     [(name, command) for name, (_, commands) in PLANTS.items() for command in commands],
 )
-def test_a_hostile_repository_runs_nothing(tmp_path: Path, name: str, command: str) -> None:
-    verdict = judge(command)
-    assert isinstance(verdict, Safe)
+async def test_a_hostile_repository_runs_nothing(tmp_path: Path, name: str, command: str) -> None:
     folder, mark = planted(tmp_path, PLANTS[name][0])
-    words = found(folder)
-    assert not isinstance(words, Unclear)
-
-    status, printed = run(verdict, folder, words)
-
-    assert status == 0, printed
+    printed = await looked(folder, command)
+    assert not printed.startswith(("exit code 1", "the repository's")), printed
     assert not mark.exists()
     git(folder, *command.split()[1:])
     assert mark.exists(), "the planted program is no danger: this test shows nothing"
 
 
 @pytest.mark.parametrize("plant", [_included, _promised], ids=["include", "promise"])
-def test_what_cannot_be_switched_off_is_asked_about(tmp_path: Path, plant: Plant) -> None:
+async def test_what_cannot_be_switched_off_is_not_run(tmp_path: Path, plant: Plant) -> None:
     folder, mark = planted(tmp_path, plant)
-    assert isinstance(found(folder), Unclear)
+    assert REFUSED in await looked(folder, "git diff")
+    assert not mark.exists()
     git(folder, "diff")
     assert mark.exists()
 
@@ -170,18 +168,20 @@ def test_what_cannot_be_switched_off_is_asked_about(tmp_path: Path, plant: Plant
         "remote.origin.promisor",
     ],
 )
-def test_such_names_are_asked_about(tmp_path: Path, set_to: str) -> None:
+async def test_such_names_are_not_run(tmp_path: Path, set_to: str) -> None:
     repository(tmp_path)
-    assert found(tmp_path) == ()
+    assert REFUSED not in await looked(tmp_path, "git diff")
     name, _, value = set_to.rpartition("=")
     git(tmp_path, "config", name or value, value if name else "nowhere")
-    assert isinstance(found(tmp_path), Unclear)
+    assert REFUSED in await looked(tmp_path, "git diff")
 
 
-def test_a_promise_is_not_fetched_either(tmp_path: Path) -> None:
+async def test_a_promise_is_not_fetched_either(tmp_path: Path) -> None:
     """The environment stops it, should the configuration not have been read."""
     folder, mark = planted(tmp_path, _promised)
     verdict = judge("git diff")
     assert isinstance(verdict, Safe)
-    run(verdict, folder)
+    [[argv]] = [step.pipeline for step in verdict.steps]
+    command = Command(argv=argv, timeout=PATIENCE, environment=GIT_ENVIRONMENT)
+    await Unwalled(folder).run(command)
     assert not mark.exists()
