@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -197,3 +198,11 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
         await nursery.start(trio.serve_listeners, connection(answer), [listener])
         yield f"http://127.0.0.1:{port_of(listener)}"
         nursery.cancel_scope.cancel()
+
+
+async def announced(answer: Answer, port_file: Path) -> None:
+    """Serve for ever; write the port to a file at once, so that nobody reads half of it."""
+    listener = await listen()
+    port_file.with_suffix(".new").write_text(str(port_of(listener)))
+    port_file.with_suffix(".new").rename(port_file)
+    await trio.serve_listeners(connection(answer), [listener])

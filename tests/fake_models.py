@@ -19,7 +19,7 @@ import attrs
 import msgspec
 import trio
 
-from tests.fake_http import Reply, Request, connection, json_reply, listen, port_of
+from tests.fake_http import Reply, Request, announced, json_reply
 from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, chat_problem
 
 SSE = {"content-type": "text/event-stream"}
@@ -261,12 +261,6 @@ def error_reply(error: Error) -> Reply:
     return json_reply({"type": "error", "error": inner}, error.status, error.headers)
 
 
-def announce(port_file: Path, port: int) -> None:
-    """Write the port at once, so that nobody reads half of it."""
-    port_file.with_suffix(".new").write_text(str(port))
-    port_file.with_suffix(".new").rename(port_file)
-
-
 async def main(port_file: Path, latency: float, log: Path | None) -> None:
     def write(body: Json) -> None:
         assert log is not None
@@ -277,9 +271,7 @@ async def main(port_file: Path, latency: float, log: Path | None) -> None:
     fake.otherwise = lambda body: (
         attrs.evolve(step, delay=latency) if isinstance(step := obey(body), Say) else step
     )
-    listener = await listen()
-    announce(port_file, port_of(listener))
-    await trio.serve_listeners(connection(fake.answer), [listener])
+    await announced(fake.answer, port_file)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """A Bot API with the real one's semantics, on a real loopback socket.
 
 In a test: ``async with fake_telegram() as fake``.  As a process: ``python -m tests.fake_telegram
---port-file F --log F2``, controlled over the same port under ``/_/`` (see `Control`).
+--port-file F``, controlled over the same port under ``/_/``.
 The rules are those of the Bot API; the words of the errors are the server's.
 """
 
 import argparse
 import json
-import os
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +17,17 @@ from typing import Any
 import attrs
 import trio
 
-from tests.fake_http import LOST, Reply, Request, connection, json_reply, listen, port_of, whole
+from tests.fake_http import (
+    LOST,
+    Reply,
+    Request,
+    announced,
+    connection,
+    json_reply,
+    listen,
+    port_of,
+    whole,
+)
 
 BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
 # Recognisable in any output, and without the form of a real one.
@@ -82,9 +91,7 @@ class Refusal(Exception):
 class FakeTelegram:
     """The server's state.  Tests read *sent*, *drafts*, *calls*, and set the switches."""
 
-    def __init__(
-        self, *, clock: Callable[[], float] = time.time, log: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.token = TOKEN
         self.port = 80
@@ -123,7 +130,6 @@ class FakeTelegram:
         self._next_message = 0
         self._changed = trio.Event()
         self._poller: trio.CancelScope | None = None
-        self._log = log
 
     @property
     def url(self) -> str:
@@ -485,9 +491,6 @@ class FakeTelegram:
     def _note(self, method: str, params: dict[str, Any], outcome: str) -> None:
         self.calls.append((method, params))
         self.counts[f"{method} {outcome}"] += 1
-        if self._log is not None:
-            line = {"at": self.clock(), "method": method, "params": params, "outcome": outcome}
-            self._log(json.dumps(line))
         self._stir()
 
     def _stir(self) -> None:
@@ -497,48 +500,21 @@ class FakeTelegram:
     # --- the side door -------------------------------------------------------------------------
 
     async def _control(self, asked: Request) -> Reply:
-        """``/_/push`` an update, ``say``, let a ``crowd`` say it, one in each of so many chats,
-        ``press``, ``fault``, ``set`` a switch; read ``state`` and ``sent`` (from ``?n``); ``wait``
-        until ``sent`` messages exist and somebody has polled, up to ``timeout`` s.
+        """``/_/say`` something, let a ``crowd`` say it, one in each of so many chats; read what was
+        ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has polled, up
+        to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()
         match path:
-            case "push":
-                return json_reply({"update_id": self.push(given)})
             case "say":
                 return json_reply({"update_id": self.say(given.pop("text"), **given)})
             case "crowd":
                 for chat in range(1, given["chats"] + 1):
                     self.say(given["text"], chat=chat, user=chat)
                 return json_reply({"at": self.clock()})
-            case "press":
-                return json_reply(
-                    {"query": self.press(given["data"], user=given.get("user", OWNER))}
-                )
-            case "fault":
-                self.faults.append(Fault(**given))
-                return json_reply({})
-            case "clear":
-                self.faults.clear()
-                return json_reply({})
-            case "set":
-                for name, value in given.items():
-                    known = getattr(self, name)
-                    setattr(self, name, set(value) if isinstance(known, set) else value)
-                return json_reply({})
             case "sent":
                 return json_reply([attrs.asdict(m) for m in self.sent[int(query or 0) :]])
-            case "state":
-                return json_reply(
-                    {
-                        "sent": len(self.sent),
-                        "drafts": len(self.drafts),
-                        "unconfirmed": self.unconfirmed,
-                        "counts": self.counts,
-                        "polling": self.polling,
-                    }
-                )
             case "wait":
                 with trio.move_on_after(given.get("timeout", 10)):
                     await self.until(lambda: self.polled_at and len(self.sent) >= given["sent"])
@@ -599,22 +575,7 @@ async def fake_telegram(**more: Any) -> AsyncIterator[FakeTelegram]:
         nursery.cancel_scope.cancel()
 
 
-async def _main(port: int, port_file: Path | None, log: Path | None) -> None:
-    lines = log.open("a", buffering=1) if log else None
-    fake = FakeTelegram(log=(lambda line: print(line, file=lines)) if lines else None)
-    listener = await listen(port)
-    fake.port = port_of(listener)
-    if port_file is not None:
-        temporary = port_file.with_suffix(".new")
-        temporary.write_text(str(fake.port))
-        os.replace(temporary, port_file)
-    await trio.serve_listeners(connection(fake.respond), [listener])
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--port-file", type=Path)
-    parser.add_argument("--log", type=Path)
-    given = parser.parse_args()
-    trio.run(_main, given.port, given.port_file, given.log)
+    parser.add_argument("--port-file", type=Path, required=True)
+    trio.run(announced, FakeTelegram().respond, parser.parse_args().port_file)

@@ -81,11 +81,6 @@ def by_the_assistant(h: Home, life: Life) -> None:
     h.fake.say(f"cancel {ID}")
 
 
-def by_the_file(h: Home, life: Life) -> None:
-    (h.folder / "workspace" / "HEARTBEAT.md").write_text("## Other\nCadence: hourly\nPrompt: P\n")
-    life.address("scheduler").offer(Woken())
-
-
 @pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
 async def test_what_a_cancelled_task_asked_for_is_withdrawn(
     tmp_path: Path, mock_clock: MockClock, cancel: Callable[[Home, Life], None]
@@ -101,26 +96,6 @@ async def test_what_a_cancelled_task_asked_for_is_withdrawn(
         await life.settled()
         assert h.effects.done == []
         assert not h.broken()
-
-
-async def test_a_task_that_is_gone_from_its_file_asks_for_nothing(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        folder = h.folder / "workspace"
-        folder.mkdir()
-        text = "## Water\nCadence: every 1 minute\nPrompt: Water the plants.\n"
-        (folder / "HEARTBEAT.md").write_text(text)
-        async with wanting(h).life() as life:
-            await life.until(lambda: [s for s in h.sessions if s.startswith(SESSION)])
-            [session] = [s for s in h.sessions if s.startswith(SESSION)]
-            question = await asked(h, life)
-            await life.until(lambda: h.fold(session).pending)
-            by_the_file(h, life)
-            await life.until(lambda: withdrawn(h, session))
-            assert (await press(h, life, question, "o")).startswith(GONE)
-            await life.settled()
-        assert h.effects.done == []
 
 
 async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(
@@ -183,21 +158,3 @@ async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed
         assert h.effects.done == ["act boldly"]
         assert withdrawn(h) == []
         assert not h.broken()
-
-
-async def test_a_new_task_of_the_same_name_is_another_one(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
-        await schedule(life)
-        old = await ran(h, life)
-        by_command(h, life)
-        await life.until(lambda: withdrawn(h))
-        await schedule(life, replace(TASK, when=Every(HOUR, h.now() + 60.0 - HOUR)))
-        new = await ran(h, life)
-        assert (await press(h, life, old, "o")).startswith(GONE)
-        await press(h, life, new, "o")
-        await life.until(lambda: h.effects.done)
-        await life.settled()
-        assert h.effects.done == ["act boldly"]
-        assert withdrawn(h) == ["c1"]

@@ -61,20 +61,12 @@ from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import Disk, holding, temporary
-from elwood.foundation.storage.journal import (
-    Journal,
-    JournalDamaged,
-    Verified,
-    is_sound,
-    snapshot_of,
-    verify,
-)
+from elwood.foundation.storage.disk import Disk, holding
+from elwood.foundation.storage.journal import Journal, JournalDamaged, Verified, is_sound, verify
 from tests.agent.session.scripted import Named, answer
 from tests.fake_models import FakeModels, Say, messages_stream
 from tests.fake_telegram import OWNER, TOKEN, SentMessage
 from tests.foundation.sandbox.scene import living, marker
-from tests.journeys.disk import Kill
 from tests.journeys.home import OTHER, Home, home, obedient
 from tests.journeys.judging import approvals, read
 from tests.journeys.service import town
@@ -90,8 +82,10 @@ class Row(msgspec.Struct):
     id: str
 
 
-# Rows in which a step more or less, and another order, is tried as well.
+# Rows that are told elsewhere, with more steps and orders.
 ELSEWHERE = {
+    "CP-24": "test_making_room.py: a compaction; foundation/storage/test_disk.py: a snapshot",
+    "CP-25": "test_making_room.py; foundation/storage/test_crashes.py: a replaced file",
     "CP-26": "test_kill_steps.py: stories of tasks",
     "CP-27": "test_kill_steps.py: stories of tasks",
     "CP-29": "test_kill_steps.py: two kills",
@@ -616,56 +610,6 @@ def journal_of(h: Home) -> Journal[Entry, Session]:
     h.disk.revive()
     disk = Disk(blocking=inline, clock=h.now, calls=h.disk)
     return Journal(h.journal(), Entry, Session, disk, snapshot_every=1)
-
-
-@pytest.mark.parametrize("place", ["after sync something else", "before rename"])
-async def test_cp_24_an_unfinished_snapshot_is_removed(
-    tmp_path: Path, mock_clock: MockClock, place: str
-) -> None:
-    """Compaction appends an entry like any other.  What is written to a temporary file and renamed
-    is the snapshot of a session."""
-    async with home(tmp_path, mock_clock) as h:
-        h.fake.say("call act boldly")
-        await recover(h)
-        before = h.journal().read_bytes()
-        name = snapshot_of(h.journal())
-        h.kill(f"before rename {name.name}")
-        with pytest.raises(Kill):
-            await journal_of(h).open()
-        assert temporary(name).exists()
-        assert not name.exists()
-        assert h.journal().read_bytes() == before
-        h.fake.say("and now?")
-        await recover(h)
-        assert not temporary(name).exists()
-        assert h.texts()[-1] == "re: and now?"
-
-
-@pytest.mark.parametrize("renamed", [True, False])
-async def test_cp_25_an_old_and_a_new_snapshot_are_both_whole(
-    tmp_path: Path, mock_clock: MockClock, renamed: bool
-) -> None:
-    """As CP-24; before the folder is synced a power cut may undo the renaming."""
-    async with home(tmp_path, mock_clock) as h:
-        h.fake.say("one")
-        await recover(h)
-        await journal_of(h).open()
-        old = snapshot_of(h.journal()).read_bytes()
-        h.fake.say("two")
-        await recover(h)
-        state = h.fold()
-        h.kill(f"after rename {snapshot_of(h.journal()).name}")
-        with pytest.raises(Kill):
-            await journal_of(h).open()
-        assert snapshot_of(h.journal()).read_bytes() != old
-        if not renamed:
-            snapshot_of(h.journal()).write_bytes(old)
-        journal = journal_of(h)
-        await journal.open()
-        assert msgspec.json.encode(journal.state) == msgspec.json.encode(state)
-        h.fake.say("three")
-        await recover(h)
-        assert h.texts() == ["re: one", "re: two", "re: three"]
 
 
 # --- schedules ------------------------------------------------------------------------------------

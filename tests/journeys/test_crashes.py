@@ -18,7 +18,6 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.intake import PAIRING
-from elwood.foundation.environment import Notify
 from elwood.foundation.net import control
 from elwood.foundation.runtime import Mailbox
 from tests.fake_http import JUMP
@@ -204,35 +203,6 @@ async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
             mock_clock.autojump_threshold = JUMP
             for name in ("control", "models", "telegram"):
                 assert f'"name":"{name}"' in seen.text
-
-
-class Broken(Notify):
-    """Systemd's socket, and a mistake in front of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.falls = 2
-
-    def ping(self) -> bool:
-        if self.falls:
-            self.falls -= 1
-            crash()
-        return super().ping()
-
-
-async def test_health(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Restarted; nobody else notices, and it tells what it would have told."""
-    async with home(tmp_path, mock_clock) as h:
-        h.notify = Broken()
-        async with h.life() as life:
-            await others_answer(h, life)
-            await life.until(lambda: restarts(life, "health") == 2)
-            crashed(life, "health", times=2)
-            h.fake.fault("sendMessage", times=100, chat=OTHER)
-            h.fake.say("hello", chat=OTHER, user=OTHER)
-            await life.until(h.alarms, 100)
-            h.fake.faults.clear()
-            await life.settled()
 
 
 async def test_an_actor_of_ours_that_crashes_too_often(

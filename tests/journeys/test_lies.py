@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE
+from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.test_unsupported_claims import HONEST, LIES, MAX_FALSE, MAX_MISSED
@@ -81,40 +81,3 @@ async def test_only_the_block_of_the_house_looks_like_it(
     assert block == "✓ look there"
     assert "\n✓" not in said
     assert said.count(NOT_OURS.strip()) == 2
-
-
-async def test_a_tool_that_failed_bears_nothing_out(tmp_path: Path, mock_clock: MockClock) -> None:
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        if isinstance(request.messages[-1], Human):
-            return call(("c", "fail", "{}"))
-        return answer("I have sent the mail.")
-
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
-        h.think = think
-        h.fake.say("send it")
-        await life.settled()
-        assert h.texts() == [f"I have sent the mail.\n\n{HEAD}\n✗ fail (failed)\n{NOTHING_ELSE}"]
-
-
-async def test_receipts_of_the_conversation_are_listed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    """Also those of before a restart, and as many as are asked for."""
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            h.fake.say("call look there, act boldly")
-            await life.settled()
-        async with h.life() as life:
-            h.fake.say("/receipts")
-            await life.settled()
-            h.fake.say("/receipts 1")
-            await life.settled()
-        both, one = h.texts()[-2:]
-
-    assert both.startswith("The last 2 calls of this conversation:\n\n")
-    assert [line.split(" ", 2)[2] for line in both.splitlines()[2:]] == [
-        "✓ look there",
-        "✓ act boldly",
-    ]
-    assert one.splitlines()[2].endswith("✓ act boldly")

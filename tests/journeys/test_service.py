@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.session.log.entries import Received, TurnStarted
+from elwood.agent.session.log.entries import TurnStarted
 from elwood.agent.session.reading.receipts import HEAD
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
@@ -254,34 +254,3 @@ async def test_a_group_is_answered_when_it_speaks_to_us(tmp_path: Path) -> None:
 
 
 # --- how a message is meant -----------------------------------------------------------------------
-
-
-async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) -> None:
-    async with town(tmp_path / "town", effectful=True) as here:
-        here.hold()
-        await here.start()
-        running = here.telegram.message("act m0001")
-        first = here.telegram.push({"message": running})
-        await here.eventually(lambda: here.effects)
-        waiting = here.telegram.message("tell m0002")
-        edits = [
-            {"message": waiting},
-            {"edited_message": waiting | {"text": "tell m0003", "edit_date": waiting["date"]}},
-            {"edited_message": running | {"text": "tell m0004", "edit_date": running["date"]}},
-        ]
-        updates = [here.telegram.push(update) for update in edits]
-        await here.eventually(lambda: len(_received(here)) == 4)
-        here.release()
-        [said] = await here.says(1)
-        await here.stop()
-
-        assert said == "Heard m0001 m0003 m0004.\n\n— from the records —\n✓ act m0001"
-        assert here.last_request().endswith("\ntell m0003\n[edited] tell m0004")
-        assert "m0002" not in json.dumps(here.models.bodies)
-        marks = dict(zip(updates, ["m0003", "m0003", "m0004"], strict=True))
-        assert here.broken({first: "m0001", **marks}) == []
-
-
-def _received(here: Town) -> list[Received]:
-    journal = here.journals().get(f"tg-{OWNER}", [])
-    return [entry for entry in journal if isinstance(entry, Received)]

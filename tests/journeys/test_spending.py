@@ -22,28 +22,6 @@ from tests.journeys.home import Home, home
 from tests.journeys.test_memory import equip, typed
 
 
-async def test_budget_shows_what_was_spent_and_the_limits(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["limits"] = Limits(day_tokens=1_000_000, month_usd=20.0)
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            h.fake.say("/budget")
-            await life.settled()
-        [_, shown] = h.fake.sent
-        lines = shown.text.split("\n")
-        [entity] = shown.params["entities"]
-        assert entity["type"] == "pre"
-        assert lines[0].split()[1:] == ["tokens", "money"]
-        assert lines[1].startswith("Today ")
-        assert lines[2] == "  ░░░░░░░░░░   0 % of 1M tokens"
-        assert "  ░░░░░░░░░░   0 % of $20.00" in lines
-        assert "Models, this month" in lines
-        assert max(map(len, shown.text[: entity["length"]].split("\n"))) <= 40
-
-
 async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
