@@ -37,12 +37,13 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.rules import Agenda, DueRun, Outcome, Telling
+from elwood.features.tasks.rules import Agenda, Decision, DueRun, Outcome, Telling
 from elwood.features.tasks.state import (
     NewsPosting,
     NewsTold,
     PlannedRun,
     RunStarted,
+    TaskRemoved,
     Timetable,
     TimetableEntry,
     is_cancelled,
@@ -174,11 +175,12 @@ class TimetableActor:
             stop=change.stop,
             own=change.own,
         )
+        let_go = self._let_go(decision)
         if not await self._record(decision.entries):
             return CommandResult("There is no room on the disk to write that down.", ok=False)
         if decision.entries or decision.stop:
             log.info("task changed", extra={"task": change.id, "verb": change.verb})
-            self._hint(Woken(stop=change.id if decision.stop else ""))
+            self._hint(Woken(stop=change.id if decision.stop else "", let_go=let_go))
         return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
@@ -187,11 +189,20 @@ class TimetableActor:
             report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
             clear_error(f"{ADOPT} ({adopt.origin})")
+        let_go = self._let_go(decision)
         if decision.entries and await self._record(decision.entries):
             log.info(
                 "tasks adopted", extra={"origin": adopt.origin, "entries": len(decision.entries)}
             )
-            self._hint(Woken())
+            self._hint(Woken(let_go=let_go))
+
+    def _let_go(self, decision: Decision) -> tuple[str, ...]:
+        """Name the sessions that may wait for a yes to what is cancelled."""
+        return tuple(
+            session_of(self._table.tasks[entry.task].task)
+            for entry in decision.entries
+            if isinstance(entry, TaskRemoved) and entry.cancelled
+        )
 
     def _list(self, chores: bool) -> tuple[TaskStatus, ...]:
         now = self._clock()
@@ -473,8 +484,6 @@ class Scheduler:
                 now = self._now()
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
-                for session in agenda.let_go:
-                    self._runner.let_go(session)
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))
@@ -548,6 +557,8 @@ class Scheduler:
                 while True:  # several hints to look are one
                     if woken.stop:
                         self._runner.stop(woken.stop)
+                    for session in woken.let_go:
+                        self._runner.let_go(session)
                     woken = mailbox.receive_nowait()
             except trio.EndOfChannel:
                 return False

@@ -107,10 +107,12 @@ class Heard(Request[None]):
 class Woken(msgspec.Struct, frozen=True):
     """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
 
-    A hint to the scheduler; it may be lost, and repeating it is harmless.
+    Tasks whose runs are in the sessions *let_go* were cancelled.  A hint to the scheduler; it may
+    be lost, and repeating it is harmless.
     """
 
     stop: str = ""
+    let_go: tuple[str, ...] = ()
 
 
 TimetableMail = (

@@ -24,7 +24,6 @@ from elwood.features.tasks.state import (
     TaskState,
     Timetable,
     TimetableEntry,
-    sessions_to_tell,
 )
 from elwood.features.tasks.task import (
     ID,
@@ -119,12 +118,11 @@ class Telling(msgspec.Struct, frozen=True):
 
 
 class Agenda(msgspec.Struct, frozen=True):
-    """What is to be done; *next* is when to ask again.  Tasks of the sessions *let_go* are gone."""
+    """What is to be done; *next* is when to ask again."""
 
     runs: tuple[DueRun, ...] = ()
     next: float | None = None
     tell: Telling | None = None
-    let_go: tuple[str, ...] = ()
 
 
 # --- what people and files say -------------------------------------------------------------------
@@ -382,8 +380,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
         if at is not None:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
-    let_go = sessions_to_tell(table.cancelled, now)
-    return Agenda(tuple(runs), min(times, default=None), telling(table), let_go)
+    return Agenda(tuple(runs), min(times, default=None), telling(table))
 
 
 def may_begin(one: TaskState, run: PlannedRun, now: float) -> bool:

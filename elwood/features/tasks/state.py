@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.features.tasks.task import Result, Task, session_of
+from elwood.features.tasks.task import Result, Task
 
 # Why planned times pass while a task is at work.
 LONG = "the run before took so long"
@@ -18,8 +18,6 @@ LONG = "the run before took so long"
 MAX_NEWS = 400
 # Cancelled tasks that are remembered: nobody cancels more in the day that a question is open.
 MAX_CANCELLED = 1_000
-# Seconds for which a session is told again: two looks of the scheduler, which may be in a crash.
-TOLD_FOR = 150.0
 # Seconds by which a clock must be behind what is dealt with for the owner to be told, and to have
 # a task go on: an hour set wrong, or a zone taken for another, is made up by itself.
 FAR_BEHIND = 86_400.0
@@ -192,14 +190,6 @@ class News(msgspec.Struct, frozen=True):
     button: str = ""
 
 
-class CancelledTask(msgspec.Struct, frozen=True):
-    """The entry *seq*, of Unix time *at*, took a task away, whose runs were in *session*."""
-
-    seq: int
-    at: float
-    session: str
-
-
 class TaskState(msgspec.Struct):
     """A task and how far it is.  Times are Unix seconds.
 
@@ -281,14 +271,14 @@ class Timetable(msgspec.Struct):
     """The fold of schedule.jsonl: one state per task, and what the owner has not been told.
 
     *shown* is up to which entry news may have been told.  *cancelled* has the tasks that were taken
-    away, by their ids.  *behind_told* is how far the clock had been when the owner was told last
-    that it is far behind.
+    away, by their ids, with the entry that did it.  *behind_told* is how far the clock had been
+    when the owner was told last that it is far behind.
     """
 
     tasks: dict[str, TaskState] = {}
     news: list[News] = []
     shown: int = 0
-    cancelled: dict[str, CancelledTask] = {}
+    cancelled: dict[str, int] = {}
     behind_told: float = 0.0
 
     @property
@@ -314,7 +304,7 @@ class Timetable(msgspec.Struct):
                     self._run(one, entry, at)
             case _:
                 if (one := self.tasks.get(entry.task)) is not None:
-                    self._change(one, entry, seq, at)
+                    self._change(one, entry, seq)
         if isinstance(entry, NEWS) and entry.tell:
             button = f"/tasks resume {entry.task}" if isinstance(entry, TaskPaused) else ""
             self.news = [*self.news, News(seq, entry.tell, button)][-MAX_NEWS:]
@@ -344,12 +334,13 @@ class Timetable(msgspec.Struct):
         one: TaskState,
         entry: TaskRemoved | TaskPaused | TaskResumed | RunRequested | RunsMissed | MissesReported,
         seq: int,
-        at: float,
     ) -> None:
         match entry:
             case TaskRemoved(cancelled=cancelled):
                 if cancelled and (one.run or one.last):
-                    self._cancel(one.task, seq, at)
+                    self.cancelled.pop(one.task.id, None)
+                    self.cancelled[one.task.id] = seq
+                    self.cancelled = dict([*self.cancelled.items()][-MAX_CANCELLED:])
                 if one.run is not None:
                     one.removed = True
                 else:
@@ -365,24 +356,11 @@ class Timetable(msgspec.Struct):
             case MissesReported():
                 pass
 
-    def _cancel(self, task: Task, seq: int, at: float) -> None:
-        self.cancelled.pop(task.id, None)
-        self.cancelled[task.id] = CancelledTask(seq, at, session_of(task))
-        while len(self.cancelled) > MAX_CANCELLED:
-            del self.cancelled[next(iter(self.cancelled))]
 
-
-def is_cancelled(known: Mapping[str, CancelledTask], task: str, series: int) -> bool:
+def is_cancelled(known: Mapping[str, int], task: str, series: int) -> bool:
     """Tell whether *task* was cancelled after the entry *series*, from which a run was planned.
 
     What its runs had asked the owner for is then not to be done any more.  A task that came to its
     end by itself is none of them: what it has asked for last may still be allowed.
     """
-    found = known.get(task)
-    return found is not None and series < found.seq
-
-
-def sessions_to_tell(known: Mapping[str, CancelledTask], now: float) -> tuple[str, ...]:
-    """List the sessions that may not know yet that their task was cancelled."""
-    fresh = (one.session for one in known.values() if 0 <= now - one.at < TOLD_FOR)
-    return tuple(dict.fromkeys(fresh))
+    return series < known.get(task, 0)

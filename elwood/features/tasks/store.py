@@ -1,6 +1,5 @@
 """The files of tasks: agent.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
 
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -30,7 +29,6 @@ _HEAD = """\
 # you change here is not read.  To make a task your own, move it to config.toml (the whole [[tasks]]
 # part) and cancel it in a chat: /tasks.
 """
-_VERSION = re.compile(r"^version = ([0-9]{1,18})$", re.MULTILINE)
 
 
 class AgentFile:
@@ -41,20 +39,16 @@ class AgentFile:
         self._disk = disk
 
     def write(self, tasks: Sequence[Task]) -> bool:
-        """Let the file say *tasks*, with its version raised; False if it says so already; blocks.
+        """Let the file say *tasks*; False if it says so already; blocks.
 
         Without any there is no file, unless there were some before.  After a crash it is the old
         one or the new one.  Raises DiskFull and JournalBroken.
         """
-        there = self._read()
-        if not (there or tasks):
-            return False
-        found = _VERSION.search(there)
-        version = int(found[1]) if found else 0
-        if found and there == agent_toml(tasks, version):
+        there, text = self._read(), agent_toml(tasks)
+        if there == text or not (there or tasks):
             return False
         self._disk.make_folder(self._path.parent)
-        self._disk.replace(self._path, agent_toml(tasks, version + 1).encode("utf-8", "replace"))
+        self._disk.replace(self._path, text.encode("utf-8", "replace"))
         return True
 
     def _read(self) -> str:
@@ -65,11 +59,11 @@ class AgentFile:
             return ""
 
 
-def agent_toml(tasks: Sequence[Task], version: int) -> str:
+def agent_toml(tasks: Sequence[Task]) -> str:
     """Write *tasks*, by their ids."""
     import tomli_w  # many houses never write one
 
-    parts = [f"{_HEAD}version = {version}\n"]
+    parts = [_HEAD]
     for task in sorted(tasks, key=lambda task: task.id):
         keys = {key: _escaped(value) for key, value in write_task(task).items()}
         # In TOML a carriage return cannot stand in a text of several lines.
