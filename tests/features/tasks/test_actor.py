@@ -18,7 +18,6 @@ from elwood.features.tasks.messages import (
     Change,
     Consult,
     End,
-    Heard,
     ListTasks,
     PlanTask,
     TimetableMail,
@@ -28,7 +27,7 @@ from elwood.features.tasks.messages import (
 from elwood.features.tasks.rules import Agenda, DueRun, Outcome
 from elwood.features.tasks.state import PlannedRun, Timetable, TimetableEntry
 from elwood.features.tasks.task import Result, Task, TaskStatus
-from elwood.features.tasks.when import Every, Once
+from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import ActorTable, Child, Mailbox, RestartPolicy, inline, supervise
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
@@ -124,17 +123,6 @@ async def scheduled(it: House, task: Task = TASK) -> TaskStatus:
     return seen
 
 
-async def test_what_was_scheduled_twice_is_there_once(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    async with house(tmp_path) as it:
-        first, second = await scheduled(it), await scheduled(it)
-        assert first == second
-        assert (first.task.id, first.next) == ("check-the-build", NOON + HOUR)
-        assert await it.listed() == ["check-the-build"]
-        assert len(it.hints) == 1
-
-
 async def test_a_run_begins_once_and_ends_once(tmp_path: Path, autojump_clock: object) -> None:
     async with house(tmp_path) as it:
         await scheduled(it)
@@ -155,16 +143,6 @@ async def test_a_run_begins_once_and_ends_once(tmp_path: Path, autojump_clock: o
         assert (seen.result, seen.last, seen.failures) == ("done", NOON + HOUR + 1, 0)
 
 
-async def test_a_run_stands_after_a_restart(tmp_path: Path, autojump_clock: object) -> None:
-    async with house(tmp_path) as it:
-        await scheduled(it)
-        (run,) = (await it.consult(NOON + HOUR)).runs
-        assert await it.begin(run)
-    async with house(tmp_path) as it:
-        (standing,) = (await it.consult(NOON + 9 * HOUR)).runs
-        assert (standing.begun, standing.planned) == (True, run.planned)
-
-
 async def test_what_is_planned_no_more_does_not_begin(
     tmp_path: Path, autojump_clock: object
 ) -> None:
@@ -176,21 +154,6 @@ async def test_what_is_planned_no_more_does_not_begin(
             assert not await it.begin(run)
         assert await it.listed() == []
         assert await it.end(run)
-
-
-async def test_news_are_told_until_they_were_heard(tmp_path: Path, autojump_clock: object) -> None:
-    async with house(tmp_path) as it:
-        await scheduled(it, replace(TASK, catch_up=60.0))
-        tell = (await it.consult(NOON + 2.5 * HOUR)).tell
-        assert tell is not None
-        assert "2 times" in tell.text
-        assert not tell.again
-    async with house(tmp_path) as it:
-        again = (await it.consult(NOON + 2.6 * HOUR)).tell
-        assert again is not None
-        assert (again.text, again.again) == (tell.text, True)
-        await it.box.address.ask(Heard(upto=again.upto))
-        assert (await it.consult(NOON + 2.7 * HOUR)).tell is None
 
 
 async def test_a_full_disk_begins_nothing_and_forgets_nothing(
@@ -215,28 +178,6 @@ async def test_a_full_disk_begins_nothing_and_forgets_nothing(
         assert not await it.end(run)
         it.disk.is_full = False
         assert await it.end(run)
-
-
-async def test_tasks_made_in_conversations_are_handed_on(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    copies: list[list[str]] = []
-
-    async def changed(tasks: Sequence[Task]) -> None:
-        await trio.lowlevel.checkpoint()
-        copies.append([task.id for task in tasks])
-
-    async with house(tmp_path, changed) as it:
-        await scheduled(it)
-        await scheduled(it, Task("o", "o", Once(NOON + 60), message="m"))
-        await it.box.address.ask(Adopt(origin="config", tasks=(replace(TASK, id="c"),)))
-        await trio.testing.wait_all_tasks_blocked()
-        (run,) = (await it.consult(NOON + 60)).runs
-        await it.begin(run)
-        await it.end(run)
-        await it.consult(NOON + 61)
-        await trio.testing.wait_all_tasks_blocked()
-    assert copies[-2:] == [["check-the-build", "o"], ["check-the-build"]]
 
 
 async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(

@@ -1,12 +1,11 @@
 """A clock far behind what it has shown: tasks rest, that is told once, nothing runs twice."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from elwood.features.tasks.state import ClockBehind, RunsMissed, TimetableEntry
-from elwood.features.tasks.task import Task, next_run
+from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.features.tasks.book import Book
 
@@ -24,11 +23,6 @@ def lived(book: Book, since: float, until: float) -> list[float]:
                 book.end(run)
         now += 600.0
     return ran
-
-
-def following(book: Book) -> float | None:
-    one = book.table.tasks["t"]
-    return next_run(one.task, one.mark)
 
 
 def told(entries: list[TimetableEntry]) -> list[str]:
@@ -55,17 +49,6 @@ def test_who_resumes_a_task_has_it_go_on_by_what_the_clock_shows_now() -> None:
     assert book.change("resume").words == "It is not paused."
 
 
-def test_a_pause_ends_before_the_rest_does() -> None:
-    book = Book(HOURLY)
-    book.at(YEAR)
-    book.change("pause")
-    book.at(HOUR / 2)
-    book.change("resume")
-    assert following(book) == YEAR + HOUR
-    book.change("resume")
-    assert following(book) == HOUR
-
-
 def test_what_is_made_while_the_clock_is_wrong_runs_by_it() -> None:
     book = Book(HOURLY)
     book.at(YEAR)
@@ -83,13 +66,6 @@ def test_a_clock_that_is_behind_for_a_while_tells_nothing_twice() -> None:
     assert told(settled) == []
     assert [run.planned.due for run in runs] == [YEAR + 21 * DAY + HOUR]
     assert len(told(book.at(60.0)[0])) == 0, "it has shown no more since"
-
-
-@pytest.mark.parametrize("back", [HOUR, DAY - 1])
-def test_a_clock_that_is_put_back_a_little_plans_nothing_anew(back: float) -> None:
-    book = Book(HOURLY)
-    lived(book, 5 * DAY, 5 * DAY + HOUR)
-    assert book.at(5 * DAY + HOUR - back) == ([], [])
 
 
 @given(

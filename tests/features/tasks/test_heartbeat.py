@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import elwood
 from elwood.agent.conversation.settings import Hours
-from elwood.features.tasks.heartbeat import MAX_CHECKLIST, MAX_ENTRIES, MAX_PROMPT, MAX_TITLE, read
+from elwood.features.tasks.heartbeat import MAX_ENTRIES, MAX_PROMPT, MAX_TITLE, read
 from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
@@ -93,25 +93,12 @@ def test_lines_that_name_files_are_watched_and_not_sent() -> None:
     assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
 
 
-def test_a_section_without_cadence_and_prompt_belongs_to_the_checklist() -> None:
-    (task,) = tasks("## Mornings\n- windows shut?\nHours: of the shop\n## Evenings\n- oven off?")
-    assert task.id == "heartbeat"
-    assert "## Mornings\n- windows shut?" in task.prompt
-    assert "## Evenings" in task.prompt
-
-
 def test_a_pattern_that_leads_out_is_told_and_the_checklist_stands() -> None:
     found = read("- a\nWatch: ../diary.md, b.md, /etc/passwd", SETTINGS, ZONE)
     assert found.tasks[0].watch == ("b.md",)
     assert [problem[:44] for problem in found.problems] == [
         "HEARTBEAT.md, line 1: Watch: '../diary.md' l",
         "HEARTBEAT.md, line 1: Watch: '/etc/passwd' l",
-    ]
-
-
-def test_too_long_a_checklist_is_told_and_does_not_run() -> None:
-    assert problems("- " + "x" * MAX_CHECKLIST) == [
-        f"line 1: the checklist is longer than {MAX_CHECKLIST} characters: shorten it"
     ]
 
 

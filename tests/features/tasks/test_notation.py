@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours, check_hours, read_hours, write_hours
-from elwood.features.tasks.settings import TaskForm, read_route, read_task, write_route, write_task
+from elwood.features.tasks.settings import TaskForm, read_route, read_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.features.tasks.when import (
     FORMS,
@@ -21,7 +20,7 @@ from elwood.features.tasks.when import (
     write_moment,
     write_when,
 )
-from tests.features.tasks.tasks import ZONES, clocks, sensible
+from tests.features.tasks.tasks import ZONES, clocks
 
 MOMENTS = st.integers(0, 4_000_000_000).map(float)
 
@@ -83,11 +82,6 @@ def test_a_moment_is_read_as_it_was_written(zone: str, at: float) -> None:
     assert read_when(write_when(Once(at), zone), zone) == Once(at)
 
 
-@given(st.integers(60, 366 * 86_400))
-def test_an_interval_is_read_as_it_was_written(seconds: int) -> None:
-    assert read_when(write_when(Every(seconds), "UTC"), "UTC") == Every(seconds)
-
-
 @pytest.mark.parametrize(
     ("text", "hours"),
     [
@@ -107,19 +101,13 @@ def test_hours_are_read(text: str, hours: Hours | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "-"]
+    "text",
+    ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "9-5"],
 )
 def test_other_hours_are_refused(text: str) -> None:
     found = read_hours(text)
     assert isinstance(found, str)
     assert "write" in found
-
-
-@pytest.mark.parametrize("text", ["9-5", "mon-fri 8-6"])
-def test_hours_of_the_afternoon_are_not_taken_for_the_next_morning(text: str) -> None:
-    found = read_hours(text)
-    assert isinstance(found, str)
-    assert "-17:00" in found
 
 
 @given(st.text(max_size=30))
@@ -134,21 +122,6 @@ def test_no_text_breaks_the_readers(text: str) -> None:
 def test_hours_are_read_as_they_were_written(begin: str, end: str, days: set[int]) -> None:
     hours = Hours(begin, end, tuple(sorted(days)))
     assert read_hours(write_hours(hours)) == hours
-
-
-@given(chat=st.integers(-(10**15), 10**15), topic=st.none() | st.integers(1, 10**6))
-def test_routes_are_read_as_they_were_written(chat: int, topic: int | None) -> None:
-    route = Route("telegram", chat, topic, private=chat >= 0)
-    assert read_route(write_route(route)) == route
-
-
-@given(sensible())
-def test_a_task_is_read_as_it_was_written(task: Task) -> None:
-    form = write_task(task)
-    tuples = {key: tuple(value) for key, value in form.items() if isinstance(value, list | tuple)}
-    # The values are those of its fields: the test of agent.toml has TOML decide that.
-    made = read_task(TaskForm(**{**form, **tuples}), "Asia/Tokyo", "talk")  # type: ignore[arg-type]
-    assert made == task
 
 
 def made(**keys: str) -> Task:

@@ -36,15 +36,6 @@ def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> N
     assert run.planned.due == 5 * HOUR
 
 
-def test_what_is_too_late_is_missed() -> None:
-    book = Book(replace(HOURLY, catch_up=60.0))
-    settled, runs = book.at(2 * HOUR + 61)
-    assert runs == []
-    assert [(entry.first, entry.last, entry.count) for entry in passed(settled)] == [
-        (HOUR, 2 * HOUR, 2)
-    ]
-
-
 @pytest.mark.parametrize(
     "task",
     [
@@ -166,13 +157,6 @@ def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
     assert book.table.tasks["t"].failures == 0
 
 
-def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
-    book = Book(Task("t", "t", Once(HOUR), prompt="p"))
-    entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
-    assert isinstance(entries[0], RunFinished)
-    assert entries[0].tell == f'Failed: "t": why.{texts.ACTED}'
-
-
 def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     now = HOUR
@@ -206,13 +190,6 @@ def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
     book.change("run")
     (again,) = book.at(0.0)[1]
     assert again.planned.due > run.planned.due
-
-
-def test_a_pause_closes_what_had_come() -> None:
-    book = Book(HOURLY)
-    book.at(HOUR)
-    entries = book.change("pause").entries
-    assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
 
 
 def test_a_failure_that_has_acted_is_told_at_once() -> None:
@@ -255,15 +232,6 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped(kind: str) -> None:
     said = book.change("stop")
     assert "goes on to its end" in said.words
     assert said.stop is (kind == "chore"), "a model may work on what it found"
-
-
-def test_a_run_in_a_conversation_is_stopped_there() -> None:
-    book = running(HOURLY, session="tg-1")
-    words = "It runs in the conversation tg-1: /stop there stops it."
-    stopped = book.change("stop")
-    assert (stopped.words, stopped.ok, stopped.stop) == (words, False, False)
-    cancelled = rules.change(book.table, "t", "cancel", "me", book.now, stop=True)
-    assert (cancelled.words, cancelled.ok, cancelled.stop) == (f"Cancelled. {words}", True, False)
 
 
 def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:

@@ -1,6 +1,7 @@
 """What comes of a run when the conversation that is to know of it has no room."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -44,30 +45,40 @@ def runner(
     )
 
 
-async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
-    autojump_clock: object,
-) -> None:
-    """Its answers do not arrive, say, so it is full: that is no failure of the run."""
+@asynccontextmanager
+async def sessions(
+    answer: RunResult, taken: list[Inbound] | None = None, full: str = ""
+) -> AsyncIterator[Mailbox[SessionsMail]]:
+    """Take each run but into the session *full*, and answer it."""
     mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
 
-    async def sessions() -> None:
+    async def run() -> None:
         async for message in mailbox:
             match message:
-                case Inbound(session="home"):
-                    message.reply.set(Busy(20))
-                case Inbound():
-                    message.reply.set(Taken())
+                case Inbound(session=session):
+                    if taken is not None:
+                        taken.append(message)
+                    message.reply.set(Busy(20) if session == full else Taken())
                 case Await():
-                    message.reply.set(RunResult("It boils.", told=Route("chat", 1)))
+                    message.reply.set(answer)
                 case _:
                     raise AssertionError(message)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(sessions)
-        outcome = await runner(mailbox, home=lambda route: "home").carry_out(
-            DueRun(TASK, PlannedRun("tea", 0.0))
-        )
+        nursery.start_soon(run)
+        yield mailbox
         nursery.cancel_scope.cancel()
+
+
+RUN = DueRun(TASK, PlannedRun("tea", 0.0))
+
+
+async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
+    autojump_clock: object,
+) -> None:
+    """Its answers do not arrive, say, so it is full: that is no failure of the run."""
+    async with sessions(RunResult("It boils.", told=Route("chat", 1)), full="home") as mailbox:
+        outcome = await runner(mailbox, home=lambda route: "home").carry_out(RUN)
     assert outcome == Outcome("done", "It boils.")
 
 
@@ -75,30 +86,15 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
     autojump_clock: object,
 ) -> None:
     """Meanwhile the owner may be somewhere else: what counts is where it was said."""
-    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
     taken: list[Inbound] = []
     there, elsewhere = Route("chat", 1), Route("chat", 2)
-
-    async def sessions() -> None:
-        async for message in mailbox:
-            match message:
-                case Inbound():
-                    taken.append(message)
-                    message.reply.set(Taken())
-                case Await():
-                    message.reply.set(RunResult("It boils.", told=there))
-                case _:
-                    raise AssertionError(message)
-
-    made = runner(
-        mailbox,
-        route=lambda task: elsewhere if taken else there,
-        home=lambda route: f"home-{route.chat}",
-    )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(sessions)
-        await made.carry_out(DueRun(replace(TASK, route=None), PlannedRun("tea", 0.0)))
-        nursery.cancel_scope.cancel()
+    async with sessions(RunResult("It boils.", told=there), taken) as mailbox:
+        made = runner(
+            mailbox,
+            route=lambda task: elsewhere if taken else there,
+            home=lambda route: f"home-{route.chat}",
+        )
+        await made.carry_out(replace(RUN, task=replace(TASK, route=None)))
     run, note = taken
     assert run.errand is not None
     assert run.errand.follows
@@ -108,27 +104,16 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
 @pytest.mark.parametrize("private", [True, False])
 async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
     """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
-    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
     place = Route("chat", -1, private=private)
-
-    async def sessions() -> None:
-        async for message in mailbox:
-            if isinstance(message, Await):
-                message.reply.set(RunResult("I was cut off.", failed=True, acted=True, told=place))
-            elif isinstance(message, Inbound):
-                message.reply.set(Taken())
 
     async def limit(task: Task) -> str:
         await trio.lowlevel.checkpoint()
         return "The limit is reached."
 
-    task = replace(TASK, route=place)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(sessions)
-        outcome = await runner(mailbox).carry_out(DueRun(task, PlannedRun("tea", 0.0)))
-        spent = await runner(mailbox, refusal=limit).carry_out(
-            DueRun(task, PlannedRun("tea", 0.0), begun=True)
-        )
-        nursery.cancel_scope.cancel()
+    run = replace(RUN, task=replace(TASK, route=place))
+    failed = RunResult("I was cut off.", failed=True, acted=True, told=place)
+    async with sessions(failed) as mailbox:
+        outcome = await runner(mailbox).carry_out(run)
+        spent = await runner(mailbox, refusal=limit).carry_out(replace(run, begun=True))
     assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
     assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from elwood.features.tasks.rules import clock_behind
 from elwood.features.tasks.state import (
     ClockBehind,
-    NewsPosting,
-    NewsTold,
     PlannedRun,
     RunFinished,
     RunRequested,
@@ -34,19 +32,6 @@ def folded(*entries: TimetableEntry) -> Timetable:
     for number, entry in enumerate(entries, 1):
         table.apply(number, 10_000.0 + number, entry)
     return table
-
-
-def test_what_is_dealt_with_stays_so() -> None:
-    entries = (TaskScheduled(TASK, 0.0), RunStarted(RUN), RunFinished(RUN, "done"))
-    row = folded(*entries, TaskScheduled(TASK, 100.0), TaskResumed("t", 200.0)).tasks["t"]
-    assert row.mark == 3600.0
-    assert not row.knows(PlannedRun("t", 3600.0, series=row.series))
-
-
-def test_a_task_that_is_cancelled_while_it_runs_leaves_at_its_end() -> None:
-    entries = (TaskScheduled(TASK, 0.0), RunStarted(RUN), TaskRemoved("t", "cancelled"))
-    assert folded(*entries).tasks["t"].removed
-    assert folded(*entries, RunFinished(RUN, "done")).tasks == {}
 
 
 def test_a_task_that_is_made_anew_while_the_old_one_runs_stays() -> None:
@@ -77,34 +62,6 @@ def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result
         *made, RunFinished(RUN, result), RunStarted(own), RunFinished(own, "failed", "no")
     ).tasks["t"]
     assert (row.failures, row.words) == (1, "no")
-
-
-def test_a_success_makes_failures_forgotten() -> None:
-    second = PlannedRun("t", 3600.0, 2, 1)
-    entries = (
-        TaskScheduled(TASK, 0.0),
-        RunStarted(RUN),
-        RunFinished(RUN, "failed", "no", again=3700.0),
-    )
-    row = folded(*entries).tasks["t"]
-    assert (row.failures, row.words) == (1, "no")
-    assert row.retry is not None
-    assert row.retry.planned == second
-    row = folded(*entries, RunStarted(second, "x"), RunFinished(second, "done")).tasks["t"]
-    assert (row.failures, row.words, row.retry, row.seen) == (0, "", None, "x")
-
-
-def test_news_wait_until_they_are_told() -> None:
-    missed = RunsMissed("t", 3600.0, 3600.0, 1, "missed", "off", tell="line")
-    halted = TaskPaused("t", "failing", tell="paused")
-    table = folded(TaskScheduled(TASK, 0.0), missed, NewsPosting(2), halted)
-    assert [(news.seq, news.button) for news in table.news] == [
-        (2, ""),
-        (4, "/tasks resume t"),
-    ]
-    assert table.shown == 2
-    table.apply(5, 0.0, NewsTold(2))
-    assert [news.text for news in table.news] == ["paused"]
 
 
 def test_a_task_takes_a_bounded_place() -> None:

@@ -194,12 +194,6 @@ def test_a_change_is_noticed_once(folder: Path, change: "object") -> None:
     assert look(folder) == after
 
 
-def test_the_text_counts(folder: Path) -> None:
-    assert look(folder, "a") != look(folder, "b")
-    assert look(folder, "a", ()) != look(folder, "b", ())
-    look(folder, "\ud800")
-
-
 def test_what_is_missing_is_a_state(folder: Path) -> None:
     before = look(folder, patterns=("later/*.md",))
     assert look(folder, patterns=("later/*.md",)) == before

@@ -123,16 +123,3 @@ async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: 
         assert all(post.buttons == () for post in h.world.posts)
         [mail] = await timetable.ask(ListTasks())
         assert mail.paused == ""
-
-
-async def test_a_long_list_has_its_buttons_below_the_end(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    async with planning(tmp_path) as (h, timetable):
-        for number in range(40):
-            task = Task(f"task-{number:02}", "x" * 60, Every(3600.0), prompt="p")
-            await timetable.ask(PlanTask(task=task))
-        _, buttons = await said(h, "/tasks")
-        assert len(buttons) == 8
-        assert len(h.world.posts) > 1
-        assert [len(post.buttons) for post in h.world.posts[:-1]] == [0] * (len(h.world.posts) - 1)

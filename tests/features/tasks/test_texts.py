@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.texts import MAX_BUTTONS, buttons, cadence, find, listing, state
-from elwood.features.tasks.when import Cron, Every, Once, When, say_moment
+from elwood.features.tasks.when import Cron, Every, Once, When
 
 PARIS = "Europe/Paris"
 # Sunday 2026-11-22 12:00 in Paris.
@@ -21,19 +21,6 @@ EVE = 1_806_145_200.0
 
 def task(when: When, **more: object) -> Task:
     return Task("mail", "Look for mail", when, PARIS, prompt="Look.", **more)  # type: ignore[arg-type]  # fields of Task
-
-
-@pytest.mark.parametrize(
-    ("ahead", "said"),
-    [
-        (HOUR, "today, Sun 2026-11-22 13:00 CET"),
-        (DAY, "tomorrow, Mon 2026-11-23 12:00 CET"),
-        (2 * DAY, "Tue 2026-11-24 12:00 CET"),
-        (-DAY, "yesterday, Sat 2026-11-21 12:00 CET"),
-    ],
-)
-def test_a_day_that_has_a_name_has_its_date_too(ahead: float, said: str) -> None:
-    assert say_moment(NOW + ahead, PARIS, NOW) == said
 
 
 def next_runs(one: Task, after: float) -> list[float]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.settings import Hours, check_hours, is_active, next_active
+from elwood.agent.conversation.settings import Hours, is_active, next_active
 from elwood.features.tasks.when import (
     LATEST,
     MAX_EVERY,
@@ -347,22 +347,6 @@ def test_hours_over_midnight_belong_to_the_day_they_begin(
     moment = at("UTC", time)
     assert is_active(hours, moment, "UTC") is (begins is None)
     assert next_active(hours, moment, "UTC") == at("UTC", begins or time)
-
-
-@pytest.mark.parametrize(
-    ("hours", "is_fine"),
-    [
-        (Hours("08:00", "22:00"), True),
-        (Hours("00:00", "24:00", (0, 6)), True),
-        (Hours("24:00", "08:00"), False),
-        (Hours("08:00", "22:60"), False),
-        (Hours("8", "22"), False),
-        (Hours("08:00", "22:00", (7,)), False),
-        (Hours("\u0668:00", "22:00"), False),
-    ],
-)
-def test_hours_are_checked(hours: Hours, is_fine: bool) -> None:
-    assert (check_hours(hours) == "") is is_fine
 
 
 @pytest.mark.parametrize(
