@@ -49,7 +49,6 @@ class Anthropic(HttpProvider):
         self._version = settings.version
 
     def headers(self) -> dict[str, str]:
-        """Return what goes along with every request."""
         key = {"x-api-key": self.key} if self.key else {}
         return {"anthropic-version": self._version, **key}
 
@@ -78,7 +77,6 @@ class Anthropic(HttpProvider):
         return payload
 
     def begin(self, request: ModelRequest) -> "MessageStream":
-        """Return what takes the events of the response."""
         return MessageStream(self, request.model)
 
 

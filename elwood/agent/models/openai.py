@@ -67,15 +67,12 @@ class OpenAI(HttpProvider):
         self._limit_field = settings.limit_field
 
     def headers(self) -> dict[str, str]:
-        """Return what goes along with every request."""
         return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
     def begin(self, request: ModelRequest) -> "ChatStream":
-        """Return what takes the chunks of the response."""
         return ChatStream(self, request)
 
     def payload(self, request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-        """Return the body of a request."""
         payload: dict[str, Any] = {
             "model": request.model,
             "messages": self._messages(request, clean),

@@ -1,5 +1,7 @@
 """News about tasks on their way to the owner."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -17,65 +19,53 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.route import Route
-from elwood.foundation.runtime import Mailbox
+from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.text.markdown import Rich
 
 PLACES = (Route("chat", 1), Route("chat", 2))
 
 
-@pytest.mark.parametrize(
-    ("answers", "arrived", "posts"),
-    [
-        ((Sent("1"),), True, 1),
-        ((Unsent("no net"), Sent("1")), True, 2),
-        ((Undeliverable("blocked"),), False, 1),
-    ],
-)
-async def test_news_go_to_the_owner_with_buttons(
-    answers: tuple[Sent | Unsent | Undeliverable, ...],
-    arrived: bool,
-    posts: int,
-    autojump_clock: object,
-) -> None:
-    box, heard, left = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(answers)
+@asynccontextmanager
+async def outbox(
+    answer: Callable[[Post], PostResult | None],
+) -> AsyncIterator[tuple[dict[str, Address[OutboxMail]], list[Post]]]:
+    """Answer every post of the channel "chat" by *answer*; None is no answer in time."""
+    box, heard = Mailbox[OutboxMail]("outbox", 4), list[Post]()
 
-    async def outbox() -> None:
+    async def run() -> None:
         async for message in box:
             assert isinstance(message, Post)
             heard.append(message)
-            message.reply.set(left.pop(0))
+            assert len(heard) < 20, "it does not pause"
+            if (result := answer(message)) is not None:
+                message.reply.set(result)
 
-    tell = TellOwner({"chat": box.address}, lambda: PLACES, str)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox)
-        assert await tell("It failed.", ("/tasks resume t",), True) == arrived
+        nursery.start_soon(run)
+        yield {"chat": box.address}, heard
         nursery.cancel_scope.cancel()
 
-    assert len(heard) == posts
-    assert {post.route.chat for post in heard} == {1}
-    assert heard[0].buttons == (Button("/tasks resume t", "c:0"),)
-    assert heard[0].repeat
+
+async def test_news_go_to_the_owner_with_buttons() -> None:
+    async with outbox(lambda post: Sent("1")) as (boxes, heard):
+        assert await TellOwner(boxes, lambda: PLACES, str)("It failed.", ("/tasks resume t",), True)
+    [post] = heard
+    assert (post.route, post.repeat) == (PLACES[0], True)
+    assert post.buttons == (Button("/tasks resume t", "c:0"),)
 
 
 async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object) -> None:
     """They may have arrived where the owner was before, so they are marked."""
-    box, heard, places = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(PLACES)
+    places = list(PLACES)
 
-    async def outbox() -> None:
-        async for message in box:
-            assert isinstance(message, Post)
-            heard.append(message)
-            if message.route == PLACES[0]:
-                places.reverse()
-                message.reply.set(Unsure("no answer"))
-            else:
-                message.reply.set(Sent("1"))
+    def answer(post: Post) -> PostResult:
+        if post.route == PLACES[1]:
+            return Sent("1")
+        places.reverse()
+        return Unsure("no answer")
 
-    tell = TellOwner({"chat": box.address}, lambda: places, str)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox)
-        assert await tell("It failed.")
-        nursery.cancel_scope.cancel()
+    async with outbox(answer) as (boxes, heard):
+        assert await TellOwner(boxes, lambda: places, str)("It failed.")
     assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, True)]
 
 
@@ -85,49 +75,37 @@ async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("answers", "repeats"),
+    ("answers", "repeats", "arrived"),
     [
-        ((Unsent("away"), Sent("1")), [False, False]),
-        ((Unsure("cut"), Unsent("away"), Sent("1")), [False, True, True]),
-        ((None, Sent("1")), [False, True]),  # nobody answers in time
-        ((Undeliverable("blocked"),), [False]),
+        ((Unsent("away"), Sent("1")), [False, False], True),
+        ((Unsure("cut"), Unsent("away"), Sent("1")), [False, True, True], True),
+        ((None, Sent("1")), [False, True], True),  # nobody answers in time
+        ((Undeliverable("blocked"),), [False], False),
     ],
 )
 async def test_what_may_have_arrived_is_marked_as_a_repeat(
-    answers: tuple[PostResult | None, ...], repeats: list[bool], autojump_clock: object
+    answers: tuple[PostResult | None, ...],
+    repeats: list[bool],
+    arrived: bool,
+    autojump_clock: object,
 ) -> None:
-    box, heard, left = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(answers)
-
-    async def outbox() -> None:
-        async for message in box:
-            assert isinstance(message, Post)
-            heard.append(message)
-            if (answer := left.pop(0)) is not None:
-                message.reply.set(answer)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox)
-        await post_until_delivered({"chat": box.address}, PLACES[0], (Rich("hi"),))
-        nursery.cancel_scope.cancel()
-
-    assert [post.repeat for post in heard] == repeats
+    left = list(answers)
+    async with outbox(lambda post: left.pop(0)) as (boxes, heard):
+        assert await post_until_delivered(boxes, PLACES[0], (Rich("hi"),)) == arrived
+        left = list(answers)
+        assert await TellOwner(boxes, lambda: PLACES, str)("It failed.") == arrived
+    assert [post.repeat for post in heard] == repeats * 2
 
 
 async def test_the_pauses_between_tries_double_to_a_minute(autojump_clock: object) -> None:
-    box, tries = Mailbox[OutboxMail]("outbox", 4), list[float]()
+    tries = list[float]()
 
-    async def outbox() -> None:
-        async for message in box:
-            assert isinstance(message, Post)
-            tries.append(trio.current_time())
-            assert len(tries) < 20, "it does not pause"
-            message.reply.set(Unsent("away"))
+    def answer(post: Post) -> PostResult:
+        tries.append(trio.current_time())
+        return Unsent("away")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox)
+    async with outbox(answer) as (boxes, _):
         with trio.move_on_after(190):
-            await post_until_delivered({"chat": box.address}, PLACES[0], (Rich("hi"),))
-        nursery.cancel_scope.cancel()
-
+            await post_until_delivered(boxes, PLACES[0], (Rich("hi"),))
     pauses = [round(b - a) for a, b in pairwise(tries)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
