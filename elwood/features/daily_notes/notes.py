@@ -18,7 +18,7 @@ from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import SearchResult
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
-from elwood.foundation.text.words import having
+from elwood.foundation.text.words import fold, having
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10
@@ -98,28 +98,32 @@ def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECA
     of ours come back, and of turns that knew private data no targets.  *weekly* is the newest
     reflection, as its writer left it.
     """
-    parts: list[str] = []
+    found: list[str] = []
     left = float(budget)
     about = f'day="{today}"'
     if weekly.strip():
         reflected = fit(weekly.strip(), min(WEEKLY_TOKENS, left))
         left -= estimate(reflected)
-        parts.append(f"This week, as you saw it:\n{reflected}")
+        found.append(f"This week, as you saw it:\n{reflected}")
         about += ' label="private"'
     for day in sorted(notes, reverse=True)[:DAYS]:
         entries: list[str] = []
-        for entry in reversed(list(_entries(notes[day]))):
+        for (first, *calls), marks in reversed(list(parts(notes[day]))):
+            if marks is None:
+                continue
+            shown = [_TARGET.sub("", call) for call in calls] if "private" in marks else calls
+            entry = "\n".join([first, *shown])
             left -= estimate(entry)
             if left < 0:
                 break
             entries.insert(0, entry)
         if entries:
-            parts.insert(0, "\n".join([day, *entries]))
+            found.insert(0, "\n".join([day, *entries]))
         if left < 0:
             break
-    if not parts:
+    if not found:
         return ""
-    return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *parts]), about) + "\n"
+    return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *found]), about) + "\n"
 
 
 def is_first(texts: Iterable[str], today: str) -> bool:
@@ -132,14 +136,6 @@ def days_until(today: date) -> list[str]:
     """List the dates whose notes come back."""
     last = today.toordinal()
     return [date.fromordinal(max(1, n)).isoformat() for n in range(last - DAYS + 1, last + 1)]
-
-
-def _entries(note: str) -> Iterator[str]:
-    """Yield the entries of ours in *note*, with their calls, as they may be shown again."""
-    for (first, *calls), marks in parts(note):
-        if marks is not None:
-            shown = [_TARGET.sub("", call) for call in calls] if "private" in marks else calls
-            yield "\n".join([first, *shown])
 
 
 def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
@@ -161,11 +157,7 @@ def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
 
 
 def id_of(line: str) -> str:
-    """Name the turn of the entry that begins with *line*; "" if none does.
-
-    >>> id_of("- 08:00 s/t1 [private]: `hi`"), id_of("- hi")
-    ('s/t1', '')
-    """
+    """Name the turn of the entry that begins with *line*; "" if none does."""
     found = _ENTRY.match(line)
     return found["id"] if found else ""
 
@@ -194,17 +186,26 @@ def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
     yield lines, marks
 
 
+def may_have(text: str, chosen: Sequence[str]) -> bool:
+    """Tell whether *text* could have all the words *chosen*: quick, as most have not."""
+    plain = fold(text)
+    return bool(chosen) and all(word in plain for word in chosen)
+
+
 def cleansed(text: str, chosen: Sequence[str], key: str) -> str:
     """Blank the entries of a note that tell what was forgotten: the words *chosen*, the *key*.
 
     Those of the turn that saved it, and those that have all the words, if they are enough.  Lines
     of people stay.
     """
+    saved = f"save_memory `{key}`"
+    if saved not in text and not may_have(text, chosen):
+        return text
     kept: list[str] = []
     for lines, marks in parts(text):
         whole = "\n".join(lines)
         tells = len(chosen) >= ENOUGH and having(whole, chosen) == len(chosen)
-        if marks is not None and (tells or f"save_memory `{key}`" in whole):
+        if marks is not None and (tells or saved in whole):
             head = _ENTRY.match(lines[0])
             assert head is not None
             kept.append(f"{head[0]}{FORGOTTEN}")

@@ -23,6 +23,7 @@ from elwood.features.daily_notes.notes import (
     cleansed,
     days_until,
     excerpt,
+    may_have,
     page,
     passages,
     recall,
@@ -39,7 +40,7 @@ from elwood.foundation.storage.search_index import (
     ranked,
     stamp_of,
 )
-from elwood.foundation.text.words import asked, fold, having
+from elwood.foundation.text.words import asked, having
 
 log = logging.getLogger("elwood.daily_notes")
 
@@ -81,12 +82,13 @@ class DailyNotes:
 
     async def add(self, session: str, turn: FinishedTurn) -> None:
         """Write *turn* into its day's note, on the disk, unless it stands there."""
-        write = partial(self._add, session, turn)
+        path = _daily(self.today(turn.at))
+
+        def write() -> None:
+            _rewrite(self._root, path, lambda text: add(text, session, turn, self._zone))
+
         async with self._writing:
-            try:
-                await self._blocking(write)
-            except PathRefused:  # perhaps somebody edited it at this very moment
-                await self._blocking(write)
+            await self._blocking(write)
 
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""
@@ -102,22 +104,6 @@ class DailyNotes:
         except PathMissing:
             return frozenset()
         return frozenset(item.name.removesuffix(".md") for item in items if item.kind == "file")
-
-    def _add(self, session: str, turn: FinishedTurn) -> None:
-        path = _daily(self.today(turn.at))
-        try:
-            with self._root.file(path) as file:
-                data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
-        except PathMissing:
-            data, stat, untrusted = b"", None, False
-        if len(data) > _MAX_FILE:
-            return  # somebody has made it longer than we ever do
-        # Bytes that are not UTF-8 are somebody's too, and stay as they are.
-        text = data.decode("utf-8", "surrogateescape")
-        written = add(text, session, turn, self._zone)
-        if written != text:
-            content = written.encode("utf-8", "surrogateescape")
-            self._root.write(path, content, untrusted=untrusted, expect=stat)
 
     def _recall(self, now: float) -> str:
         today = datetime.fromtimestamp(now, self._zone).date()
@@ -137,6 +123,32 @@ class DailyNotes:
 
 def _daily(day: str) -> str:
     return f"threads/daily/{day}.md"
+
+
+def _rewrite(root: Root, path: str, change: Callable[[str], str]) -> tuple[str, bool]:
+    """Make of a page what *change* does; return what it says then, and whether it was changed.
+
+    One that somebody has made longer than we ever do stays.  Raises PathRefused and Unconfined.
+    """
+
+    def rewritten() -> tuple[str, bool]:
+        try:
+            with root.file(path) as file:
+                data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
+        except PathMissing:
+            data, stat, untrusted = b"", None, False
+        # Bytes that are not UTF-8 are somebody's too, and stay as they are.
+        text = data.decode("utf-8", "surrogateescape")
+        new = change(text)
+        if new == text or len(data) > _MAX_FILE:
+            return text, False
+        root.write(path, new.encode("utf-8", "surrogateescape"), untrusted=untrusted, expect=stat)
+        return new, True
+
+    try:
+        return rewritten()
+    except PathRefused:  # perhaps somebody edited it at this very moment
+        return rewritten()
 
 
 class PageFiles:
@@ -180,24 +192,6 @@ class PageFiles:
         found = page(key, data.decode("utf-8", "replace"), untrusted=untrusted)
         return None if found is None else (found, stamp_of(stat))
 
-    def cleanse(self, key: str, chosen: Sequence[str], about: str) -> tuple[str, bool]:
-        """Blank what the page *key* says of what was forgotten; return what may still say it.
-
-        The flag says that it was changed.  Raises PathRefused and Unconfined.
-        """
-        with self._root.file(key) as file:
-            data, found, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
-        text = data.decode("utf-8", "surrogateescape")
-        plain = fold(text)  # quick, as most pages tell nothing of it
-        if f"save_memory `{about}`" not in text and not all(word in plain for word in chosen):
-            return "", False
-        clean = cleansed(text, chosen, about)
-        if clean == text or len(data) > _MAX_FILE:
-            return text, False
-        written = clean.encode("utf-8", "surrogateescape")
-        self._root.write(key, written, untrusted=untrusted, expect=found)
-        return clean, True
-
     def _of(self, folder: str) -> list[tuple[str, str]]:
         try:
             found = self._root.stats(folder, MAX_PAGES)
@@ -220,7 +214,8 @@ class DailyNoteSearch:
     name = "daily notes"
 
     def __init__(self, state: Path, workspace: Path, blocking: Blocking) -> None:
-        self._files = PageFiles(Root(workspace))
+        self._root = Root(workspace)
+        self._files = PageFiles(self._root)
         self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
         self._blocking = blocking
         self._writing = trio.Lock()
@@ -280,17 +275,16 @@ class DailyNoteSearch:
         left = []
         for key in sorted(key for key, _ in self._files.stamps()):
             try:
-                try:
-                    said, changed = self._files.cleanse(key, chosen, about)
-                except PathRefused:  # perhaps a turn was written into it at this very moment
-                    said, changed = self._files.cleanse(key, chosen, about)
-            except PathMissing:
-                continue
+                said, changed = _rewrite(
+                    self._root, key, lambda text: cleansed(text, chosen, about)
+                )
             except PathRefused:
                 left.append(key)  # whoever sees to it must not be kept from the others
                 continue
             if changed:
                 self._indexed.drop([key])
-            if chosen and any(having(one, chosen) == len(chosen) for one, _ in passages(said)):
+            if may_have(said, chosen) and any(
+                having(one, chosen) == len(chosen) for one, _ in passages(said)
+            ):
                 left.append(key)
         return left
