@@ -20,7 +20,6 @@ from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
     Forget,
     Learn,
-    ListKnown,
     MemoryMail,
     Overlook,
     ReadNotes,
@@ -146,17 +145,6 @@ async def learn(memory: Mail, *found: Observation) -> Lesson:
     return lesson
 
 
-async def test_what_is_noticed_is_kept_when_it_was_seen_often_enough(tmp_path: Path) -> None:
-    async with remembering(tmp_path) as memory:
-        assert (await learn(memory, seen(), seen("Has a cat.", "cat"))).learned == 2
-        assert {one.subject for one in await memory.ask(ListKnown())} == {"tea", "cat"}
-        assert await find(memory, "tea") == []
-        lesson = await learn(memory, seen(session="t"))
-        assert [one.text for one in lesson.drafts] == ["Likes tea."]
-        assert await find(memory, "tea") == ["tea"]
-        assert {note.text for note in await memory.ask(ListKnown())} == {"Likes tea.", "Has a cat."}
-
-
 async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
     one, other = seen(), seen("Lives in Oslo.", "home", at=5.0)
 
@@ -205,16 +193,6 @@ class Switched:
         if self.broken or any("endless" in text for text in texts):
             raise EmbeddingFailed("a text is too long", refused=True)
         return Embeddings([hashed(text) for text in texts])
-
-
-async def test_vectors_find_what_words_do_not(tmp_path: Path, autojump_clock: object) -> None:
-    async with remembering(tmp_path, embedder=Hashing()) as memory:
-        await keep(memory, "feast", "The birthdays of the grandparents")
-        await keep(memory, "car", "A red one")
-        await trio.sleep(1)
-        assert await find(memory, "grandparental birthdayparty") == ["feast"]
-    async with remembering(tmp_path) as memory:
-        assert await find(memory, "grandparental birthdayparty") == []
 
 
 async def test_a_service_that_is_down_costs_only_the_vectors(

@@ -34,14 +34,12 @@ from elwood.features.memory.learning import (
     Lesson,
     Observation,
     Unreadable,
-    conversations,
     digests,
     draft_of,
     drop,
     keep,
     learn,
     listing,
-    normal,
     observation_of,
     observations_of,
     read,
@@ -116,13 +114,6 @@ def test_only_what_was_seen_alike_in_three_conversations_is_promoted(
 ) -> None:
     lesson = learn(found[:1], found[1:], [], LearningSettings(mode=mode))
     assert bool(lesson.questions or promoted(lesson)) is is_promoted
-
-
-def test_auto_keeps_without_a_question_and_lets_the_observations_go() -> None:
-    lesson = learn(THREE[2:], THREE[:2], [], AUTO)
-
-    assert [*apply(lesson, THREE[:2], [])] == ["tea"]
-    assert not lesson.questions
 
 
 def test_suggest_asks_once_and_keeps_nothing() -> None:
@@ -297,13 +288,6 @@ def test_no_stranger_is_remembered_whatever_is_seen(
     assert lesson.learned <= MAX_FACTS
     assert mode != "off" or lesson == Lesson()
     listing(waiting)
-
-
-@given(st.text(), st.text())
-def test_the_small_decisions_are_total(one: str, other: str) -> None:
-    normal(one)
-    assert digests(one, other) == digests(one, other)
-    assert conversations([seen(one, other)]) == 1
 
 
 # --- what the observer is shown, and answers ------------------------------------------------------

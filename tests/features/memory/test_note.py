@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.note import MAX_NOTE, Note, NoteDraft, expires, parse, render, wrong
 from elwood.foundation.text.lines import one_line
-from elwood.foundation.text.words import KEY, slug
+from elwood.foundation.text.words import KEY
 
 TRUSTED = Label(private=True)
 texts = st.text(
@@ -118,12 +118,6 @@ def test_bounds_are_told() -> None:
     ):
         assert wrong(draft) is not None
     assert wrong(NoteDraft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",), ttl="30d")) is None
-
-
-@given(st.text(max_size=200))
-def test_a_key_made_of_words_is_one(text: str) -> None:
-    key = slug(text)
-    assert key == "" or re.fullmatch(KEY, key)
 
 
 @pytest.mark.parametrize(

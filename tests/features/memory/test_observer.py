@@ -10,7 +10,7 @@ from elwood.agent.models.messages import BudgetSpent, Complete, Completed, Model
 from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scene import house
 from tests.agent.session.scripted import answer
-from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
+from tests.features.memory.observing import QUIET, TEA, Scene, facts
 
 
 @pytest.fixture
@@ -64,17 +64,6 @@ async def test_a_message_meanwhile_is_answered_at_once_and_the_pass_made_later(
     assert "one" in repr(scene.passes[1].messages)
     assert "two" in repr(scene.passes[1].messages)
     assert scene.observed == 1
-
-
-async def test_a_command_meanwhile_costs_no_fact(scene: Scene, autojump_clock: object) -> None:
-    scene.slow = 20.0
-    async with house(scene.world) as h:
-        await h.say("I like tea")
-        await trio.sleep(QUIET + 5)
-        await h.say("/status")
-        await trio.sleep(300)
-
-    assert scene.notebook.remembered == {"tea": "Likes tea."}
 
 
 @pytest.mark.parametrize("at", [60.0, QUIET + 5], ids=["before the pass", "during it"])
@@ -131,15 +120,6 @@ async def test_nonsense_is_asked_for_once_more_and_then_given_up(
     assert not scene.notebook.notes
 
 
-async def test_nonsense_may_be_followed_by_sense(scene: Scene, autojump_clock: object) -> None:
-    scene.answers = [answer("Well:"), answer(facts(TEA))]
-    async with house(scene.world) as h:
-        await h.say("I like tea")
-        await trio.sleep(300)
-
-    assert scene.notebook.remembered == {"tea": "Likes tea."}
-
-
 @pytest.mark.parametrize("failure", [ModelUnavailable("away"), BudgetSpent("spent")])
 async def test_a_pass_that_fails_is_made_when_something_new_is_said(
     scene: Scene, autojump_clock: object, failure: Completed
@@ -154,20 +134,6 @@ async def test_a_pass_that_fails_is_made_when_something_new_is_said(
 
     assert "I like tea" in repr(scene.passes[1].messages)
     assert scene.notebook.remembered == {"tea": "Likes tea."}
-
-
-async def test_a_model_that_does_not_answer_holds_nothing_up(
-    scene: Scene, autojump_clock: object
-) -> None:
-    scene.slow = float("inf")
-    async with house(scene.world) as h:
-        await h.say("one")
-        await trio.sleep(500)
-        await h.say("two")
-        await h.quiet()
-
-    assert scene.world.said == ["re: one", "re: two"]
-    assert len(scene.passes) == 1
 
 
 async def test_off_asks_nobody(scene: Scene, autojump_clock: object) -> None:
@@ -194,50 +160,6 @@ async def test_a_day_has_its_limit(scene: Scene, autojump_clock: object) -> None
 
     assert len(scene.passes) == 3
     assert all(f"number {n}" in repr(scene.passes[2].messages) for n in (2, 3, 4))
-
-
-async def test_what_strangers_had_a_part_in_is_never_kept_by_itself(
-    scene: Scene, autojump_clock: object
-) -> None:
-    async with house(scene.world) as h:
-        await hear(h, "he likes tea")
-        await trio.sleep(300)
-
-    assert "trusted=no" in repr(scene.passes[0].messages)
-    assert [one.label.untrusted for one in scene.notebook.seen] == [True]
-    assert not scene.notebook.remembered
-
-
-async def test_nothing_forgotten_is_learned_again(scene: Scene, autojump_clock: object) -> None:
-    scene.settings = LearningSettings(mode="suggest", threshold=1)
-    async with house(scene.world) as h:
-        await h.say("I like tea")
-        await trio.sleep(300)
-        code = scene.notebook.seen[0].code
-        assert scene.notebook.store.settle(code, is_kept=False) == "Dropped."
-        await h.say("I like tea, as I said")
-        await trio.sleep(300)
-
-    assert len(scene.passes) == 2
-    assert not scene.notebook.notes
-
-
-async def test_the_owner_is_asked_with_buttons_that_type_commands(
-    scene: Scene, autojump_clock: object
-) -> None:
-    scene.settings = LearningSettings(mode="suggest", threshold=1)
-    async with house(scene.world) as h:
-        await h.say("I like tea")
-        await trio.sleep(1000)
-
-    post = scene.world.posts[-1]
-    code = scene.notebook.seen[0].code
-    assert "Likes tea." in post.part.text
-    assert [button.text for button in post.buttons] == [
-        f"/memory keep {code}",
-        f"/memory drop {code}",
-    ]
-    assert len(scene.world.posts) == 2
 
 
 async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_clock: object) -> None:

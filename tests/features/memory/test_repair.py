@@ -88,17 +88,6 @@ def test_changes_by_hand_are_noticed(tmp_path: Path) -> None:
         assert find(memory, "edited")[0].text == "by foot"  # even before it is noticed
 
 
-def test_changes_while_nobody_runs_are_noticed(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        save(memory, "a", "one")
-        save(memory, "b", "two")
-    (tmp_path / "memory" / "a.md").write_text("three")
-    (tmp_path / "memory" / "b.md").unlink()
-    with opened(tmp_path) as memory:
-        assert keys(memory, "three") == ["a"]
-        assert keys(memory, "two") == []
-
-
 def test_a_file_that_is_not_all_ours_is_not_written_over(tmp_path: Path) -> None:
     """What could not be read whole is never written anew from what was read."""
     data = b"---\nlabel: trusted\n---\nthe bank is clos\xffed"
@@ -124,18 +113,6 @@ def test_what_cannot_be_read_whole_is_neither_replaced_nor_a_crash(tmp_path: Pat
         (tmp_path / "memory" / "folder.md").mkdir()
         assert memory.forget(["folder", "tea"]) == Forgotten(("tea",), ("folder",))
         assert (tmp_path / "memory" / "folder.md").is_dir()
-
-
-def test_the_whole_folder_may_go(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        save(memory, "a", "one")
-        (tmp_path / "memory").rename(tmp_path / "elsewhere")
-        catch_up(memory)
-        assert keys(memory, "one") == []
-        assert save(memory, "b", "two") == Saved("b")
-        (tmp_path / "elsewhere" / "a.md").rename(tmp_path / "memory" / "a.md")
-        catch_up(memory)
-        assert keys(memory, "one") == ["a"]
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -260,18 +237,6 @@ def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path
         assert holding(tmp_path, "zanzibar") == []
 
 
-def test_a_folder_in_the_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "memory.db").mkdir()
-    memory = _bare(tmp_path)
-    memory.indexed.open()
-    assert save(memory, "a", "word") == Saved("a")
-    with pytest.raises(DatabaseUnusable):
-        keys(memory, "word")
-    assert memory.forget(["a"]).keys == ("a",)
-    assert not (tmp_path / "memory" / "a.md").exists()
-    assert (tmp_path / "memory.db").is_dir()
-
-
 # --- full disks and crashes -----------------------------------------------------------------------
 
 
@@ -366,10 +331,3 @@ def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
         db.execute("PRAGMA max_page_count = 100000")
         assert catch_up(memory) > 0
         assert len(keys(memory, "word", 99)) == 41
-
-
-def test_a_note_of_somebody_else_is_a_refusal(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        (tmp_path / "memory").mkdir()
-        (tmp_path / "memory" / "a.md").mkdir()
-        assert isinstance(save(memory, "a", "x"), Unsaved)

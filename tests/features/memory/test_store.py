@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from elwood.agent.conversation.labels import Label
 from elwood.features.memory.learning import digests
 from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
@@ -87,14 +86,6 @@ def test_the_index_finds_by_words(
     assert {hit.key for hit in garden.indexed.index.search(asked)} == expected
 
 
-def test_the_newest_are_listed(garden: NoteStore) -> None:
-    assert [note.key for note in garden.newest(9, pending=True)] == ["maybe"]
-    assert {note.key for note in garden.newest(9)} == {
-        *("one", "two", "garden", "kueche", "none", "strange", "soon")
-    }
-    assert len(garden.newest(2)) == 2
-
-
 def test_better_places_come_first(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "one", "the garden and the gate", "x")
@@ -102,17 +93,6 @@ def test_better_places_come_first(tmp_path: Path) -> None:
         save(memory, "garden", "nothing else")
         assert keys(memory, "garden") == ["garden", "two", "one"]
         assert keys(memory, "garden", limit=2) == ["garden", "two"]
-
-
-def test_of_two_versions_the_newest_comes_first(tmp_path: Path) -> None:
-    now = 0.0
-    with opened(tmp_path, clock=lambda: now) as memory:
-        for number, text in enumerate(
-            ["The wifi password is hunter2", "The wifi has the password swordfish, since Monday"]
-        ):
-            save(memory, f"wifi-{number}", text)
-            now += 60.0
-        assert keys(memory, "wifi password")[0] == "wifi-1"
 
 
 def test_the_label_is_kept_and_does_not_fall_by_itself(tmp_path: Path) -> None:
@@ -233,30 +213,6 @@ def test_what_was_forgotten_is_not_learned_again(tmp_path: Path) -> None:
         assert answer == Saved("ex", replaced=True)
 
 
-def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        for key in ("one", "two", "three"):
-            save(memory, key, f"text {key}")
-        memory.forget(["one", "two"])
-        path = tmp_path / "memory.forgotten"
-        data = bytearray(path.read_bytes())
-        data[-2] = 0xFF  # the newest mark, of what "two" said
-        path.write_bytes(data)
-        memory.forget(["three"])
-        for key in ("one", "two", "three"):
-            [refused] = memory.save([draft(key, f"text {key}")], learned=True)
-            assert isinstance(refused, Unsaved)
-        assert not memory._tombstones.buried(digests("", "text two"))
-        assert (
-            len(
-                memory._tombstones.buried(
-                    [hash_ for key in ("one", "three") for hash_ in digests(key, f"text {key}")]
-                )
-            )
-            == 4
-        )
-
-
 @pytest.mark.parametrize("at", [0, -2])
 def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: int) -> None:
     """Neither in a mark nor in the salt, by which all that is forgotten later is known."""
@@ -317,10 +273,3 @@ def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
             assert memory.undo() == Undone(restored=("a",))
         assert memory.undo() is None
         assert memory.read(["a"])[0].text.startswith("2 ")
-
-
-def test_a_public_note_is_not_private(tmp_path: Path) -> None:
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "a.md").write_text("---\nlabel: trusted, public\n---\nword")
-    with opened(tmp_path) as memory:
-        assert find(memory, "word")[0].label == Label()

@@ -6,7 +6,6 @@ import attrs
 import msgspec
 import pytest
 
-from elwood.agent.conversation.calls import SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
@@ -19,8 +18,6 @@ from elwood.features.memory.tools import (
     NoteQuery,
     NoteTools,
     NoteToSave,
-    plan_save,
-    plan_search,
     tools,
 )
 from elwood.foundation.runtime import Mailbox
@@ -66,14 +63,6 @@ async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
         assert "from tg-2 after example.org; may hold strangers' words" in found.text
         own = await search(notes, "own")
         assert (own.untrusted, own.private, own.origin) == (False, True, "")
-
-
-async def test_strangers_do_not_replace_what_the_owner_told(tmp_path: Path) -> None:
-    async with note_tools(tmp_path) as notes:
-        await notes.save(NoteToSave("bank", "the account is 7"), OWN)
-        with pytest.raises(ToolFailure, match="choose another key"):
-            await notes.save(NoteToSave("bank", "the account is 8"), STRANGERS)
-        assert "is 7" in (await search(notes, "account")).text
 
 
 async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -> None:
@@ -169,14 +158,3 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
 def test_the_schema_refuses_what_the_store_would(kind: type, arguments: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(arguments, type=kind)
-
-
-async def test_what_the_policy_and_the_gate_see() -> None:
-    plan = await plan_save(NoteToSave("tea", "No sugar.", ("drinks",)), OWN)
-    assert plan.action == SaveMemory()
-    assert plan.subject == "Remember as tea [drinks]:\nNo sugar."
-    assert (await plan_search(NoteQuery("tea"), OWN)).action == SearchMemory()
-    assert (SAVE.risk, SAVE.effect) == ("write", "keyed")
-    assert (SEARCH.risk, SEARCH.effect) == ("read", "pure")
-    assert SEARCH.gives == PRIVATE
-    assert SAVE.target(NoteToSave("tea", "x")) == "tea"
