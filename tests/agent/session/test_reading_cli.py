@@ -11,7 +11,7 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import Assistant, Human, Prompt, ToolCall, Usage
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import Provider
@@ -32,11 +32,10 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.reading.cli import SentRequest, body_of, sent, since
+from elwood.agent.session.reading.cli import since
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.cli import make_parser
-from elwood.app.config.load import load
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
@@ -513,19 +512,10 @@ async def test_a_transcript_has_everything_that_was_done(
         assert words in lines
 
 
-def test_what_an_old_log_does_not_say_is_said(tmp_path: Path) -> None:
-    """Before it was noted how long an answer might be; and who answers for a bare name."""
-    said = Said("t1", Assistant((), "", "rules", msgspec.Raw(b"null")), Usage())
-    file = tmp_path / "config.toml"
-    file.write_text(OFFLINE)
-    config = load(file, {"HOME": str(tmp_path)})
-    body, note = body_of(SentRequest(Prompt("Be kind."), (Human("hello"),), said), config)
-
-    assert b"hello" in body
-    assert "max_tokens is not in the log" in note
-    assert "offline" in note
-    log = [(n, at, entry) for n, (at, entry) in enumerate(STORY[:3], 1)]
-    assert [one.messages for one in sent(log, "t1")] == [(Human("do it"),)]
+async def test_what_was_sent_to_a_provider_that_is_gone_cannot_be_shown(tmp_path: Path) -> None:
+    await write(tmp_path, "home", STORY)
+    with pytest.raises(CliFailure, match="offline answered with m, and is not configured"):
+        run(tmp_path, "session", "show", "home", "--prompt")
 
 
 def test_the_console_exports_into_the_workspace_and_shows_what_was_sent(tmp_path: Path) -> None:

@@ -43,13 +43,13 @@ class TypedCommand(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> TypedCommand:
-    """Read a slash command; a bot's name behind ``@`` is ignored.
+    """Read a slash command.
 
-    >>> parse("/Status@elwood_bot"), parse("/branch before the trip")
+    >>> parse("/Status"), parse("/branch before the trip")
     (TypedCommand(name='status', given=''), TypedCommand(name='branch', given='before the trip'))
     """
     first, *words = text.split()
-    name = first.removeprefix("/").split("@")[0].lower()
+    name = first.removeprefix("/").lower()
     # Telegram sends "start" when a chat is opened.
     return TypedCommand("help" if name == "start" else name, " ".join(words))
 

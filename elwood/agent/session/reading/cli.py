@@ -273,9 +273,7 @@ def _print_sent(requests: Iterator[SentRequest], config: Config) -> bool:
     """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
     found = False
     for one in requests:
-        content, note = body_of(one, config)
-        if note:
-            print(note, file=sys.stderr)
+        content = body_of(one, config)
         sys.stdout.flush()
         sys.stdout.buffer.write(content + b"\n")
         sys.stdout.buffer.flush()
@@ -283,24 +281,19 @@ def _print_sent(requests: Iterator[SentRequest], config: Config) -> bool:
     return found
 
 
-def body_of(one: SentRequest, config: Config) -> tuple[bytes, str]:
-    """Make the body of a request anew; say what of it is not in the log, if anything is not.
-
-    The form of its provider is the one of today.
-    """
-    models, providers = config.of(ModelSettings), config.of(Providers).by_name
-    name, _, model = one.said.message.model.partition("/")
-    notes = []
-    if not model or name not in providers:
-        name, _, model = models.default.partition("/")
-        model = one.said.message.model or model
-        notes.append(f"who answers for {model!r} is not known; shown as {name} is asked")
-    if not one.said.max_tokens:
-        notes.append("max_tokens is not in the log; shown as configured")
+def body_of(one: SentRequest, config: Config) -> bytes:
+    """Make the body of a request anew, in the form of its provider of today."""
+    name, slash, model = one.said.message.model.partition("/")
+    if not slash:
+        name, model = "offline", name
+    provider = config.of(Providers).by_name.get(name)
+    if provider is None:
+        raise CliFailure(f"{name} answered with {model}, and is not configured any more")
     request = ModelRequest(
         model=model,
         prompt=one.prompt,
         messages=one.messages,
-        max_tokens=one.said.max_tokens or models.max_tokens,
+        # Old logs do not say how long the answer might be.
+        max_tokens=one.said.max_tokens or config.of(ModelSettings).max_tokens,
     )
-    return encode(providers[name], request), "; ".join(notes)
+    return encode(provider, request)
