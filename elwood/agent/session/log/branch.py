@@ -1,4 +1,4 @@
-"""The lines of a conversation: the present one, those that can be resumed, and what to learn from.
+"""The lines of a conversation: the present one, and those that can be resumed.
 
 The log is a tree.  What the session holds is one line of it, from the root to the head: what the
 model sees, and what it has been told.  Of every other line only a small record is held, and the
@@ -307,6 +307,3 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
             ago = duration(now - branch.at)
             lines.append(f"{head}: {REASONS[branch.why]} {ago} ago, {branch.said}")
     return "\n".join([*lines, f"→ {tree.line}: here, {summed_up(path)}"])
-
-
-# --- what nothing was learned from yet ------------------------------------------------------------
