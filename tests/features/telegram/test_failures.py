@@ -29,7 +29,6 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity, Rich
-from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 from tests.features.telegram.neighbours import HOME, intake, outbox, settings
 
@@ -48,8 +47,9 @@ def test_every_row_has_its_test() -> None:
     assert len(rows) == 37
 
 
-async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(
+    jumping_clock: MockClock,
+) -> None:
     async with fake_telegram() as fake:
         conflict = "Conflict: terminated by other getUpdates request"
         fake.fault("getUpdates", times=4, code=409, description=conflict)
@@ -64,8 +64,7 @@ async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock:
             assert trio.current_time() - began >= 200
 
 
-async def test_tg_02_a_foreign_webhook_stops_the_channel(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_02_a_foreign_webhook_stops_the_channel(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.webhook = "https://evil.example/secret-path"
         async with intake(fake) as house:
@@ -82,9 +81,8 @@ async def test_tg_02_a_foreign_webhook_stops_the_channel(mock_clock: MockClock) 
 
 
 async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_over(
-    mock_clock: MockClock,
+    jumping_clock: MockClock,
 ) -> None:
-    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit, fake.flood_wait = 2, 7
         async with outbox(fake) as out, trio.open_nursery() as nursery:
@@ -106,9 +104,8 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert not fake.actions
 
 
-async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(mock_clock: MockClock) -> None:
+async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(jumping_clock: MockClock) -> None:
     """At random, so that all the chats of a flood do not come back at once."""
-    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake, outbox(fake) as out:
         for parameters, wait in (({"retry_after": 7}, 7.125), (None, 5.125)):
             fake.fault("sendMessage", code=429, parameters=parameters)
@@ -215,9 +212,8 @@ async def test_tg_10_11_without_its_topic_or_its_question_an_answer_still_arrive
 
 
 async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
-    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    jumping_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mock_clock.autojump_threshold = JUMP
     caplog.set_level(logging.DEBUG)
     token = "4242:a-revoked-token"
     async with fake_telegram() as fake:
@@ -259,8 +255,7 @@ async def _until(true: Callable[[], object]) -> None:
     raise AssertionError("it never came true")
 
 
-async def test_tg_15_a_malformed_token_says_so_at_the_start(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_15_a_malformed_token_says_so_at_the_start(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.token = "4242:other"
         fake.fault("*", code=404, description="Not Found", times=1)
@@ -270,8 +265,7 @@ async def test_tg_15_a_malformed_token_says_so_at_the_start(mock_clock: MockCloc
             assert not house.inbound
 
 
-async def test_tg_16_an_ailing_server_costs_nothing_but_time(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_16_an_ailing_server_costs_nothing_but_time(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.say("kept")
         fake.fault("getUpdates", times=2, code=500)
@@ -287,9 +281,8 @@ async def test_tg_16_an_ailing_server_costs_nothing_but_time(mock_clock: MockClo
 
 
 async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark(
-    mock_clock: MockClock,
+    jumping_clock: MockClock,
 ) -> None:
-    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, outbox(fake) as out:
         for kind in ("swallow", "lose", "hang", "drop"):
             fake.fault("sendMessage", kind)
@@ -345,8 +338,7 @@ async def test_tg_21_22_25_an_edit_names_what_it_replaces_and_all_say_when_they_
         assert (first.sent_at, second.sent_at) == (1_000_000.0, 1_000_005.0)
 
 
-async def test_tg_24_a_flood_costs_its_sender_only(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_24_a_flood_costs_its_sender_only(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         for n in range(250):
             fake.say(f"spam {n}", chat=666, user=666)
@@ -470,8 +462,7 @@ async def test_tg_34_hostile_text_is_repaired_and_handed_on(text: str) -> None:
         house.texts[0].encode()
 
 
-async def test_tg_35_empty_polls_do_not_spin_and_are_told(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_35_empty_polls_do_not_spin_and_are_told(jumping_clock: MockClock) -> None:
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.instant = True
         async with intake(fake) as house:
@@ -481,8 +472,7 @@ async def test_tg_35_empty_polls_do_not_spin_and_are_told(mock_clock: MockClock)
             assert any("at once" in error for error in house.troubles())
 
 
-async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.fault("getUpdates", "hang")
         async with intake(fake) as house:
@@ -499,9 +489,8 @@ def test_tg_37_a_wrong_clock_is_called_so() -> None:
     assert "clock" not in explain(Unreachable("TLS failed: self-signed certificate"))
 
 
-async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
+async def test_the_budgets_keep_the_real_limits(jumping_clock: MockClock) -> None:
     """At the vendor's figures no flood control answers."""
-    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit = 5
         async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
@@ -513,9 +502,8 @@ async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
 
 
 async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_only(
-    mock_clock: MockClock,
+    jumping_clock: MockClock,
 ) -> None:
-    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
             for chat in range(100, 150):
@@ -527,8 +515,7 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         assert times[49] - times[0] < 1.0
 
 
-async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_drafts_grow_and_are_dropped_rather_than_queued(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("a")
         await fake.until(lambda: len(fake.drafts) == 1)
@@ -547,9 +534,8 @@ async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockCl
 
 
 async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
-    mock_clock: MockClock,
+    jumping_clock: MockClock,
 ) -> None:
-    mock_clock.autojump_threshold = JUMP
     group = Route("telegram", GROUP, private=False)
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("I think", route=group)
@@ -566,8 +552,7 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         assert not fake.drafts
 
 
-async def test_edits_in_a_group_leave_room_for_what_is_final(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_edits_in_a_group_leave_room_for_what_is_final(jumping_clock: MockClock) -> None:
     group = Route("telegram", GROUP, private=False)
     pacing = Pacing(group=(Window(4, 1000.0),))
     async with fake_telegram() as fake, outbox(fake, pacing=pacing) as out:
@@ -603,8 +588,7 @@ async def test_a_server_without_drafts_is_not_asked_twice() -> None:
         ]
 
 
-async def test_a_chat_has_a_bounded_queue(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_chat_has_a_bounded_queue(jumping_clock: MockClock) -> None:
     slow = Pacing(chat=(Window(1, 1000.0),))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         outcomes: list[object] = []
@@ -623,8 +607,7 @@ async def test_a_chat_has_a_bounded_queue(mock_clock: MockClock) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_what_nobody_waits_for_is_not_sent(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_what_nobody_waits_for_is_not_sent(jumping_clock: MockClock) -> None:
     slow = Pacing(chat=(Window(1, 5.0),))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         await out.post("first")

@@ -9,7 +9,6 @@ from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
-from tests.fake_http import JUMP
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
 
@@ -41,8 +40,7 @@ async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -
             assert not fake.unconfirmed
 
 
-async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_nothing_is_confirmed_that_nobody_has_taken(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         async with intake(fake) as house:
             house.take = lambda _: None
@@ -69,8 +67,7 @@ async def test_what_is_settled_at_the_stop_is_confirmed_and_comes_not_again(
         assert fake.unconfirmed == [second]
 
 
-async def test_a_chat_that_hangs_holds_up_no_other(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake, owners=(OWNER, 5)) as house:
         house.take = lambda m: None if m.route.chat == 5 else Taken()
         stuck = fake.say("stuck", chat=5, user=5)
@@ -128,8 +125,7 @@ async def test_an_album_is_complained_about_once() -> None:
         assert "sticker" in house.notices[1]
 
 
-async def test_a_refused_message_is_not_silently_lost(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         answers: Iterator[Refused | Busy | Taken] = iter(
             [Refused("the disk is full"), Busy(20), Busy(20), Taken()]
@@ -144,8 +140,9 @@ async def test_a_refused_message_is_not_silently_lost(mock_clock: MockClock) -> 
         assert "20" in house.notices[1]
 
 
-async def test_what_cannot_be_taken_is_kept_until_the_sender_is_told(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_what_cannot_be_taken_is_kept_until_the_sender_is_told(
+    jumping_clock: MockClock,
+) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: None
         house.post = lambda _: Unsent("away")
@@ -225,8 +222,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_in_writing() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_a_press_that_nobody_took_leaves_the_buttons(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_press_that_nobody_took_leaves_the_buttons(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: Refused("the log is damaged")
         asked = question(fake)

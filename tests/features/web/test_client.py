@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.foundation.net.egress import EgressRules, WebRefused, is_reachable, resolved
-from tests.fake_http import JUMP, Reply, Request, connection
+from tests.fake_http import Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
@@ -156,8 +156,7 @@ async def test_the_owners_rules_hold_at_every_hop() -> None:
         assert (await s.web.fetch(s.url("/x", host="mail.example"))).body == b"hello"
 
 
-async def test_too_many_requests_wait_for_a_minute(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_too_many_requests_wait_for_a_minute(jumping_clock: MockClock) -> None:
     async with scene({"/": to("/a")}, per_minute=3) as s:
         await s.web.fetch(s.url())
         with pytest.raises(WebRefused, match="wait 60 s"):
@@ -221,8 +220,7 @@ async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
         Reply(pieces=(b"xyz",), end="stall", end_at=1),
     ],
 )
-async def test_a_slow_server_is_given_up(slow: Reply, mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_slow_server_is_given_up(slow: Reply, jumping_clock: MockClock) -> None:
     async with scene({"/": slow}, deadline=15.0) as s:
         began = trio.current_time()
         with pytest.raises(WebFailed, match="no whole answer within 15 s"):

@@ -20,7 +20,7 @@ from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret
-from tests.fake_http import JUMP, Reply, Request, serving
+from tests.fake_http import Reply, Request, serving
 
 KEY = "k" * 30
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
@@ -143,8 +143,7 @@ async def test_a_failure_says_what_to_do(kind: str, given: Reply, why: str) -> N
     assert KEY not in repr(caught.value)
 
 
-async def test_a_search_that_drips_is_given_up(mock_clock: MockClock) -> None:
-    mock_clock.autojump_threshold = JUMP
+async def test_a_search_that_drips_is_given_up(jumping_clock: MockClock) -> None:
     async with service("brave", Reply(pieces=(b" ",) * 100, pause=5.0)) as search:
         with pytest.raises(ToolFailure, match="did not answer within 20 s"):
             await search.find("q")
