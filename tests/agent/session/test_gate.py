@@ -263,6 +263,14 @@ async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockCloc
     assert not scene.session.taint.label.untrusted
 
 
+async def test_forbidden_is_not_even_asked() -> None:
+    scene = Scene(("shell", "shutdown"))
+    await scene.perform()
+
+    assert scene.ended == [("shutdown", "denied")]
+    assert scene.approver.asked == []
+
+
 async def test_a_configured_secret_does_not_leave() -> None:
     scene = Scene(("tell", "hunter2"))
     await scene.perform()

@@ -11,7 +11,6 @@ from elwood.agent.session.turn.prompt import (
     LOOK_EVERY,
     MAX_DOCUMENT,
     NAMES,
-    PRECEDENCE,
     Documents,
     SystemPrompt,
     assemble,
@@ -115,9 +114,7 @@ def test_the_shipped_documents_are_whole_and_short() -> None:
     assert wheel["force-include"] == {"workspace": "elwood/workspace"}
 
 
-def test_all_lists_name_the_same_documents() -> None:
-    """Those that commands may not write, too."""
-    assert sorted(NAMES) == sorted(PRECEDENCE)
+def test_commands_may_not_write_the_documents() -> None:
     assert {f"{name}.md" for name in NAMES} <= set(INSTRUCTIONS)
 
 
@@ -134,14 +131,14 @@ def test_missing_and_empty_documents_leave_no_trace() -> None:
     assert "IDENTITY" not in assemble(Documents({"SOUL": "x"}), "", 1000)
 
 
-def test_what_does_not_fit_is_cut_by_precedence_and_said() -> None:
+def test_what_does_not_fit_is_cut_from_the_end_and_said() -> None:
     texts = {name: LINE * 50 for name in NAMES}
     each = estimate(LINE * 50)
     prompt = assemble(Documents(texts), "The tools.", int(each * 2.5))
     kept = {name: prompt.count(f'<document name="{name}.md">') for name in NAMES}
-    assert kept == {"SOUL": 1, "AGENTS": 1, "USER": 1, "IDENTITY": 0, "TOOLS": 0}
+    assert kept == {"SOUL": 1, "IDENTITY": 1, "USER": 1, "AGENTS": 0, "TOOLS": 0}
     assert "The tools." in prompt
-    for name in PRECEDENCE[2:]:
+    for name in NAMES[2:]:
         assert f"{name}.md is too long for this prompt" in prompt
     assert "SOUL.md is too long" not in prompt
     assert estimate(prompt) < each * 2.5 + 150

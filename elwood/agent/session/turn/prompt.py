@@ -29,10 +29,9 @@ NOTE = (
 # Seconds for which documents and skills are not looked at again: nobody saves one and sends a
 # message sooner, and conversations that begin turns together need one look.
 LOOK_EVERY = 1.0
-# The documents in the order in which the model reads them: who it is, whom it serves, how it works.
+# The documents in the order in which the model reads them, and in which they get their room: who it
+# is, whom it serves, how it works.
 NAMES = ("SOUL", "IDENTITY", "USER", "AGENTS", "TOOLS")
-# If they do not all fit, these get their room first.
-PRECEDENCE = ("SOUL", "AGENTS", "USER", "IDENTITY", "TOOLS")
 # A document that is cut to less than this many tokens says nothing; it is left out.
 WORTHWHILE = 50
 # Of one document, in bytes; far more than a model should be told each time.
@@ -140,7 +139,7 @@ def read_document(root: Root, name: str) -> WorkspaceDocument:
 def assemble(documents: Documents, tools_note: str, budget: int) -> str:
     r"""Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
 
-    What does not fit is cut, the least important document first, and the prompt says so.
+    What does not fit is cut, the last document first, and the prompt says so.
     *tools_note* is what Elwood says about its tools; it is never cut.
 
     >>> print(assemble(Documents({"SOUL": "Be kind.", "USER": "Ada."}), "Tools are real.", 1000))
@@ -154,23 +153,17 @@ def assemble(documents: Documents, tools_note: str, budget: int) -> str:
     <BLANKLINE>
     Tools are real.
     """
-    left = float(budget - estimate(tools_note) if tools_note else budget)
-    texts: dict[str, str] = {}
+    left = budget - estimate(tools_note)
+    parts: list[str] = []
     cut: list[str] = []
-    for name in PRECEDENCE:
+    for name in NAMES:
         text = documents.texts.get(name, "").strip()
         kept = fit(text, left)
         if kept != text:
             cut.append(name)
-            if left < WORTHWHILE:
-                continue
-        left -= estimate(kept)
-        texts[name] = kept
-    parts = [
-        f'<document name="{name}.md">\n{texts[name].strip()}\n</document>'
-        for name in NAMES
-        if texts.get(name)
-    ]
+        if kept and (kept == text or left >= WORTHWHILE):
+            left -= estimate(kept)
+            parts.append(f'<document name="{name}.md">\n{kept.strip()}\n</document>')
     parts += [tools_note.strip()] if tools_note.strip() else []
     parts += [f"Note: {note}" for note in documents.notes]
     parts += [
