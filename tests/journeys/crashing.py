@@ -282,10 +282,16 @@ class Trial:
             *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),
             *(["something to tell"] if agenda.tell else []),
             *(["unconfirmed"] if h.fake.unconfirmed else []),
-            *(["nothing has begun"] if not table.tasks else []),
+            *(["nothing has begun"] if not self._has_begun(table) else []),
             *(["the owner will press"] if self._answering else []),
             *([f"asked {asked}, waiting {waiting}"] if asked != waiting else []),
         ]
+
+    def _has_begun(self, table: Timetable) -> bool:
+        """Tell whether Elwood listens, and has taken in what is planned, if anything is."""
+        checklist = self.home.folder / "workspace" / "HEARTBEAT.md"
+        plans = self.story.settings["tasks"].tasks or checklist.exists()
+        return self.life.core.up.is_set() and bool(table.tasks or not plans)
 
     def log(self) -> list[tuple[int, float, TimetableEntry]]:
         """Read schedule.jsonl, but for a torn end: number, time, entry."""
