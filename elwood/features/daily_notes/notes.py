@@ -79,7 +79,7 @@ def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo) -> str:
     """
     lines = note.split("\n")
     id_ = f"{session}/{turn.turn}"
-    if id_ in map(id_of, lines):
+    if any(head["id"] == id_ for head in map(_ENTRY.match, lines) if head):
         return note
     when = datetime.fromtimestamp(turn.at, zone)
     before = note or f"# {when:%A %Y-%m-%d}\n\n"
@@ -156,18 +156,6 @@ def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
 # --- entries --------------------------------------------------------------------------------------
 
 
-def id_of(line: str) -> str:
-    """Name the turn of the entry that begins with *line*; "" if none does."""
-    found = _ENTRY.match(line)
-    return found["id"] if found else ""
-
-
-def entry_marks(line: str) -> frozenset[str] | None:
-    """Say how the entry that begins with *line* is marked; None if it is no entry of ours."""
-    found = _ENTRY.match(line)
-    return None if found is None else frozenset(re.findall(r"\w+", found["marks"]))
-
-
 def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
     r"""Cut a note into entries, with their marks, and other lines, with None; all of it.
 
@@ -182,7 +170,8 @@ def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
             continue
         if lines:
             yield lines, marks
-        lines, marks = [line], entry_marks(line)
+        head = _ENTRY.match(line)
+        lines, marks = [line], head and frozenset(re.findall(r"\w+", head["marks"]))
     yield lines, marks
 
 
@@ -255,15 +244,9 @@ def excerpt(found: Page, chosen: Sequence[str]) -> SearchResult | None:
     if most == 0 and having(by_name, chosen) < len(chosen):
         return None
     best = [one for one, count in zip(there, counts, strict=True) if count == most]
-    taken: list[str] = []
-    untrusted = found.untrusted
-    room = MAX_EXCERPT
-    for one, is_marked in best[:MAX_PASSAGES]:
-        if room > 0:
-            taken.append(one[:room])
-            untrusted = untrusted or is_marked
-            room -= len(one) + 1
-    text = "\n".join(taken)
+    taken = best[:MAX_PASSAGES]
+    text = "\n".join(one for one, _ in taken)[:MAX_EXCERPT]
+    untrusted = found.untrusted or any(is_marked for _, is_marked in taken)
     return SearchResult(
         text=text,
         origin=found.path,

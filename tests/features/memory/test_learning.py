@@ -401,13 +401,6 @@ def test_facts_that_are_none_are_left_out(key: str, text: str) -> None:
     assert [one.key for one in found] == ["good"]
 
 
-def test_no_more_facts_than_a_pass_may_have() -> None:
-    found = read(answer(facts(*(fact(f"k{n}", f"t{n}") for n in range(50)))), str)
-
-    assert not isinstance(found, Unreadable)
-    assert len(found) == MAX_FACTS
-
-
 @given(st.text() | st.text().map(lambda text: facts(fact(text, text))))
 def test_reading_is_total(text: str) -> None:
     found = read(answer(text), str)
