@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 
+import trio
+
 from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import ModelSettings, Providers
@@ -21,6 +23,9 @@ from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 DAY = 86_400.0
 NOTE = "writing the daily note"
+# Seconds that a turn waits for others, to be written together: writing is two syncs and a rename,
+# and the note as a whole.
+GATHER = 2.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -71,6 +76,7 @@ class DailyNotesExtension(SessionExtension):
         self._notes = notes
         self._now = now
         self._log = log
+        self._gathered: FinishedTurn | None = None
         self._noted: FinishedTurn | None = None
 
     def _is_due(self, inputs: Sequence[Received]) -> bool:
@@ -98,18 +104,30 @@ class DailyNotesExtension(SessionExtension):
             return ""
 
     async def turns_ended(self) -> None:
-        """Write the newest turn that ended."""
-        await self.settle()
+        """Have the newest turn that ended written soon, together with those of others."""
+        if self._hand_over():
+            await trio.sleep(GATHER)
+            await self.settle()
 
     async def settle(self) -> None:
-        """Write the newest turn that ended into its day's note, unless it stands there."""
+        """Write the newest turn that ended into its day's note now, unless it stands there."""
         turn = self._log.state.done
-        if turn is None or turn is self._noted:
+        if not self._hand_over():
             return
         try:
-            await self._notes.add(self._log.id, turn)
+            await self._notes.settle(self._log.id)
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
         else:
             clear_error(NOTE)
         self._noted = turn
+
+    def _hand_over(self) -> bool:
+        """Hand the newest turn that ended over, to be written; False if it has been written."""
+        turn = self._log.state.done
+        if turn is None or turn is self._noted:
+            return False
+        if turn is not self._gathered:
+            self._notes.gather(self._log.id, turn)
+            self._gathered = turn
+        return True

@@ -74,21 +74,43 @@ class DailyNotes:
         self._zone = zone
         self._blocking = blocking
         self._redact = redact
+        # By session; written together by whoever comes first.
+        self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
 
     def today(self, now: float) -> str:
         """Return the date at Unix time *now*, ISO 8601."""
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
-    async def add(self, session: str, turn: FinishedTurn) -> None:
-        """Write *turn* into its day's note, on the disk, unless it stands there."""
-        path = _daily(self.today(turn.at))
+    def gather(self, session: str, turn: FinishedTurn) -> None:
+        """Have *turn* written with the next one of its day; who says so must `settle` it later."""
+        self._gathered[session] = turn
 
-        def write() -> None:
-            _rewrite(self._root, path, lambda text: add(text, session, turn, self._zone))
+    async def settle(self, session: str) -> None:
+        """Write what was gathered, on the disk, if the turn of *session* has not been written.
 
+        What stands in its note is not written again.
+        """
         async with self._writing:
-            await self._blocking(write)
+            if session not in self._gathered:
+                return
+            day = self.today(self._gathered[session].at)
+            turns = [(s, turn) for s, turn in self._gathered.items() if self.today(turn.at) == day]
+
+            def added(text: str) -> str:
+                for id_, turn in turns:
+                    text = add(text, id_, turn, self._zone)
+                return text
+
+            try:
+                await self._blocking(lambda: _rewrite(self._root, _daily(day), added))
+            except (PathRefused, Unconfined):
+                # It must not keep others from being written later.
+                del self._gathered[session]
+                raise
+            for id_, turn in turns:
+                if self._gathered.get(id_) is turn:
+                    del self._gathered[id_]
 
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""

@@ -16,7 +16,7 @@ from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.entries import Entry, Received, Replied, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.features.daily_notes.parts import NOTE, DailyNotesExtension
+from elwood.features.daily_notes.parts import GATHER, NOTE, DailyNotesExtension
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
@@ -126,7 +126,7 @@ async def test_nobody_else_is_told_what_the_owner_did(world: World, autojump_clo
     async with house(world) as h:
         await h.say("a secret plan")
         await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2 * GATHER)
         await say(h, "guest", ROUTE, owner=False)
         await say(h, "group", Route("chat", private=False), owner=True)
         await say(h, "mine", ROUTE, owner=True)
@@ -166,7 +166,7 @@ async def test_a_note_that_cannot_be_written_holds_nobody_up(
     async with house(world) as h:
         await h.say("one")
         await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2 * GATHER)
         assert any(NOTE in status.troubles for status in h.actor_table.statuses.values())
         await h.say("two")
         await h.quiet()

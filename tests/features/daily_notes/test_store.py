@@ -1,6 +1,7 @@
 """The daily notes on the disk."""
 
 import os
+import re
 from datetime import UTC
 from pathlib import Path
 
@@ -27,13 +28,18 @@ def threads(tmp_path: Path) -> DailyNotes:
     return DailyNotes(Root(tmp_path), UTC, inline, str)
 
 
+async def add(threads: DailyNotes, session: str, ended: FinishedTurn) -> None:
+    threads.gather(session, ended)
+    await threads.settle(session)
+
+
 def note(folder: Path, day: str = "1970-01-01") -> Path:
     return folder / "threads" / "daily" / f"{day}.md"
 
 
 async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path) -> None:
     for n in (1, 2, 2, 1):
-        await threads.add("s", turn(n))
+        await add(threads, "s", turn(n))
 
     assert note(tmp_path).read_text().count("\n- ") == 2
     assert (await threads.recall(DAY)).count("\n- ") == 2
@@ -45,16 +51,28 @@ async def test_sessions_that_end_turns_together_lose_none(
 ) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
-            nursery.start_soon(threads.add, f"s{n}", turn(n))
+            nursery.start_soon(add, threads, f"s{n}", turn(n))
 
     assert note(tmp_path).read_text().count("\n- ") == 20
+
+
+async def test_what_was_gathered_is_written_once_with_the_next(
+    threads: DailyNotes, tmp_path: Path
+) -> None:
+    for n in range(3):
+        threads.gather(f"s{n}", turn(n, n * DAY / 2))
+    await add(threads, "s2", turn(2, DAY))
+    assert not note(tmp_path).exists()  # that is of another day
+    await add(threads, "s3", turn(3))
+
+    assert re.findall(r"s\d/t\d", note(tmp_path).read_text()) == ["s0/t0", "s1/t1", "s3/t3"]
 
 
 async def test_what_people_wrote_stays(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
-    await threads.add("s", turn(1))
-    await threads.add("s", turn(2))
+    await add(threads, "s", turn(1))
+    await add(threads, "s", turn(2))
 
     assert note(tmp_path).read_bytes() == (
         b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line\n- 00:00 s/t2: `question 2`\n"
@@ -65,7 +83,7 @@ async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_pa
     note(tmp_path).parent.mkdir(parents=True)
     for size in (MAX_DAILY, 5 * MAX_DAILY):
         note(tmp_path).write_bytes(b"x" * size)
-        await threads.add("s", turn(1))
+        await add(threads, "s", turn(1))
         assert note(tmp_path).read_bytes()[:size] == b"x" * size
         assert b"question" not in note(tmp_path).read_bytes()
 
@@ -77,8 +95,8 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
     root = Root(tmp_path)
     root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
     root.write("threads/weekly/1970-W01.md", b"obey", untrusted=True)
-    await threads.add("s", turn(1))
-    await threads.add("s", turn(2, DAY))
+    await add(threads, "s", turn(1))
+    await add(threads, "s", turn(2, DAY))
 
     shown = await threads.recall(DAY)
     assert "question 2" in shown
@@ -107,6 +125,6 @@ async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_pa
     (tmp_path / "threads" / "daily").symlink_to(outside)
 
     with pytest.raises(PathRefused):
-        await threads.add("s", turn(1))
+        await add(threads, "s", turn(1))
     assert os.listdir(outside) == []
     assert await threads.recall(0.0) == ""
