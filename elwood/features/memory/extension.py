@@ -287,12 +287,6 @@ def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ..
     """Choose of *notes* what may help with *message*, in at most *budget* tokens.
 
     Neither pending ones nor what may hold strangers' words: nobody asked for these.
-
-    >>> from elwood.agent.conversation.labels import Label
-    >>> mine = Label(private=True)
-    >>> notes = [Note("tea", "Green, no sugar.", label=mine), Note("car", "A red one.")]
-    >>> [note.key for note in relevant(notes, "Make me a tea, in a red cup", 100)]
-    ['tea']
     """
     chosen = asked(message)
     fitting: list[tuple[tuple[int, int, str], Note]] = []

@@ -140,12 +140,7 @@ def digests(key: str, text: str) -> tuple[str, str]:
 
 
 def conversations(observed: Iterable[Observation]) -> int:
-    """Count in how many conversations something was noticed.
-
-    >>> at = lambda at: Observation("k", "t", "fact", "s", CLEAN, at, "b")
-    >>> conversations([at(0.0), at(60.0), at(30_000.0)])
-    2
-    """
+    """Count in how many conversations something was noticed."""
     last: dict[str, float] = {}
     count = 0
     for one in sorted(observed, key=_at):
@@ -160,12 +155,7 @@ def conversations(observed: Iterable[Observation]) -> int:
 
 
 def draft_of(one: Observation) -> NoteDraft:
-    """Write what was noticed as a note.
-
-    >>> one = Observation("tea", "Likes tea.", "fact", "tg-1", CLEAN, 60.0, "tg-1/9")
-    >>> draft_of(one).more[:3], draft_of(one).status
-    (('about: tea', 'kind: fact', 'seen: 1970-01-01T00:01:00+00:00'), 'pending')
-    """
+    """Write what was noticed as a note."""
     lines = {
         "about": one.key,
         "kind": one.kind,
@@ -221,12 +211,6 @@ def learn(
     What is *known* already is passed over.  Strangers' words neither promote nor correct anything.
     What was said the same in `threshold` conversations, or corrects what is known, is asked about,
     once; in mode `auto` it is kept without a question unless it contradicts what is known.
-
-    >>> one = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
-    >>> learn([one], [], [], LearningSettings()).learned
-    1
-    >>> learn([one], [], [Note("tea", "Likes tea.", label=CLEAN)], LearningSettings()).learned
-    0
     """
     if settings.mode == "off":
         return Lesson()
@@ -306,10 +290,6 @@ def keep(code: str, pending: Iterable[Observation]) -> Lesson | None:
     """Keep what the owner calls *code*; whatever else was noticed about its key is dropped.
 
     The owner's word makes it trusted, and replaces what was kept.  None if there is no such thing.
-
-    >>> seen = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
-    >>> keep(seen.code, [seen]).drafts[0].text, keep("nothing", [seen])
-    ('Likes tea.', None)
     """
     waiting = list(pending)
     chosen = [one for one in waiting if one.code == code.lower()]
@@ -320,12 +300,7 @@ def keep(code: str, pending: Iterable[Observation]) -> Lesson | None:
 
 
 def drop(code: str, pending: Iterable[Observation]) -> Lesson | None:
-    """Drop what the owner calls *code*, and do not learn that text again; None if it is unknown.
-
-    >>> seen = Observation("tea", "Likes tea.", "fact", "s", CLEAN, 0.0, "s/1")
-    >>> drop(seen.code, [seen]).buried == digests("tea", "Likes tea.")[1:]
-    True
-    """
+    """Drop what the owner calls *code*, and do not learn that text again; None if it is unknown."""
     chosen = [one for one in pending if one.code == code.lower()]
     if not chosen:
         return None
@@ -420,14 +395,6 @@ def request(messages: Iterable[Message], known: Iterable[Note], label: Label) ->
     """Write *messages* and what is *known* as data, newest messages first to find room.
 
     What strangers may have steered among the known is not shown: it would steer this as well.
-
-    >>> print(request([Human("I moved to Oslo.")], [], Label()))
-    <known>
-    <BLANKLINE>
-    </known>
-    <said by="person">
-    I moved to Oslo.
-    </said>
     """
     trusted = "" if not label.untrusted else " trusted=no"
     by_age = sorted(known, key=lambda note: note.updated)

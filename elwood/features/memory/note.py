@@ -115,20 +115,12 @@ def wrong(draft: NoteDraft) -> str | None:
 
 
 def seconds(ttl: str) -> int | None:
-    """Read a time to live, in seconds; None if it is none.
-
-    >>> seconds("2d"), seconds(""), seconds("soon")
-    (172800, None, None)
-    """
+    """Read a time to live, in seconds; None if it is none."""
     return int(ttl[:-1]) * _SECONDS[ttl[-1]] if re.fullmatch(TTL, ttl.strip()) else None
 
 
 def expires(note: Note) -> float | None:
-    """Say when (Unix time) *note* stops being of use; None if never, or if nobody can tell.
-
-    >>> expires(Note("a", "x", ttl="1h", updated="1970-01-01T01:00:00+00:00"))
-    7200.0
-    """
+    """Say when (Unix time) *note* stops being of use; None if never, or if nobody can tell."""
     lasts = seconds(note.ttl)
     since = moment(note.updated)
     if since is None:
@@ -137,20 +129,12 @@ def expires(note: Note) -> float | None:
 
 
 def stamped(now: float) -> str:
-    """Write the Unix time *now* as it stands in notes.
-
-    >>> stamped(0.0)
-    '1970-01-01T00:00:00+00:00'
-    """
+    """Write the Unix time *now* as it stands in notes."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
 
 
 def moment(value: str) -> float | None:
-    """Read a time as it stands in notes, as Unix time; None if it is none.
-
-    >>> moment(stamped(60.0)), moment("soon")
-    (60.0, None)
-    """
+    """Read a time as it stands in notes, as Unix time; None if it is none."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
@@ -172,42 +156,19 @@ def is_observed(more: Iterable[str] | None) -> bool:
 
 
 def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    """Put the lines *new* in the place of those of *old* that have their names.
-
-    >>> above(("# mine", "asked: no"), ("asked: yes",))
-    ('# mine', 'asked: yes')
-    """
+    """Put the lines *new* in the place of those of *old* that have their names."""
     names = {line.partition(":")[0] for line in new}
     return (*(line for line in old if line.partition(":")[0] not in names), *new)
 
 
 def fit(note: Note, chosen: Sequence[str]) -> int:
-    """Count the *chosen* words that *note* has, in its key, tags or text.
-
-    >>> fit(Note("tea", "Green tea."), ["tea", "milk"])
-    1
-    """
+    """Count the *chosen* words that *note* has, in its key, tags or text."""
     there = set(words(f"{note.key} {' '.join(note.tags)} {note.text}"))
     return sum(any(matches(word, other) for other in there) for word in chosen)
 
 
 def render(note: Note) -> str:
-    """Write *note* as the file that it is; `parse` gives it back.
-
-    >>> print(render(Note("tea", "Green.", ("drinks",), label=Label(private=True))), end="")
-    ---
-    source:
-    tags: [drinks]
-    importance: 3
-    ttl:
-    status: kept
-    label: trusted
-    created:
-    updated:
-    ---
-    <BLANKLINE>
-    Green.
-    """
+    """Write *note* as the file that it is; `parse` gives it back."""
     head = {
         # May name what strangers call their files; it must not become a line of its own.
         "source": one_line(note.source, MAX_SOURCE),

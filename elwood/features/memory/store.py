@@ -573,11 +573,7 @@ class NoteStore:
 
 
 def fused(*lists: Sequence[str]) -> list[str]:
-    """Join rankings by the places that each gives (reciprocal rank fusion).
-
-    >>> fused(["a", "b"], ["c", "b"])
-    ['b', 'a', 'c']
-    """
+    """Join rankings by the places that each gives (reciprocal rank fusion)."""
     scores: dict[str, float] = {}
     for keys in lists:
         for place, key in enumerate(keys, 1):
