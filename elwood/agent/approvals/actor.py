@@ -271,7 +271,7 @@ class Approvals:
         code = self._environment.new_code(TYPED_LENGTH)
         while self._state.of_code(code) is not None:
             code = self._environment.new_code(TYPED_LENGTH)
-        # The time of what is asked at night begins when it is shown (AP-25).
+        # What is asked at night has its whole time from the morning on (AP-25).
         lasts = self._settings.expires + self._seconds_asleep(question)
         requested = ApprovalRequested(self._environment.new_id(), code, question, lasts)
         if not await self._write(*step.entries, requested):
