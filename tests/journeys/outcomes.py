@@ -35,8 +35,6 @@ from elwood.features.tasks.task import Task
 from tests.journeys.judging import AGAIN, Journals
 
 Log = Sequence[tuple[int, float, TimetableEntry]]
-# Seconds after which a run counts as caught up.
-LATE = 180.0
 # How the words about tasks begin, which no conversation has said.
 NEWS = ("Failed", "Missed: ", "Paused: ")
 
@@ -117,27 +115,15 @@ class Series:
         return isinstance(self.task.when, timing.Once)
 
 
-def kind(task: Task) -> str:
-    """Say what kind of task it is."""
-    if task.chore:
-        return "chore"
-    if task.watch is not None:
-        return "watch"
-    word = type(task.when).__name__.lower()
-    return f"{word}+hours" if task.hours else word
-
-
 class Judge:
     """Reads a log, and finds what breaks a promise."""
 
     def __init__(self, log: Log, end: float) -> None:
         self.broken: list[str] = []
-        self.table: dict[str, Counter[str]] = defaultdict(Counter)
         self.begun: Counter[PlannedRun] = Counter()
         self._end = end
         self._series: dict[str, Series] = {}
         self._all: list[Series] = []
-        self._at: dict[PlannedRun, float] = {}
         self._running: dict[str, PlannedRun] = {}
         self._wanted: dict[tuple[str, float], int] = {}
         self._granted: Counter[tuple[str, float]] = Counter()
@@ -200,7 +186,6 @@ class Judge:
 
     def _begin(self, run: PlannedRun, at: float) -> None:
         self.begun[run] += 1
-        self._at.setdefault(run, at)
         series = self._of(run)
         task = series.task
         if self.begun[run] > 1:
@@ -237,19 +222,15 @@ class Judge:
                 self.broken.append(f"{task.id} {due}: attempts {tries}")
             if any(one.result != "failed" or one.again is None for one in tries[:-1]):
                 self.broken.append(f"{task.id} {due}: went on after {tries}")
-        counts = self.table[kind(task)]
         for at in series.times(end):
             free = at > series.must or at <= series.exempt
             named = series.named[at]
             free = free or any(begin < at and named <= until for begin, until in series.pauses)
             free = free or series.taken[0] <= at <= series.taken[1]
             if not outcomes[at] and not free:
-                self.broken.append(f"{task.id} ({kind(task)}) {at}: no outcome")
+                self.broken.append(f"{task.id} {at}: no outcome")
             if outcomes[at] > 1:
-                self.broken.append(f"{task.id} ({kind(task)}) {at}: {outcomes[at]} outcomes")
-            if outcomes[at]:
-                counts["planned"] += 1
-                counts[self._result(series, at)] += 1
+                self.broken.append(f"{task.id} {at}: {outcomes[at]} outcomes")
 
     def _judge_wanted(self) -> None:
         """Find what somebody asked for and got never, or twice; times may have changed since."""
@@ -257,16 +238,6 @@ class Judge:
             if self._granted[key] > 1 or (not self._granted[key] and number > self._left[key[0]]):
                 self.broken.append(f"{key}: wanted, {self._granted[key]} outcomes")
         self.broken += [f"{key}: not wanted" for key in self._granted if key not in self._wanted]
-
-    def _result(self, series: Series, at: float) -> str:
-        tries = series.attempts.get(at)
-        if tries is None:
-            passed = reversed(series.passed)
-            return next(one.result for one in passed if one.first <= at <= one.last)
-        last = tries[-1]
-        if last.result == "done" and self._at.get(tries[0].run, at) - at > LATE:
-            return "caught up"
-        return last.result
 
     def judge_news(self, log: Log, told: Iterable[tuple[str, bool]]) -> None:
         """Find news that were not told, or told twice without a mark."""
@@ -307,16 +278,3 @@ class Judge:
                 if not entry.tell and not (quiet or closed or slow):
                     silent[entry.task] = at, entry
         self.broken += [f"not told: {entry}" for _, entry in silent.values()]
-
-    def print(self) -> str:
-        """Draw the table."""
-        columns = (
-            "planned", "done", "caught up", "waiting", "unchanged", "missed", "failed",
-        )  # fmt: skip
-        lines = ["".join(f"{name:>11}" for name in ("", *columns))]
-        sums = Counter[str]()
-        for name, counts in sorted(self.table.items()):
-            sums.update(counts)
-            lines.append(f"{name:>11}" + "".join(f"{counts[column]:>11}" for column in columns))
-        lines.append(f"{'all':>11}" + "".join(f"{sums[column]:>11}" for column in columns))
-        return "\n".join(lines)

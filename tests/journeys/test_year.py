@@ -203,7 +203,6 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
     print(
         f"\n{days:.0f} days, {world.lives} lives, {len(world.disk.names)} steps, {len(log)} entries"
     )
-    print(judge.print())
     assert not judge.broken, "\n".join(judge.broken[:20])
     assert max(world.effects.values()) == 1
     asked = [work.asked.id for work in world.works.values()]
