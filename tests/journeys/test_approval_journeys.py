@@ -20,8 +20,8 @@ from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
-from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_http import JUMP, Reply, Request, serving

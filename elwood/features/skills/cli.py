@@ -13,7 +13,7 @@ from elwood.features.skills.skill import review
 from elwood.features.skills.store import OWN, SkillInstaller, SkillRefused, SkillStore, lacking
 from elwood.features.skills.tools import take
 from elwood.foundation.command_line import is_wanted
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused, Unconfined

@@ -17,7 +17,6 @@ import trio
 
 from elwood.features.skills.skill import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.egress import (
-    EgressRules,
     Resolve,
     WebRefused,
     destination,
@@ -26,6 +25,7 @@ from elwood.foundation.net.egress import (
     resolved,
 )
 from elwood.foundation.net.http import Unreachable
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import RefusedUrl, Url, parse
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 

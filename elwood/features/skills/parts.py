@@ -9,7 +9,7 @@ from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
 from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
 from elwood.features.skills.tools import SkillTools, tools
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.settings import EgressRules
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SHARE = 5

@@ -15,7 +15,6 @@ import trio
 
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.egress import (
-    EgressRules,
     Resolve,
     WebRefused,
     Windows,
@@ -25,6 +24,7 @@ from elwood.foundation.net.egress import (
     resolved,
 )
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import RefusedUrl, Url, follow, parse
 
 T = TypeVar("T")

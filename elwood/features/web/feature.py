@@ -2,7 +2,7 @@
 
 from elwood.agent.feature import Feature, imported
 from elwood.features.web.settings import SearchSettings
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.settings import EgressRules
 
 FEATURE = Feature(
     name="web",

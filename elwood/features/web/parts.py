@@ -5,8 +5,8 @@ from elwood.agent.session.core import Core
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
-from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
 
 
 async def build(core: Core, others: Gathered) -> Parts:

@@ -5,16 +5,16 @@ and no approval lifts that.
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import ClassVar, Literal
+from typing import Literal
 
 import attrs
 import trio
 
 from elwood.foundation.net.http import Route, Unreachable
-from elwood.foundation.net.urls import PORTS, Url, domain, is_address
-from elwood.foundation.settings import Section, at_least, is_port, setting
+from elwood.foundation.net.settings import EgressRules
+from elwood.foundation.net.urls import Url, is_address
 
 # Seconds in which requests are counted.
 WINDOW = 60.0
@@ -22,56 +22,6 @@ WINDOW = 60.0
 _GRAIN = 1e-6
 
 Destination = Literal["allowed", "ask", "blocked", "open"]
-
-
-def _domains(given: Iterable[str]) -> tuple[str, ...]:
-    """Write domains in their one form; raises ValueError for what is none."""
-    domains = []
-    for text in given:
-        name = domain(text)
-        if name is None:
-            raise ValueError(f"{text!r} is not the name of a domain, as example.org is")
-        domains.append(name)
-    return tuple(domains)
-
-
-@attrs.frozen(kw_only=True)
-class EgressRules:
-    """Which web servers may be talked to.
-
-    A domain stands for itself and all its subdomains.  *blocked* wins over *always_ask*, which
-    wins over *allowed*.  *per_minute* bounds the requests to one host, *per_minute_all* those to
-    all.
-    """
-
-    SECTION: ClassVar = Section(
-        "egress",
-        "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "
-        "that over `allowed`. Addresses inside your network are never reached.",
-    )
-
-    allowed: tuple[str, ...] = setting(
-        (),
-        help="domains that may be written to unasked, in conversations without strangers' words",
-        example='["api.example.org"]',
-        converter=_domains,
-    )
-    always_ask: tuple[str, ...] = setting(
-        (), help="domains that you are asked about each time", converter=_domains
-    )
-    blocked: tuple[str, ...] = setting(
-        (),
-        help="domains that are never talked to",
-        example='["ads.example.com"]',
-        converter=_domains,
-    )
-    ports: tuple[int, ...] = setting(
-        PORTS, help="ports of web servers that may be connected to", check=is_port
-    )
-    per_minute: int = setting(30, help="most requests to one host in a minute", check=at_least(1))
-    per_minute_all: int = setting(
-        120, help="most requests to all hosts in a minute", check=at_least(1)
-    )
 
 
 def destination(rules: EgressRules, host: str) -> Destination:

@@ -13,7 +13,7 @@ import trio
 
 from elwood.features.skills.git_client import Git, GitFailed, clone, environment
 from elwood.features.skills.skill import MAX_FILES, SkillFile
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import Url
 from tests.fake_http import Reply, Request, connection, listen, port_of, whole
 

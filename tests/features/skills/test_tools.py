@@ -16,7 +16,7 @@ from elwood.agent.session.log.entries import CallEnded, Received, Said, TurnStar
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.store import SkillInstaller, SkillStore
 from elwood.features.skills.tools import MAX_OFFERED, SkillTools, tools
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root

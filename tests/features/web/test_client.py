@@ -12,7 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from elwood.features.web.client import Web, WebFailed, WebPage
-from elwood.foundation.net.egress import EgressRules, WebRefused, is_reachable, resolved
+from elwood.foundation.net.egress import WebRefused, is_reachable, resolved
+from elwood.foundation.net.settings import EgressRules
 from tests.fake_http import Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.

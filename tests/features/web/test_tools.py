@@ -12,8 +12,8 @@ from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import MAX_SENT, MAX_SHOWN, WebFetch, WebRequest, WebTools, tools
-from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
 from tests.fake_http import Reply, Request, serving
 

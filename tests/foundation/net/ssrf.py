@@ -11,8 +11,9 @@ import httpcore2
 import trio
 
 from elwood.features.web.client import Web, WebFailed
-from elwood.foundation.net.egress import EgressRules, WebRefused, is_public
+from elwood.foundation.net.egress import WebRefused, is_public
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
 
 
 @attrs.define

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.net.egress import EgressRules, Windows, destination, is_public
+from elwood.foundation.net.egress import Windows, destination, is_public
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, follow, parse
 
 HERE = Url("https", "a.example", 443, "/dir/page?q")
