@@ -13,7 +13,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels, LastHeard
 from elwood.agent.channels.client import TellOwner
-from elwood.agent.conversation.settings import Owner, next_active, read_hours
+from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider
@@ -27,7 +27,6 @@ from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions
 from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool, merge

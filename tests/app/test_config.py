@@ -9,7 +9,7 @@ import pytest
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
-from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 

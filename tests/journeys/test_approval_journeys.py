@@ -18,7 +18,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.web.client import Web
-from elwood.features.web.settings import SearchSettings
+from elwood.features.web.feature import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

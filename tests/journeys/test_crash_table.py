@@ -53,7 +53,7 @@ from elwood.agent.session.reading.receipts import HEAD
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
-from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
 from elwood.foundation.sandbox.command import NoSandbox, Rung

@@ -290,3 +290,14 @@ class Calibration(msgspec.Struct):
         seen = min(MOST, max(LEAST, counted / estimated))
         self.ratio += (WEIGHT if self.is_known else 1.0) * (seen - self.ratio)
         self.is_known = True
+
+
+def said_in(text: str) -> str:
+    """Return in one line what people said in a turn's text.
+
+    >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
+    'hello there'
+    """
+    text = without_days(text)
+    head, _, rest = text.partition("\n")
+    return " ".join((rest if head.startswith("[") and rest else text).split())

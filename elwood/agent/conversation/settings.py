@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
 from math import floor
 from typing import ClassVar
 from zoneinfo import ZoneInfo
@@ -231,3 +231,10 @@ def clock_change(begin: int, end: int, zone: str) -> int | None:
         else:
             end = middle
     return end
+
+
+class OwnerClock(msgspec.Struct, frozen=True):
+    """The wall clock (Unix seconds), and the zone in which the owner reads it."""
+
+    now: Callable[[], float]
+    zone: tzinfo = UTC

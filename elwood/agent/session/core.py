@@ -14,6 +14,7 @@ import trio
 from elwood import __version__
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.channel import Channels
+from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.inspection import (
     ActorSeen,
@@ -27,7 +28,6 @@ from elwood.agent.session.inspection import (
 from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox
 from elwood.foundation.secrets.redaction import Redactor

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def now(config: "Config", given: Namespace) -> int:
     """Take a backup and print what is in it."""
+    from elwood.features.backup.feature import BackupSettings
     from elwood.features.backup.rules import WEEKS, BackupFailed, size_text, told
-    from elwood.features.backup.settings import BackupSettings
     from elwood.features.backup.store import Scope, take
 
     began = time.monotonic()
@@ -90,7 +90,7 @@ def restore(config: "Config", given: Namespace) -> int:
 
 
 def _known(config: "Config") -> "list[Backup]":
-    from elwood.features.backup.settings import backup_folder
+    from elwood.features.backup.feature import backup_folder
     from elwood.features.backup.store import found
 
     return found(backup_folder(config))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
-from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.features.backup.feature import BackupSettings, backup_folder
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.text.lines import duration

@@ -22,6 +22,7 @@ import msgspec
 from elwood.agent.session.log import restored
 from elwood.agent.session.log.restored import Restored
 from elwood.features.backup import rules
+from elwood.features.backup.feature import STAGE
 from elwood.features.backup.rules import (
     BUNDLE,
     MANIFEST,
@@ -37,7 +38,6 @@ from elwood.features.backup.rules import (
     shown,
     stamp,
 )
-from elwood.features.backup.settings import STAGE
 from elwood.features.backup.store import (
     ASIDE,
     DISPOSABLE,

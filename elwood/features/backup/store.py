@@ -32,6 +32,7 @@ import msgspec
 
 from elwood import __version__
 from elwood.features.backup import rules
+from elwood.features.backup.feature import STAGE, BackupSettings, backup_folder
 from elwood.features.backup.rules import (
     MANIFEST,
     MARK,
@@ -48,7 +49,6 @@ from elwood.features.backup.rules import (
     member,
     shown,
 )
-from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS
 from elwood.foundation.storage.files import is_marked

@@ -15,6 +15,7 @@ from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import OFFERED, Completion, Human
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, ModelsMail
 from elwood.agent.session.extension import SessionExtension
@@ -23,7 +24,6 @@ from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.settings import LearningSettings
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.memory.learning import (
     AGAIN,
     PROMPT,

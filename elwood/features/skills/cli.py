@@ -7,8 +7,8 @@ from pathlib import Path
 
 import trio
 
+from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import review
 from elwood.features.skills.store import OWN, SkillInstaller, SkillRefused, SkillStore, lacking
 from elwood.features.skills.tools import take

@@ -4,8 +4,8 @@ from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
 from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
 from elwood.features.skills.tools import SkillTools, tools

@@ -8,7 +8,7 @@ import trio
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Owner
+from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits
 from elwood.agent.parts import Actor, Chore, Gathered, Parts
@@ -20,7 +20,6 @@ from elwood.agent.session.extension import (
     SessionExtension,
     SlashCommand,
 )
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.heartbeat import read_checklist

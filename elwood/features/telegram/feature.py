@@ -1,7 +1,54 @@
 """Telegram, as the app sees it."""
 
+from typing import ClassVar
+
+import attrs
+
 from elwood.agent.feature import Feature, imported
-from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import BadSetting, Section, between, is_url, secret, setting
+
+
+def _is_user(id: int) -> None:
+    if id <= 0:
+        raise BadSetting(f"{id} is not the id of a user", "groups belong to telegram.groups")
+
+
+def _is_group(id: int) -> None:
+    if id >= 0:
+        raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
+
+
+@attrs.frozen(kw_only=True)
+class TelegramSettings:
+    """The configuration of the channel, which is off without a *token*.
+
+    *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
+    length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
+    remove a webhook that somebody set.
+    """
+
+    SECTION: ClassVar = Section("telegram", "The Telegram channel.")
+
+    token: Secret | None = secret(
+        "telegram-token",
+        "ELWOOD_TELEGRAM_TOKEN",
+        help=". The channel is off without",
+        example='"file:/run/secrets/telegram-token"',
+    )
+    owners: tuple[int, ...] = setting(
+        (), help="ids of the users it belongs to", check=_is_user, example="[123456789]"
+    )
+    groups: tuple[int, ...] = setting(
+        (), help="ids of the groups it answers in", check=_is_group, example="[-1001234567890]"
+    )
+    base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
+    messages_per_second: int = setting(
+        30, help="most messages to all chats", check=between(1, 1000)
+    )
+    poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
+    delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
+
 
 FEATURE = Feature(
     name="telegram",

@@ -51,6 +51,7 @@ from elwood.features.telegram.client import (
     TelegramError,
     explain,
 )
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.reading import (
     Addressed,
     BotIdentity,
@@ -65,7 +66,6 @@ from elwood.features.telegram.reading import (
     says_others_words,
     unsupported,
 )
-from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error, waiting
 
 T = TypeVar("T")

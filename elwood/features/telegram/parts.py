@@ -15,9 +15,9 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.features.telegram.bot_api import TelegramUser
 from elwood.features.telegram.client import Bot
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
-from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.net.http import Client

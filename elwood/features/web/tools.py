@@ -9,6 +9,8 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import FetchUrl, Plan, SearchWeb, SendRequest
 from elwood.agent.conversation.labels import Label
+from elwood.agent.parts import Gathered, Parts
+from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.web.client import (
     MAX_QUERY,
@@ -19,9 +21,10 @@ from elwood.features.web.client import (
     WebResult,
     find,
 )
-from elwood.features.web.settings import SearchSettings
+from elwood.features.web.feature import SearchSettings
 from elwood.foundation.net.egress import WebRefused, destination
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.text.readable import Readable, UnreadablePage, readable
@@ -242,3 +245,12 @@ def tools(web: Web, search: SearchSettings, client: Client, blocking: Blocking) 
             gives=Label(untrusted=True),
         ),
     )
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the clients, and the tools that use them."""
+    web, client = Web(core.config.of(EgressRules)), Client(connections=4)
+    core.closing.push_async_callback(web.aclose)
+    core.closing.push_async_callback(client.aclose)
+    search, blocking = core.config.of(SearchSettings), core.environment.blocking
+    return Parts(tools=tools(web, search, client, blocking))

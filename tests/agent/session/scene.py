@@ -27,7 +27,7 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.inbound import Inbound, Principal, Reception
 from elwood.agent.conversation.message import Human, Results, without_days
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail, Unembedded
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending import Spent, Used
@@ -39,7 +39,6 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools.talk import Messenger
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (

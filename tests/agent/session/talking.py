@@ -8,7 +8,7 @@ import trio
 
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
@@ -22,7 +22,6 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimits
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal

@@ -24,6 +24,7 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
+    said_in,
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.branching import Branching
@@ -48,7 +49,6 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.log.turns import call_key
 from elwood.agent.session.reading.records import is_on, moved_to, spans
-from elwood.agent.session.turn.inputs import said_in
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, entries_of

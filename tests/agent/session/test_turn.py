@@ -7,7 +7,7 @@ import trio
 
 from elwood.agent.conversation.message import Assistant, Human, Notice, Prompt, Results
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -26,7 +26,6 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret

@@ -9,11 +9,11 @@ import trio
 
 from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.settings import LearningSettings
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import Kind, Observation, observations_of
 from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Unlearned

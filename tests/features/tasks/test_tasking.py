@@ -9,8 +9,8 @@ import pytest
 
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.inbound import Inbound, Principal
+from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import SlashCommand
-from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
 from elwood.features.tasks.parts import TasksCommand
 from elwood.features.tasks.task import Task

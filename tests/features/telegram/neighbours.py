@@ -34,9 +34,9 @@ from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.client import Bot
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
-from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, supervise
 from elwood.foundation.secrets.redaction import Secret

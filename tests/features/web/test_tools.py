@@ -10,7 +10,7 @@ import trio
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
-from elwood.features.web.settings import SearchSettings
+from elwood.features.web.feature import SearchSettings
 from elwood.features.web.tools import MAX_SENT, MAX_SHOWN, WebFetch, WebRequest, WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 
 from elwood.agent.conversation.calls import Outcome
+from elwood.agent.conversation.message import said_in
 from elwood.agent.session.commands.slash import TypedCommand
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
 from elwood.agent.session.log.entries import (
@@ -25,7 +26,6 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import CallRecord, read_history
-from elwood.agent.session.turn.inputs import said_in
 from elwood.foundation.text.lines import one_line
 
 # Characters of a message that is named by its words.

@@ -24,12 +24,12 @@ from elwood.agent.conversation.message import (
     days_of,
     estimate_prompt,
     mend,
+    said_in,
     texts,
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.agent.session.turn.inputs import said_in
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate
 

@@ -6,6 +6,7 @@ that it stays the same, byte for byte, while the documents do.
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,16 @@ import msgspec
 import trio
 
 import elwood
-from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.message import Prompt, repair_text
+from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
+from elwood.agent.session.log.entries import Received
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate, fit
 
 NOTE = (
@@ -183,3 +187,52 @@ def default_documents() -> Path:
         if (folder / "SOUL.md").is_file():
             return folder
     raise FileNotFoundError(f"no default documents in {package}; install Elwood anew")
+
+
+# --- what people said ---
+
+# Age in seconds from which an answer says how old its question is (TG-25).
+STALE = 3600.0
+
+
+def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
+    """Write *inputs* as one message to the model, headed by the time it is read.
+
+    The date travels here and not in the system prompt, which must stay the same.
+
+    >>> from elwood.agent.conversation.route import Route
+    >>> one = Received("1", "hello", "tg:1", Route("telegram"), 0.0)
+    >>> print(render([one], OwnerClock(lambda: 60.0)))
+    [Thursday 1970-01-01 00:01 UTC]
+    hello
+    """
+    now = clock.now()
+    at = datetime.fromtimestamp(now, clock.zone)
+    lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
+    for received in inputs:
+        text = repair_text(received.text).strip()
+        if not text:
+            continue
+        if received.edits is not None and not _replaces_waiting(received, inputs):
+            text = f"[edited] {text}"
+        if now - received.sent_at > STALE:
+            text = f"[sent {duration(now - received.sent_at)} ago] {text}"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def _replaces_waiting(received: Received, inputs: Sequence[Received]) -> bool:
+    return any(
+        other is not received and not other.text and received.edits in (other.message, other.edits)
+        for other in inputs
+    )
+
+
+def stale_note(inputs: Sequence[Received], now: float) -> str:
+    """Say at the head of an answer how old its question is, if that is worth saying.
+
+    >>> stale_note([], 0.0)
+    ''
+    """
+    oldest = max((now - received.sent_at for received in inputs), default=0.0)
+    return f"(your message from {duration(oldest)} ago)\n\n" if oldest > STALE else ""

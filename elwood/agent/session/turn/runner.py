@@ -19,8 +19,7 @@ from elwood.agent.session.log.turns import Turn, spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.session.turn.inputs import render, stale_note
-from elwood.agent.session.turn.prompt import SystemPrompt
+from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note
 from elwood.agent.session.turn.turn import ModelClient, TurnResult, TurnRun
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt, Text
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -37,7 +37,7 @@ from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import make_room, without_summary
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.session.turn.inputs import OwnerClock, render
+from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
