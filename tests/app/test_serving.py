@@ -43,4 +43,4 @@ def test_an_escalation_is_one_line_and_exit_code_1(
     finally:  # a service tunes the collector for its whole life; other tests follow here
         gc.set_threshold(*threshold)
         gc.unfreeze()
-    assert capsys.readouterr().err.strip().splitlines() == ["house: test: Halt: the disk failed"]
+    assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]

@@ -1,4 +1,4 @@
-"""Journeys of an approval through the whole house, as the owner sees them in Telegram."""
+"""Journeys of an approval through the whole app, as the owner sees them in Telegram."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The clock in the whole house: a day that costs nothing, and what is told where."""
+"""The clock in the whole app: a day that costs nothing, and what is told where."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Full disks under the whole house: nothing is lost, nothing is done twice, the owner is told.
+"""Full disks under the whole app: nothing is lost, nothing is done twice, the owner is told.
 
 Rows CP-30 to CP-34 stand in test_crash_table; here are the other places where room can be missing.
 """

@@ -1,4 +1,4 @@
-"""Learning in the whole house: what is said more than once becomes a memory, if the owner likes."""
+"""Learning in the whole app: what is said more than once becomes a memory, if the owner likes."""
 
 import json
 from pathlib import Path

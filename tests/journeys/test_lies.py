@@ -1,4 +1,4 @@
-"""A lying model in the real house: what the records say stands below."""
+"""A lying model in the real app: what the records say stands below."""
 
 from collections.abc import Iterator
 from pathlib import Path

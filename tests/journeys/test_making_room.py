@@ -1,4 +1,4 @@
-"""A conversation that outgrows its limit, in the whole house."""
+"""A conversation that outgrows its limit, in the whole app."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The memory in the whole house: across conversations, crashes and restarts, and for whom."""
+"""The memory in the whole app: across conversations, crashes and restarts, and for whom."""
 
 from pathlib import Path
 

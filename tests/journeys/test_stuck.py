@@ -1,4 +1,4 @@
-"""Stuck states of the whole house (P6): each shows in inspect, and the owner is told within 60 s.
+"""Stuck states of the whole app (P6): each shows in inspect, and the owner is told within 60 s.
 
 The 60 seconds count from the limit that makes a state a stuck one: *after* virtual seconds.
 """

@@ -1,4 +1,4 @@
-"""A conversation in which tools speak, remember and ask, in the whole house."""
+"""A conversation in which tools speak, remember and ask, in the whole app."""
 
 from pathlib import Path
 

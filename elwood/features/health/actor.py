@@ -95,7 +95,7 @@ class Health:
 
     async def _announce(self) -> None:
         await self._up.wait()
-        log.info("house up")
+        log.info("elwood up")
         self._say_ready()
         await self._stop.wait()
         self._notify.stopping()

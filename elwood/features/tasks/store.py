@@ -61,7 +61,7 @@ class AgentFile:
 
 def agent_toml(tasks: Sequence[Task]) -> str:
     """Write *tasks*, by their ids."""
-    import tomli_w  # many houses never write one
+    import tomli_w  # most never write one
 
     parts = [_HEAD]
     for task in sorted(tasks, key=lambda task: task.id):

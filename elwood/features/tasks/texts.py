@@ -196,7 +196,7 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
 def does(task: Task) -> str:
     """Say in one word and its text what *task* does."""
     if task.chore:
-        return f"house: {task.chore}"
+        return f"Elwood itself: {task.chore}"
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
 
 

@@ -260,7 +260,7 @@ async def supervise(
         nursery.cancel_scope.cancel()
     if failed:
         error = failed[0]
-        raise error if isinstance(error, Escalated) else Escalated("house", str(error)) from error
+        raise error if isinstance(error, Escalated) else Escalated("elwood", str(error)) from error
 
 
 # A supervisor whose children are made on demand, one per key.

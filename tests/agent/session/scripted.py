@@ -1,4 +1,4 @@
-"""A scripted model and small tools, for tests of turns and of the whole house."""
+"""A scripted model and small tools, for tests of turns and of the whole app."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
