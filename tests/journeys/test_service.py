@@ -183,7 +183,7 @@ async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) ->
         assert "1 open turn" in tree.splitlines()[0]
         assert "waits for turn t1" in tree
         seen = json.loads((await here.command("inspect", "--json")).stdout)
-        [session] = seen["house"]["sessions"]
+        [session] = seen["process"]["sessions"]
         assert session["session"] == f"tg-{OWNER}"
         assert session["turn_age"] > 0
 

@@ -18,8 +18,8 @@ from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.inspection import (
     ActorSeen,
-    House,
     Inspection,
+    ProcessSeen,
     SessionSeen,
     StuckSeen,
     TroubleSeen,
@@ -175,11 +175,11 @@ class Core:
 def inspect(core: Core) -> Inspection:
     """See everything as it is now."""
     python, seen = platform.python_version(), core.live.seen()
-    house = House(__version__, core.started, os.getpid(), python, seen)
-    return look(core.table, house, core.redactor)
+    process = ProcessSeen(__version__, core.started, os.getpid(), python, seen)
+    return look(core.table, process, core.redactor)
 
 
-def look(actor_table: ActorTable, house: House, redact: Callable[[str], str]) -> Inspection:
+def look(actor_table: ActorTable, process: ProcessSeen, redact: Callable[[str], str]) -> Inspection:
     """Read the actor table off, with ages instead of times."""
     now = actor_table.now()
 
@@ -207,7 +207,7 @@ def look(actor_table: ActorTable, house: House, redact: Callable[[str], str]) ->
         )
 
     return Inspection(
-        house=house,
+        process=process,
         actors=tuple(seen(status) for status in actor_table.statuses.values()),
         stuck=tuple(
             StuckSeen(text(s.actor), text(s.what)) for s in actor_table.stuck()[:MAX_STUCK]

@@ -51,7 +51,7 @@ class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     undelivered: int = 0
 
 
-class House(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProcessSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Elwood says of itself; *started* is Unix seconds."""
 
     version: str
@@ -71,7 +71,7 @@ class StuckSeen(msgspec.Struct, frozen=True):
 class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything at one moment; *left_out* actors and sessions did not fit."""
 
-    house: House
+    process: ProcessSeen
     actors: tuple[ActorSeen, ...]
     stuck: tuple[StuckSeen, ...] = ()
     left_out: int = 0
@@ -80,16 +80,16 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
 def shorten(inspection: Inspection, keep: int) -> Inspection:
     """Keep the first *keep* actors and sessions, and count the rest as left out.
 
-    >>> many = Inspection(House("1", 0.0), tuple(ActorSeen(n, "running", 0.0) for n in "abc"))
+    >>> many = Inspection(ProcessSeen("1", 0.0), tuple(ActorSeen(n, "running", 0.0) for n in "abc"))
     >>> short = shorten(many, 2)
     >>> [actor.name for actor in short.actors], short.left_out
     (['a', 'b'], 1)
     """
-    sessions, actors = inspection.house.sessions, inspection.actors
+    sessions, actors = inspection.process.sessions, inspection.actors
     lost = len(sessions[keep:]) + len(actors[keep:])
     return msgspec.structs.replace(
         inspection,
-        house=msgspec.structs.replace(inspection.house, sessions=sessions[:keep]),
+        process=msgspec.structs.replace(inspection.process, sessions=sessions[:keep]),
         actors=actors[:keep],
         left_out=inspection.left_out + lost,
     )

@@ -67,66 +67,48 @@ class Control:
                     path.unlink()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
+        """Answer one request."""
         async with stream:
             if not is_allowed(stream.socket):
-                await _send(
-                    stream,
-                    wire.ControlAnswer(ok=False, text="only the user who runs Elwood may ask it"),
-                )
+                await _send(stream, _refusal("only the user who runs Elwood may ask it"))
                 return
             if self._clients >= MAX_CLIENTS:
                 why = f"{MAX_CLIENTS} others are asking already; try again in a moment"
-                await _send(stream, wire.ControlAnswer(ok=False, text=why))
+                await _send(stream, _refusal(why))
                 return
             self._clients += 1
             try:
-                await self._converse(stream)
+                await _send(stream, await self._answer(stream))
             finally:
                 self._clients -= 1
 
-    async def _converse(self, stream: trio.SocketStream) -> None:
-        """Answer one request after the other, until the client goes or breaks a rule."""
-        pending = bytearray()
-        while True:
-            line: bytes | None = None
-            with trio.move_on_after(wire.PATIENCE) as patience:
-                line = await _receive_line(stream, pending)
-            if patience.cancelled_caught:
-                why = f"no whole request within {wire.PATIENCE:.0f} s"
-                await _send(stream, wire.ControlAnswer(ok=False, text=why))
-                return
-            if line is None:
-                return
-            if len(line) >= wire.MAX_LINE:
-                await _send(
-                    stream,
-                    wire.ControlAnswer(
-                        ok=False, text=f"a request has at most {wire.MAX_LINE} bytes"
-                    ),
-                )
-                return
-            if not await _send(stream, await self._answer(line)):
-                return
-
-    async def _answer(self, line: bytes) -> wire.ControlAnswer:
+    async def _answer(self, stream: trio.SocketStream) -> wire.ControlAnswer:
+        try:
+            with trio.fail_after(wire.PATIENCE):
+                line = await _receive_line(stream)
+        except trio.TooSlowError:
+            return _refusal(f"no whole request within {wire.PATIENCE:.0f} s")
+        if len(line) >= wire.MAX_LINE:
+            return _refusal(f"a request has at most {wire.MAX_LINE} bytes")
         try:
             request = wire.decode(line, wire.ControlRequest)
         except wire.BadLine as error:
-            why = f"not a request that this version understands: {error}"
-            return wire.ControlAnswer(ok=False, text=why)
+            return _refusal(f"not a request that this version understands: {error}")
         known = {one.name: one for one in self._commands}
         if request.command not in known:
-            why = f"this Elwood has no {request.command}; is that feature left out?"
-            return wire.ControlAnswer(ok=False, text=why)
+            return _refusal(f"this Elwood has no {request.command}; is that feature left out?")
         try:
             with trio.fail_after(wire.PATIENCE):
                 done = await known[request.command].run(request.words)
         except ActorUnavailable as error:
-            return wire.ControlAnswer(ok=False, text=f"{error}; try again in a moment")
+            return _refusal(f"{error}; try again in a moment")
         except trio.TooSlowError:
-            why = f"no answer to {request.command} in time; look with elwood inspect"
-            return wire.ControlAnswer(ok=False, text=why)
+            return _refusal(f"no answer to {request.command} in time; look with elwood inspect")
         return wire.ControlAnswer(done.ok, self._redact(done.text))
+
+
+def _refusal(why: str) -> wire.ControlAnswer:
+    return wire.ControlAnswer(ok=False, text=why)
 
 
 def listen(folder: Path) -> socket.socket:
@@ -200,31 +182,21 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-async def _receive_line(stream: trio.SocketStream, pending: bytearray) -> bytes | None:
-    """Return the next line, None at the end, or a line of MAX_LINE bytes if it is longer."""
-    searched = 0
-    while (end := pending.find(b"\n", searched)) < 0:
-        searched = len(pending)
-        if searched >= wire.MAX_LINE:
-            return bytes(pending[: wire.MAX_LINE])
+async def _receive_line(stream: trio.SocketStream) -> bytes:
+    """Return the first line, or what came of it until the client went or MAX_LINE was reached."""
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < wire.MAX_LINE:
         try:
             more = await stream.receive_some(65_536)
         except trio.BrokenResourceError:
-            return None
+            break
         if not more:
-            return None
-        pending += more
-    line = bytes(pending[: end + 1])
-    del pending[: end + 1]
-    return line
+            break
+        line += more
+    return bytes(line)
 
 
-async def _send(stream: trio.SocketStream, answer: wire.ControlAnswer) -> bool:
-    """Send within the patience; return whether the client took it."""
-    with trio.move_on_after(wire.PATIENCE):
-        try:
-            await stream.send_all(wire.encode(answer))
-        except trio.BrokenResourceError:
-            return False
-        return True
-    return False
+async def _send(stream: trio.SocketStream, answer: wire.ControlAnswer) -> None:
+    """Send; a client that has gone, or takes nothing, is let go."""
+    with trio.move_on_after(wire.PATIENCE), suppress(trio.BrokenResourceError):
+        await stream.send_all(wire.encode(answer))

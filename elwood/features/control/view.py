@@ -17,12 +17,10 @@ MAX_JSON = 400_000
 # Lines of one text in the tree.
 LINES = 5
 
-_RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
-
 
 def fitted(inspection: Inspection) -> str:
     """Write *inspection* as JSON of one line; one that is too long loses its last actors."""
-    keep = max(len(inspection.actors), len(inspection.house.sessions))
+    keep = max(len(inspection.actors), len(inspection.process.sessions))
     text = msgspec.json.encode(inspection).decode()
     while len(text) > MAX_JSON and keep:
         keep //= 2
@@ -30,43 +28,35 @@ def fitted(inspection: Inspection) -> str:
     return text
 
 
-def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:
+def render(inspection: Inspection, *, now: float, width: int) -> str:
     """Draw Elwood as a tree, at most *width* columns wide; *now* is Unix seconds.
 
-    >>> from elwood.agent.session.inspection import House
-    >>> house = House("0.1.0", started=100.0, pid=7)
+    >>> from elwood.agent.session.inspection import ProcessSeen
+    >>> process = ProcessSeen("0.1.0", started=100.0, pid=7)
     >>> actors = (ActorSeen("outbox", "running", 60.0, depth=1, capacity=64),)
-    >>> print(render(Inspection(house, actors), now=160.0, width=70, colour=False))
+    >>> print(render(Inspection(process, actors), now=160.0, width=70))
     Elwood 0.1.0 · pid 7 · up 60 s
     └─ outbox  running            60 s     1/64
     """
-    stuck = {seen.actor for seen in inspection.stuck}
-    lines = [("", _BOLD, _headline(inspection, now))]
+    lines = [_headline(inspection, now)]
     for seen in inspection.stuck:
         told = f"{seen.actor}: {seen.what}" if seen.actor else seen.what
-        lines += [("! ", _RED, line) for line in _fold(told, width - 2)]
+        lines += [f"! {line}" for line in _fold(told, width - 2)]
     rows = list(_rows(inspection))
     names = max((columns(row.label) for row in rows), default=0)
     names = min(names, max(12, width * 2 // 5))
+    stuck = {seen.actor for seen in inspection.stuck}
     for row in rows:
-        mark = "! " if row.name in stuck else "  "
-        shade = _RED if row.name in stuck else _SHADES.get(row.state, "")
+        mark = "" if not stuck else "! " if row.name in stuck else "  "
         label = clip(row.label, names)
-        padding = " " * (names - columns(label))
-        lines.append((mark if stuck else "", shade, f"{label}{padding}  {row.text}"))
+        lines.append(f"{mark}{label}{' ' * (names - columns(label))}  {row.text}")
         room = width - columns(row.under) - 2
-        lines.extend(
-            (mark if stuck else "", shade, f"{row.under}{line}")
-            for detail in row.details
-            for line in _fold(detail, room)
-        )
+        lines += [
+            f"{mark}{row.under}{line}" for detail in row.details for line in _fold(detail, room)
+        ]
     if inspection.left_out:
-        lines.append(("", "", f"… and {inspection.left_out} more"))
-    drawn = []
-    for mark, shade, text in lines:
-        line = clip(mark + text, width).rstrip()
-        drawn.append(f"{shade}{line}{_PLAIN}" if colour and shade else line)
-    return "\n".join(drawn)
+        lines.append(f"… and {inspection.left_out} more")
+    return "\n".join(clip(line, width).rstrip() for line in lines)
 
 
 def _fold(text: str, width: int) -> list[str]:
@@ -74,12 +64,8 @@ def _fold(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(20, width), subsequent_indent="  ", max_lines=LINES) or [""]
 
 
-_SHADES = {"restarting": _YELLOW, "given up": _RED, "stopped": _DIM, "asleep": _DIM}
-
-
 class _Row(msgspec.Struct):
     name: str
-    state: str
     label: str
     under: str
     text: str
@@ -87,15 +73,15 @@ class _Row(msgspec.Struct):
 
 
 def _headline(inspection: Inspection, now: float) -> str:
-    house = inspection.house
-    turns = sum(session.turn_age is not None for session in house.sessions)
-    undelivered = sum(session.undelivered for session in house.sessions)
-    parts = [f"Elwood {house.version}"]
-    if house.python:
-        parts.append(f"Python {house.python}")
-    if house.pid:
-        parts.append(f"pid {house.pid}")
-    parts.append(f"up {duration(now - house.started)}")
+    process = inspection.process
+    turns = sum(session.turn_age is not None for session in process.sessions)
+    undelivered = sum(session.undelivered for session in process.sessions)
+    parts = [f"Elwood {process.version}"]
+    if process.python:
+        parts.append(f"Python {process.python}")
+    if process.pid:
+        parts.append(f"pid {process.pid}")
+    parts.append(f"up {duration(now - process.started)}")
     if turns:
         parts.append(f"{turns} open turn{'s' * (turns > 1)}")
     if undelivered:
@@ -105,7 +91,7 @@ def _headline(inspection: Inspection, now: float) -> str:
 
 def _rows(inspection: Inspection) -> Iterator[_Row]:
     """Yield the actors as a tree: ``sessions/a`` hangs below ``sessions``."""
-    sessions = {f"sessions/{session.session}": session for session in inspection.house.sessions}
+    sessions = {f"sessions/{session.session}": session for session in inspection.process.sessions}
     actors = {actor.name: actor for actor in inspection.actors}
     for name in sessions:  # it owes something although nobody is at home
         actors.setdefault(name, ActorSeen(name, "asleep", 0.0))
@@ -123,7 +109,6 @@ def _rows(inspection: Inspection) -> Iterator[_Row]:
             session = sessions.get(actor.name)
             yield _Row(
                 actor.name,
-                actor.state,
                 label,
                 under,
                 _summary(actor, session),

@@ -1,15 +1,16 @@
-"""Watches Elwood: tells the owner what is stuck, and systemd that we are alive."""
+"""Watches Elwood: tells the owner what is stuck, systemd that we are alive, monitors how we do."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+import msgspec
 import trio
 
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
-from elwood.features.health.alarms import Alarm, AlarmNews, Told, after, news, words
-from elwood.features.health.disk_monitor import Vitals
+from elwood.agent.session.core import Admission
+from elwood.agent.session.inspection import Inspection, shorten
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
@@ -21,7 +22,11 @@ from elwood.foundation.runtime import (
     Event,
     Mailbox,
     Stuck,
+    clear_error,
+    report_error,
+    report_warning,
 )
+from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.health")
@@ -37,6 +42,177 @@ Outcome = Literal["sent", "unsure", "unsent", "down"]
 # Seconds that a vital actor may be away or deaf: more than its longest restart delay.
 VITAL = 90.0
 
+# Times that the owner is told of the same subject within QUIET seconds: something that gets stuck
+# again and again is no news after that.
+OFTEN = 3
+QUIET = 3600.0
+# Lines of one message, and characters of one line: together less than a message of any channel.
+MAX_LINES = 10
+MAX_LINE = 180
+
+# Seconds between two looks at the disks.
+MEASURE_EVERY = 20.0
+# Such looks between two writings of health.json: monitors ask once a minute.
+WRITE_EVERY = 3
+# Actors and sessions that stand in it.
+LISTED = 200
+
+LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
+
+
+# --- what the owner is told -----------------------------------------------------------------------
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """Something stuck.
+
+    *key* is the same while it lasts, *subject* when the like of it comes back; *text* says what
+    it is.
+    """
+
+    key: str
+    subject: str
+    text: str
+
+
+class AlarmNews(msgspec.Struct, frozen=True):
+    """What the owner does not know yet."""
+
+    begun: tuple[Alarm, ...] = ()
+    over: tuple[Alarm, ...] = ()
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the owner knows: the alarms that *last*, by key, and when each subject was told of."""
+
+    last: Mapping[str, Alarm] = {}
+    times: Mapping[str, tuple[float, ...]] = {}
+
+
+def news(told: Told, present: Iterable[Alarm], now: float) -> AlarmNews | None:
+    """Compare what is stuck with what the owner knows; None if there is nothing to tell."""
+    by_key = {alarm.key: alarm for alarm in present}
+    begun: list[Alarm] = []
+    counted: dict[str, int] = {}
+    for key, alarm in by_key.items():
+        if key in told.last:
+            continue
+        times = counted.get(alarm.subject)
+        if times is None:
+            times = sum(now - at < QUIET for at in told.times.get(alarm.subject, ()))
+        if times < OFTEN:
+            begun.append(alarm)
+            counted[alarm.subject] = times + 1
+    over = tuple(alarm for key, alarm in told.last.items() if key not in by_key)
+    return AlarmNews(tuple(begun), over) if begun or over else None
+
+
+def after(told: Told, news: AlarmNews, now: float) -> Told:
+    """Note that the owner has been told *news* at time *now*."""
+    gone = {alarm.key for alarm in news.over}
+    last = {key: alarm for key, alarm in told.last.items() if key not in gone}
+    last |= {alarm.key: alarm for alarm in news.begun}
+    times = {
+        subject: recent
+        for subject, all_times in told.times.items()
+        if (recent := tuple(at for at in all_times if now - at < QUIET))
+    }
+    for alarm in news.begun:
+        times[alarm.subject] = (*times.get(alarm.subject, ()), now)
+    return Told(last, times)
+
+
+def words(news: AlarmNews) -> str:
+    """Say *news* to the owner, as plain text of bounded length.
+
+    >>> begun = Alarm("k", "s", "Stuck: outbox: has not moved")
+    >>> print(words(AlarmNews((begun,), (Alarm("l", "a: b", "c"),))))
+    ⚠ Stuck: outbox: has not moved
+    ✓ Over: a: b
+    """
+    lines = [f"⚠ {_line(alarm.text)}" for alarm in news.begun]
+    lines += [f"✓ Over: {_line(alarm.subject)}" for alarm in news.over]
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES - 1 :] = [f"… and {len(lines) - MAX_LINES + 1} more: elwood inspect"]
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
+
+
+# --- the disks, and health.json -------------------------------------------------------------------
+
+
+class HealthFile(msgspec.Struct, frozen=True):
+    """What stands in health.json; *at* is Unix seconds.
+
+    *disk* tells of each folder how full its disk is, if anybody could say.
+    """
+
+    at: float
+    status: str
+    disk: Mapping[str, Space]
+    inspection: Inspection
+
+
+class DiskMonitor:
+    """Looks every few seconds; *admission* is told why no new work is to be taken, if none is.
+
+    *folders* measure the disks of what they are named after, and raise OSError; *write* raises
+    DiskFull; *inspect* is what `elwood inspect` sees.
+    """
+
+    def __init__(
+        self,
+        folders: Mapping[str, Callable[[], Awaitable[Space]]],
+        write: Callable[[bytes], Awaitable[None]],
+        inspect: Callable[[], Inspection],
+        now: Callable[[], float],
+        admission: Admission,
+    ) -> None:
+        self._admission = admission
+        self._folders = folders
+        self._spaces: dict[str, Space] = {}
+        self._write = write
+        self._inspect = inspect
+        self._now = now
+
+    async def run(self, status: Callable[[], str]) -> None:
+        """Look until cancelled; *status* says in a few words how Elwood does."""
+        looks = 0
+        while True:
+            await self._look()
+            if looks % WRITE_EVERY == 0:
+                inspection = shorten(self._inspect(), LISTED)
+                health = HealthFile(self._now(), status(), self._spaces, inspection)
+                try:
+                    await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
+                except DiskFull as error:
+                    report_error(WRITE, str(error))
+                else:
+                    clear_error(WRITE)
+            looks += 1
+            await trio.sleep(MEASURE_EVERY)
+
+    async def _look(self) -> None:
+        """Measure what can be; what cannot stays as it was seen last."""
+        for name, measure in self._folders.items():
+            try:
+                self._spaces[name] = await measure()
+            except OSError as error:
+                log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
+        self._admission.refusal = refusal(self._spaces)
+        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self._admission.refusal)):
+            if why:
+                report_warning(what, why)
+            else:
+                clear_error(what)
+
+
+# --- the actor ------------------------------------------------------------------------------------
+
 
 class Health:
     """Stands on the lowest step; nobody waits for it.
@@ -45,8 +221,7 @@ class Health:
     only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
     by name.  *vital* names the actors without which Elwood is not alive, each with the
     seconds that it may be away or leave its messages unread.  *up* is set when Elwood is
-    ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts;
-    *vitals* watch over the disk.
+    ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts.
     What the owner has been told outlives a crash of this actor, but not the process.
     """
 
@@ -61,7 +236,7 @@ class Health:
         up: trio.Event,
         stop: trio.Event,
         redact: Callable[[str], str],
-        vitals: Vitals | None = None,
+        disks: DiskMonitor,
     ) -> None:
         self._actor_table = actor_table
         self._outboxes = outboxes
@@ -71,7 +246,7 @@ class Health:
         self._up = up
         self._stop = stop
         self._redact = redact
-        self._vitals = vitals
+        self._disks = disks
         self._told = Told()
         self._stuck: dict[str, Stuck] = {}
         self._silent: list[str] = []
@@ -84,8 +259,7 @@ class Health:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._tell)
             nursery.start_soon(self._announce)
-            if self._vitals is not None:
-                nursery.start_soon(self._vitals.run, self._how)
+            nursery.start_soon(self._disks.run, self._how)
             async for event in mailbox:
                 if isinstance(event, Crashed):
                     self._look()

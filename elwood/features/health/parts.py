@@ -4,8 +4,7 @@ from functools import partial
 
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core, inspect
-from elwood.features.health.actor import VITAL, Health
-from elwood.features.health.disk_monitor import Vitals
+from elwood.features.health.actor import VITAL, DiskMonitor, Health
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -16,7 +15,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     async def write(data: bytes) -> None:
         await blocking(lambda: core.disk.replace(paths.state / "health.json", data))
 
-    disks = Vitals(
+    disks = DiskMonitor(
         {
             "the state folder": lambda: blocking(lambda: calls.space(paths.state)),
             "the workspace": lambda: blocking(lambda: calls.space(paths.workspace)),
@@ -35,7 +34,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         up=core.up,
         stop=core.stop,
         redact=core.redactor,
-        vitals=disks,
+        disks=disks,
     )
     return Parts(
         actors=[Actor(step=0, mailbox=core.events, body=health.run, policy=WORLD, grace=1.0)]

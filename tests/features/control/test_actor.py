@@ -29,8 +29,8 @@ from elwood.agent.parts import ControlCommand
 from elwood.agent.session.core import look
 from elwood.agent.session.inspection import (
     ActorSeen,
-    House,
     Inspection,
+    ProcessSeen,
     SessionSeen,
     StuckSeen,
     WaitSeen,
@@ -45,7 +45,7 @@ from tests.foundation.runtime.scene import child, house
 SECRET = "sk-very-secret"
 # Deeper than a parser goes.
 DEEP = b'{"command":"inspect","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-FACTS = House("0.1.0", 5.0, pid=7, sessions=(SessionSeen("a", turn_age=3.0, undelivered=1),))
+FACTS = ProcessSeen("0.1.0", 5.0, pid=7, sessions=(SessionSeen("a", turn_age=3.0, undelivered=1),))
 
 
 @pytest.fixture
@@ -72,6 +72,11 @@ class Setting:
         answer = await self.ask("inspect")
         assert answer.ok
         return msgspec.json.decode(answer.text, type=Inspection)
+
+    async def send(self, line: bytes) -> wire.ControlAnswer:
+        async with await self.connect() as client:
+            await client.send_all(line)
+            return await answer_on(client)
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_unix_socket(str(self.folder / wire.NAME))
@@ -130,7 +135,7 @@ async def running(folder: Path) -> AsyncIterator[Setting]:
 async def test_inspect_shows_board_and_facts_without_secrets(folder: Path) -> None:
     async with running(folder) as setting:
         seen = await setting.inspect()
-        assert seen.house == FACTS
+        assert seen.process == FACTS
         assert [actor.name for actor in seen.actors] == ["approvals", "busy"]
         (approvals, other) = seen.actors
         assert (approvals.state, approvals.depth, approvals.capacity) == ("running", 0, 8)
@@ -187,31 +192,12 @@ async def test_folder_and_socket_are_ours_alone_whatever_the_umask(folder: Path)
         os.umask(before)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a chmod follows the bind")
-def test_the_kernel_takes_the_mode_of_a_socket_from_its_descriptor(folder: Path) -> None:
-    """What `listen` relies on, so that the name is never open to others, not for a moment."""
-    before = os.umask(0)
-    try:
-        folder.mkdir()
-        with socket.socket(socket.AF_UNIX) as probe:
-            os.fchmod(probe.fileno(), 0o600)
-            probe.bind(str(folder / "probe"))
-            assert mode(folder / "probe") == 0o600
-    finally:
-        os.umask(before)
-
-
-async def test_the_socket_goes_with_the_house(folder: Path) -> None:
-    async with running(folder):
-        assert (folder / wire.NAME).exists()
-    assert not (folder / wire.NAME).exists()
-
-
-async def test_a_socket_left_behind_is_replaced(folder: Path) -> None:
+async def test_a_socket_left_behind_is_replaced_and_ours_goes_with_us(folder: Path) -> None:
     listen(folder).close()  # as kill -9 leaves it
     assert (folder / wire.NAME).exists()
     async with running(folder) as setting:
         assert await setting.inspect()
+    assert not (folder / wire.NAME).exists()
 
 
 async def test_a_socket_in_use_is_left_alone(folder: Path) -> None:
@@ -256,44 +242,28 @@ def test_a_path_longer_than_an_address_is_fine(folder: Path) -> None:
             listen(deep)
 
 
-async def test_bad_input_gets_a_clear_error_and_the_next_request_an_answer(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "bad", [b"hello", b"", b"[]", b'{"words":[]}', b'{"command":7}', b"\xff", DEEP]
+)
+async def test_bad_input_gets_a_clear_error(folder: Path, bad: bytes) -> None:
+    async with running(folder) as setting:
+        failed = await setting.send(bad + b"\n")
+        assert not failed.ok
+        assert failed.text.startswith("not a request that this version understands")
+
+
+async def test_a_request_may_come_in_pieces_and_from_a_later_version(folder: Path) -> None:
     async with running(folder) as setting, await setting.connect() as client:
-        for bad in (b"hello", b"", b"[]", b'{"words":[]}', b'{"command":7}', b"\xff", DEEP):
-            await client.send_all(bad + b"\n")
-            failed = await answer_on(client)
-            assert not failed.ok
-            assert failed.text.startswith("not a request that this version understands")
-        # In pieces; two at once; from a later version, which says more.
-        line = b'{"command":"pair","words":["K7Q2"],"since":5}\n'
-        for byte in line:
+        for byte in b'{"command":"pair","words":["K7Q2"],"since":5}\n':
             await client.send_all(bytes([byte]))
-        assert (await answer_on(client)).ok
-        await client.send_all(line + line)
-        received = b""
-        while received.count(b"\n") < 2:
-            received += await client.receive_some()
-        assert [wire.decode(x, wire.ControlAnswer).text for x in received.splitlines()] == [
-            "paired",
-            "paired",
-        ]
+        assert await answer_on(client) == wire.ControlAnswer(True, "paired")
 
 
 async def test_a_line_that_never_ends_is_cut_off_at_its_limit(folder: Path) -> None:
-    async with running(folder) as setting, await setting.connect() as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pour, client)
-            failed = await answer_on(client)
-            assert failed.text == (f"a request has at most {wire.MAX_LINE} bytes")
-            nursery.cancel_scope.cancel()
+    async with running(folder) as setting:
+        failed = await setting.send(b"x" * wire.MAX_LINE)
+        assert failed.text == f"a request has at most {wire.MAX_LINE} bytes"
         assert await setting.inspect()
-
-
-async def pour(client: trio.SocketStream) -> None:
-    try:
-        for _ in range(100):
-            await client.send_all(b"x" * 65_536)
-    except trio.BrokenResourceError:
-        pass
 
 
 async def test_at_most_eight_clients_are_served_and_a_ninth_is_told(folder: Path) -> None:
@@ -358,9 +328,9 @@ async def test_another_user_is_refused_even_if_the_modes_let_him_in(folder: Path
     async with running(folder) as setting:
         open_up(folder)
         client = (
-            "import os, sys; from pathlib import Path; import elwood.foundation.net.control;"
-            "from elwood.features.control.cli import inspect;"
-            "os.setgid(65534); os.setuid(65534); sys.exit(inspect(Path(sys.argv[1]), True, False))"
+            "import os, sys; from pathlib import Path;"
+            "from elwood.foundation.net.control import settle;"
+            "os.setgid(65534); os.setuid(65534); sys.exit(settle(Path(sys.argv[1]), 'inspect'))"
         )
         done = await trio.run_process(
             [sys.executable, "-c", client, str(folder)], capture_stderr=True, check=False
@@ -374,15 +344,15 @@ def make(folder: Path, mode: int) -> None:
     folder.mkdir(mode=mode)
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
 def open_up(folder: Path) -> None:
     """Let everybody in, as if somebody had done it by hand."""
     folder.parent.chmod(0o711)
     folder.chmod(0o711)
     (folder / wire.NAME).chmod(0o666)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 async def answer_on(client: trio.SocketStream) -> wire.ControlAnswer:
@@ -399,8 +369,7 @@ def test_an_inspection_never_outgrows_a_line() -> None:
         ActorSeen(f"sessions/{n}", "running", 1.0, last_crash='"' * 300) for n in range(5000)
     )
     sessions = tuple(SessionSeen(str(n), 1.0, 1, 1) for n in range(20_000))
-    text = fitted(Inspection(House("1", 0.0, sessions=sessions), actors))
+    text = fitted(Inspection(ProcessSeen("1", 0.0, sessions=sessions), actors))
     assert len(wire.encode(wire.ControlAnswer(True, text))) <= wire.MAX_LINE
     kept = msgspec.json.decode(text, type=Inspection)
-    assert len(kept.actors) > 300
-    assert len(kept.actors) + len(kept.house.sessions) + kept.left_out == 25_000
+    assert len(kept.actors) + len(kept.process.sessions) + kept.left_out == 25_000

@@ -1,17 +1,13 @@
 """``elwood inspect`` and ``elwood pair``: the drawing, and the client over a real socket."""
 
 import json
-import os
-import pty
-import select
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,21 +15,22 @@ import pytest
 
 from elwood.agent.session.inspection import (
     ActorSeen,
-    House,
     Inspection,
+    ProcessSeen,
     SessionSeen,
     StuckSeen,
     TroubleSeen,
     WaitSeen,
 )
-from elwood.features.control import cli as inspecting
+from elwood.features.control.cli import inspect
 from elwood.features.control.view import fitted, render
+from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net import control as wire
 from elwood.foundation.text.lines import width as columns
 
 POLL = WaitSeen("getUpdates", 12.0, 70.0)
 SEND = WaitSeen("sendMessage", 75.0, 60.0)
-HOUSE = House(
+PROCESS = ProcessSeen(
     "0.1.0",
     started=1000.0,
     pid=4711,
@@ -44,7 +41,7 @@ HOUSE = House(
     ),
 )
 SEEN = Inspection(
-    HOUSE,
+    PROCESS,
     (
         ActorSeen("health", "running", 11_520.0, 0, 256),
         ActorSeen("outbox", "running", 300.0, 3, 64, 1, "Bug: odd", 300.5, (SEND,)),
@@ -89,30 +86,20 @@ Elwood 0.1.0 · Python 3.11.7 · pid 4711 · up 3 h 12 min · 1 open turn · 2 u
 
 
 def test_the_tree_looks_like_this() -> None:
-    assert render(SEEN, now=12_520.0, width=100, colour=False) == GOLDEN
-
-
-def test_colours_change_nothing_but_the_colour() -> None:
-    drawn = render(SEEN, now=12_520.0, width=100, colour=True)
-    plain = drawn
-    for shade in ("\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"):
-        plain = plain.replace(shade, "")
-    assert plain == GOLDEN
-    red = [line for line in drawn.splitlines() if line.startswith("\x1b[31m")]
-    assert [line[5:].startswith("! ") for line in red] == [True] * 7
+    assert render(SEEN, now=12_520.0, width=100) == GOLDEN
 
 
 def test_a_long_error_is_told_to_its_end() -> None:
     """What to do about it stands there."""
     error = "it was refused, " * 8 + "so ask for a new one"
     seen = ActorSeen("it", "running", 1.0, troubles=(TroubleSeen("asking", error, 1.0, 1),))
-    drawn = render(Inspection(House("1", 0.0), (seen,)), now=0.0, width=60, colour=False)
+    drawn = render(Inspection(ProcessSeen("1", 0.0), (seen,)), now=0.0, width=60)
     assert " ".join(drawn.split()).endswith("so ask for a new one")
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_it_fits_the_terminal(width: int) -> None:
-    lines = render(SEEN, now=12_520.0, width=width, colour=False).splitlines()
+    lines = render(SEEN, now=12_520.0, width=width).splitlines()
     assert len(lines) >= len(GOLDEN.splitlines())
     assert max(columns(line) for line in lines) <= width
 
@@ -120,56 +107,22 @@ def test_it_fits_the_terminal(width: int) -> None:
 def test_an_error_cannot_play_with_the_terminal() -> None:
     evil = "a\x1b]0;title\x07\x1b[2J\r\nb\u202ec"
     inspection = Inspection(
-        House(evil, 0.0),
+        ProcessSeen(evil, 0.0),
         (ActorSeen(evil, "running", 1.0, last_crash=evil),),
         (StuckSeen(evil, evil),),
     )
-    drawn = render(inspection, now=1.0, width=300, colour=False)
+    drawn = render(inspection, now=1.0, width=300)
     assert not [c for c in drawn if not c.isprintable() and c != "\n"]
     assert len(drawn.splitlines()) == 4
 
 
-def test_a_warning_is_nobodys() -> None:
-    inspection = Inspection(House("1", 0.0), (), (StuckSeen("", "it rains"),))
-    assert render(inspection, now=0.0, width=80, colour=False).splitlines()[1:] == ["! it rains"]
-
-
-def test_what_did_not_fit_is_said() -> None:
-    inspection = Inspection(House("1", 0.0), (), left_out=7)
-    assert render(inspection, now=0.0, width=80, colour=False).endswith("… and 7 more")
+def test_a_warning_is_nobodys_and_what_did_not_fit_is_said() -> None:
+    inspection = Inspection(ProcessSeen("1", 0.0), (), (StuckSeen("", "it rains"),), left_out=7)
+    drawn = render(inspection, now=0.0, width=80).splitlines()
+    assert drawn[1:] == ["! it rains", "… and 7 more"]
 
 
 # --- the client ---------------------------------------------------------------------------------
-
-
-class Peer:
-    """A house that answers each request of each client by *answer*, on a thread."""
-
-    def __init__(self, folder: Path, answer: Callable[[bytes], bytes]) -> None:
-        self.requests: list[bytes] = []
-        self._answer = answer
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(folder / wire.NAME))
-        self._socket.listen()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            client, _ = self._socket.accept()
-            with client, client.makefile("rwb") as lines:
-                line = lines.readline()
-                if line == b"end\n":
-                    return
-                self.requests.append(line)
-                lines.write(self._answer(line))
-
-    def close(self, folder: Path) -> None:
-        with socket.socket(socket.AF_UNIX) as last:
-            last.connect(str(folder / wire.NAME))
-            last.sendall(b"end\n")
-        self._thread.join()
-        self._socket.close()
 
 
 @pytest.fixture
@@ -178,60 +131,50 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture
-def speak(folder: Path) -> Iterator[Callable[[Callable[[bytes], bytes]], Peer]]:
-    peers: list[Peer] = []
+@contextmanager
+def service(folder: Path, answer: bytes) -> Iterator[None]:
+    """Give one client the *answer*, whatever it asks, on a thread."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / wire.NAME))
+        listener.listen()
 
-    def start(answer: Callable[[bytes], bytes]) -> Peer:
-        peers.append(Peer(folder, answer))
-        return peers[-1]
+        def run() -> None:
+            client, _ = listener.accept()
+            with client, client.makefile("rwb") as lines:
+                lines.readline()
+                lines.write(answer)
 
-    yield start
-    for peer in peers:
-        peer.close(folder)
-
-
-Speak = Callable[[Callable[[bytes], bytes]], Peer]
-
-
-def house_answer(line: bytes) -> bytes:
-    request = wire.decode(line, wire.ControlRequest)
-    if request.command == "inspect":
-        return wire.encode(wire.ControlAnswer(True, fitted(SEEN)))
-    good = request.words[0] == "K7Q2"
-    return wire.encode(wire.ControlAnswer(good, f"{request.command} {good}"))
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield
+        thread.join()
 
 
-def test_inspect_prints_the_tree(
-    folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
-) -> None:
-    speak(house_answer)
-    assert inspecting.inspect(folder, as_json=False, watch=False) == 0
-    shown = capsys.readouterr()
-    assert "├─ outbox" in shown.out
-    assert "\x1b" not in shown.out
-    assert not shown.err
+INSPECTED = wire.encode(wire.ControlAnswer(True, fitted(SEEN)))
+
+
+def test_inspect_prints_the_tree(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with service(folder, INSPECTED):
+        assert inspect(folder, as_json=False) == 0
+    assert "├─ outbox" in capsys.readouterr().out
 
 
 def test_json_is_the_whole_inspection_on_one_line(
-    folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    speak(house_answer)
-    assert inspecting.inspect(folder, as_json=True, watch=False) == 0
+    with service(folder, INSPECTED):
+        assert inspect(folder, as_json=True) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     assert msgspec.json.decode(out, type=Inspection) == SEEN
-    assert json.loads(out)["house"]["pid"] == 4711
+    assert json.loads(out)["process"]["pid"] == 4711
 
 
-def test_what_was_done_is_said(
-    folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
-) -> None:
-    speak(house_answer)
-    assert wire.settle(folder, "pair", "K7Q2") == 0
-    assert capsys.readouterr() == ("pair True\n", "")
-    assert wire.settle(folder, "pair", "XXXX") == 1
-    assert capsys.readouterr() == ("", "pair False\n")
+@pytest.mark.parametrize("ok", [True, False])
+def test_what_was_done_is_said(folder: Path, ok: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with service(folder, wire.encode(wire.ControlAnswer(ok, "so it is"))):
+        assert wire.settle(folder, "pair", "K7Q2") == (0 if ok else 1)
+    assert capsys.readouterr() == (("so it is\n", "") if ok else ("", "so it is\n"))
 
 
 @pytest.mark.parametrize("left_behind", [True, False])
@@ -241,13 +184,10 @@ def test_without_a_running_elwood_the_message_is_clear(
     if left_behind:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / wire.NAME))
-    assert inspecting.inspect(folder, as_json=False, watch=False) == 1
+    with pytest.raises(CliFailure, match="No Elwood runs here: nobody listens on"):
+        inspect(folder, as_json=False)
     assert wire.settle(folder, "pair", "K7Q2") == 1
-    shown = capsys.readouterr()
-    assert not shown.out
-    for line in shown.err.splitlines():
-        assert line.startswith("No Elwood runs here: nobody listens on ")
-        assert line.endswith("Start it with: elwood run")
+    assert capsys.readouterr().err.startswith("No Elwood runs here: nobody listens on ")
 
 
 @pytest.mark.parametrize(
@@ -262,67 +202,9 @@ def test_without_a_running_elwood_the_message_is_clear(
     ],
     ids=["closed", "no JSON", "cut", "endless", "failed", "wrong"],
 )
-def test_a_strange_answer_is_an_error_for_people(
-    answer: bytes, message: str, folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
-) -> None:
-    speak(lambda line: answer)
-    assert inspecting.inspect(folder, as_json=False, watch=False) == 1
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert "Traceback" not in shown.err
-
-
-def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path) -> None:
-    """An address has 108 bytes only (unix(7))."""
-    path = tmp_path / ("x" * 100) / ("y" * 100) / wire.NAME
-    path.parent.mkdir(parents=True)
-    with socket.socket(socket.AF_UNIX) as listener:
-        wire.bind(listener, path)
-        listener.listen()
-        assert wire.is_reachable(path.parent)
-
-
-def test_watch_draws_again_until_ctrl_c(folder: Path, speak: Speak) -> None:
-    """On a real terminal of 80 by 10: each picture starts at home and fits."""
-    speak(house_answer)
-    ours, theirs = pty.openpty()
-    code = (
-        "import signal, sys; from pathlib import Path;"
-        "from elwood.features.control.cli import inspect;"
-        # A shell starts what runs in the background with SIGINT ignored, and so the tests.
-        "signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "sys.exit(inspect(Path(sys.argv[1]), False, True))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        env=os.environ | {"COLUMNS": "80", "LINES": "10", "NO_COLOR": "1"},
-    )
-    os.close(theirs)
-    try:
-        shown = read_until(ours, lambda text: text.count("\x1b[H") >= 2)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    first = shown.split("\x1b[H")[1].replace("\x1b[K", "").replace("\x1b[J", "")
-    lines = first.rstrip("\r\n").split("\r\n")
-    assert lines[0].startswith("Elwood 0.1.0")
-    assert len(lines) == 9
-    assert lines[-1] == "… 10 more lines"
-    assert max(columns(line) for line in lines) <= 80
-
-
-def read_until(terminal: int, enough: Callable[[str], bool]) -> str:
-    deadline = time.monotonic() + 60
-    shown = b""
-    while not enough(shown.decode(errors="ignore")):
-        assert select.select([terminal], [], [], deadline - time.monotonic())[0], shown
-        shown += os.read(terminal, 65_536)
-    return shown.decode()
+def test_a_strange_answer_is_an_error_for_people(answer: bytes, message: str, folder: Path) -> None:
+    with service(folder, answer), pytest.raises(CliFailure, match=message):
+        inspect(folder, as_json=False)
 
 
 def test_the_client_starts_without_trio() -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,20 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    PostResult,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
 from elwood.agent.conversation.route import Route
+from elwood.agent.session.core import Admission
+from elwood.agent.session.inspection import Inspection, ProcessSeen
 from elwood.app.build import listener
-from elwood.features.health.actor import VITAL, Health
+from elwood.features.health.actor import VITAL, DiskMonitor, Health
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,
@@ -24,21 +34,19 @@ from elwood.foundation.runtime import (
     Escalated,
     Event,
     Mailbox,
-    PoolPolicy,
     RestartPolicy,
     Started,
     clear_error,
     report_error,
-    run_pool,
     supervise,
     waiting,
 )
-from tests.foundation.runtime.scene import Say, child
+from elwood.foundation.storage.disk import Space
+from tests.foundation.runtime.scene import child
 
 OWNER = Route("telegram", chat=1)
 SECRET = "sk-very-secret"
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
-Answer = Sent | Unsure | Unsent | Undeliverable
 
 
 class Bug(Exception):
@@ -87,16 +95,13 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 class Channel:
     """An outbox that notes what it was given, and answers as told."""
 
-    name: str = "telegram"
-    answer: Answer = attrs.field(factory=lambda: Sent("1"))
+    answer: PostResult = attrs.field(factory=lambda: Sent("1"))
     posts: list[Post] = attrs.field(factory=list)
-    at: list[float] = attrs.field(factory=list)
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         async for message in mailbox:
             assert isinstance(message, Post)
             self.posts.append(message)
-            self.at.append(trio.current_time())
             message.reply.set(self.answer)
 
     @property
@@ -110,7 +115,20 @@ class Setting:
     up: trio.Event
     stop: trio.Event
     channel: Channel
-    outbox: Mailbox[OutboxMail]
+
+
+async def measure() -> Space:
+    await trio.lowlevel.checkpoint()
+    return Space(10, 90)
+
+
+async def write_nothing(data: bytes) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def disks() -> DiskMonitor:
+    seen = Inspection(ProcessSeen("1", 0.0), ())
+    return DiskMonitor({"it": measure}, write_nothing, lambda: seen, lambda: 5.0, Admission())
 
 
 @asynccontextmanager
@@ -121,10 +139,9 @@ async def watched(
     watchdog: float = 30.0,
     vital: dict[str, float] | None = None,
     outbox: Child | None = None,
-    actor_table: ActorTable | None = None,
 ) -> AsyncIterator[Setting]:
-    """A house of *children* with an outbox and its health."""
-    actor_table, up, stop = actor_table or ActorTable(trio.current_time), trio.Event(), trio.Event()
+    """*children* with an outbox, and the health of all."""
+    actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
     channel = channel or Channel()
     outbox = outbox or child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
     mailbox = Mailbox[Event]("health", 256)
@@ -137,6 +154,7 @@ async def watched(
         up=up,
         stop=stop,
         redact=lambda text: text.replace(SECRET, "***"),
+        disks=disks(),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -144,26 +162,17 @@ async def watched(
 
         async def run() -> None:
             await supervise(everyone, stop=stop, listener=listen, actor_table=actor_table)
-
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(run)
         if systemd:
             nursery.start_soon(systemd.listen)
         await trio.testing.wait_all_tasks_blocked()
-        yield Setting(actor_table, up, stop, channel, outbox.mailbox)
+        yield Setting(actor_table, up, stop, channel)
         stop.set()
 
 
-# --- stuck states: each is told within 60 s of its limit, once, and taken back -------------------
-
-Body = Callable[[Mailbox[Any]], Awaitable[None]]
-
-
-async def hang(what: str, limit: float, lasts: float) -> None:
-    with waiting(what, limit=limit):
-        await trio.sleep(lasts)
-    await trio.sleep_forever()
+# --- what the owner is told ----------------------------------------------------------------------
 
 
 async def fail(what: str, errors: list[str], every: float) -> None:
@@ -175,137 +184,26 @@ async def fail(what: str, errors: list[str], every: float) -> None:
     await trio.sleep_forever()
 
 
-async def deaf_poll(mailbox: Mailbox[Any]) -> None:
-    await hang("getUpdates", 70, 400)
-
-
 async def two_pollers(mailbox: Mailbox[Any]) -> None:
     await fail("the poll", ["409 Conflict"] * 3, 3)
 
 
-async def ever_new_errors(mailbox: Mailbox[Any]) -> None:
-    await fail("the model", [f"500: request req_{n} failed" for n in range(9)], 1)
-
-
-async def takes_nothing(mailbox: Mailbox[Any]) -> None:
-    await trio.sleep(400)
-    async for _ in mailbox:
-        pass
-
-
-_births = {"crash loop": 0, "away": 0}
-
-
-async def crash_loop(mailbox: Mailbox[Any]) -> None:
-    _births["crash loop"] += 1
-    if _births["crash loop"] <= 4:
-        await trio.lowlevel.checkpoint()
-        raise Bug("no luck")
-    await trio.sleep_forever()
-
-
-async def long_away(mailbox: Mailbox[Any]) -> None:
-    _births["away"] += 1
-    if _births["away"] == 1:
-        await trio.lowlevel.checkpoint()
-        raise Bug("a long delay follows")
-    await trio.sleep_forever()
-
-
-async def pool_of_the_poisoned(mailbox: Mailbox[Any], actor_table: ActorTable) -> None:
-    """A session that dies of each message until ten minutes have passed."""
-    born = trio.current_time()
-
-    async def session(key: str, box: Mailbox[Any]) -> None:
-        async for _ in box:
-            if trio.current_time() - born < 600:
-                raise Bug("poison")
-
-    async def no_one() -> tuple[str, ...]:
-        await trio.lowlevel.checkpoint()
-        return ()
-
-    restart = RestartPolicy(mode="transient", max_crashes=1, within=600, exhausted="drop")
-    await run_pool(
-        mailbox,
-        key=lambda say: say.key,
-        body=session,
-        wake=no_one,
-        refuse=lambda say, why: None,
-        policy=PoolPolicy(restart=restart, grace=1),
-        listener=lambda event: None,
-        actor_table=actor_table,
-    )
-
-
-@attrs.frozen
-class Kind:
-    """A kind of stuck state: who, from when on it counts as stuck, and what is told."""
-
-    body: Body
-    stuck_after: float
-    text: str
-    over: str
-    first_delay: float = 1.0
-    offers: tuple[float, ...] = ()
-
-
-KINDS = {
-    "poll": Kind(deaf_poll, 70, "getUpdates has taken", "getUpdates"),
-    "same poll error": Kind(two_pollers, 6, "the poll failed 3 times: 409", "the poll"),
-    "other errors": Kind(ever_new_errors, 8, "the model failed 9 times: 500", "the model"),
-    "deaf": Kind(takes_nothing, 0, "has taken none of its 1 messages", "unread", offers=(0,)),
-    "crash loop": Kind(crash_loop, 3, "crashed 3 times in a row, last: Bug: no luck", "crashes"),
-    "away": Kind(long_away, 0, "has been away for", "away", first_delay=300),
-    "dropped session": Kind(
-        takes_nothing, 0, "it/a: gave up: Bug: poison", "given up", offers=(0, 0, 700)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-async def test_the_owner_learns_of_each_kind_of_stuck_state(
-    name: str, autojump_clock: object
+async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_over(
+    autojump_clock: object,
 ) -> None:
-    kind = KINDS[name]
-    _births.update({"crash loop": 0, "away": 0})
-    actor_table = ActorTable(trio.current_time)
+    async def deaf_poll(mailbox: Mailbox[Any]) -> None:
+        with waiting("getUpdates", limit=70):
+            await trio.sleep(400)
+        await trio.sleep_forever()
 
-    async def body(mailbox: Mailbox[Any]) -> None:
-        if name == "dropped session":
-            await pool_of_the_poisoned(mailbox, actor_table)
-        await kind.body(mailbox)
-
-    policy = RestartPolicy(max_crashes=None, first_delay=kind.first_delay)
-    it = child("it", body, policy, grace=0)
-    async with watched(it, actor_table=actor_table) as setting:
-        start = trio.current_time()
-        async with trio.open_nursery() as nursery:
-            for at in kind.offers:
-                nursery.start_soon(offer_later, it.mailbox, at)
-            await trio.sleep(kind.stuck_after + 750)
-        texts, times = setting.channel.texts, setting.channel.at
-        assert len(texts) == 2, texts
-        assert texts[0].startswith("⚠ Stuck: it")
-        assert kind.text in texts[0]
-        assert kind.stuck_after <= times[0] - start <= kind.stuck_after + 60
-        assert texts[1].startswith("✓ Over: it")
-        assert kind.over in texts[1]
-        assert not setting.actor_table.stuck()
-
-
-async def offer_later(mailbox: Mailbox[Any], delay: float) -> None:
-    await trio.sleep(delay)
-    assert mailbox.address.offer(Say())
-
-
-async def test_several_at_once_are_one_message(autojump_clock: object) -> None:
-    children = [child(f"it{n}", two_pollers, grace=0) for n in range(15)]
-    async with watched(*children) as setting:
-        await trio.sleep(30)
-        (text,) = setting.channel.texts
-        assert len(text.splitlines()) == 10
-        assert text.endswith("… and 6 more: elwood inspect")
+    async with watched(child("it", deaf_poll, grace=0)) as setting:
+        await trio.sleep(69)
+        assert setting.channel.texts == []
+        await trio.sleep(61)
+        (begun,) = setting.channel.texts
+        assert begun.startswith("⚠ Stuck: it: getUpdates has taken")
+        await trio.sleep(400)
+        assert setting.channel.texts == [begun, "✓ Over: it: getUpdates"]
 
 
 async def test_secrets_do_not_reach_the_owner(autojump_clock: object) -> None:
@@ -320,7 +218,9 @@ async def test_secrets_do_not_reach_the_owner(autojump_clock: object) -> None:
 
 
 @pytest.mark.parametrize("answer", [Unsent("no route"), Undeliverable("blocked")])
-async def test_what_could_not_be_sent_is_told_later(answer: Answer, autojump_clock: object) -> None:
+async def test_what_could_not_be_sent_is_told_later(
+    answer: PostResult, autojump_clock: object
+) -> None:
     async with watched(child("it", two_pollers, grace=0), channel=Channel()) as setting:
         setting.channel.answer = answer
         await trio.sleep(40)
@@ -364,30 +264,6 @@ async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_ba
         assert len(answered) == 1, "what was left lying in its queue counts for nothing"
 
 
-async def test_without_an_owner_it_only_logs(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
-) -> None:
-    actor_table = ActorTable(trio.current_time)
-    status = actor_table.add("it", 1, lambda: 0)
-    status.turn_to("given up")
-    mailbox = Mailbox[Event]("health", 4)
-    health = Health(
-        actor_table,
-        {},
-        tuple,
-        notify=Notify(),
-        vital={},
-        up=trio.Event(),
-        stop=trio.Event(),
-        redact=str,
-    )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(health.run, mailbox)
-        await trio.sleep(60)
-        mailbox.close()
-    assert [r.message for r in caplog.records].count("stuck") == 1
-
-
 # --- systemd ------------------------------------------------------------------------------------
 
 
@@ -412,10 +288,20 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
     sender = Notify(systemd.address)
     while sender.status("filling the queue"):
         pass
-    actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
+    up = trio.Event()
     up.set()
     mailbox = Mailbox[Event]("health", 4)
-    health = Health(actor_table, {}, tuple, notify=sender, vital={}, up=up, stop=stop, redact=str)
+    health = Health(
+        ActorTable(trio.current_time),
+        {},
+        tuple,
+        notify=sender,
+        vital={},
+        up=up,
+        stop=trio.Event(),
+        redact=str,
+        disks=disks(),
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
         await trio.sleep(3)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.health.alarms import (
+from elwood.features.health.actor import (
     MAX_LINES,
     OFTEN,
     QUIET,

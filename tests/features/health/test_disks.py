@@ -7,12 +7,12 @@ import trio
 import trio.testing
 
 from elwood.agent.session.core import Admission
-from elwood.agent.session.inspection import House, Inspection
-from elwood.features.health.disk_monitor import EVERY, LITTLE, NONE, HealthFile, Vitals
+from elwood.agent.session.inspection import Inspection, ProcessSeen
+from elwood.features.health.actor import LITTLE, MEASURE_EVERY, NONE, DiskMonitor, HealthFile
 from elwood.foundation.runtime import ActorTable, Child, Mailbox, supervise
 from elwood.foundation.storage.disk import DiskFull, Space
 
-SEEN = Inspection(House("1", 0.0), ())
+SEEN = Inspection(ProcessSeen("1", 0.0), ())
 
 
 class Rig:
@@ -26,7 +26,7 @@ class Rig:
         self.other = Space(10, 90)
         self.admission = Admission()
         folders = {"the state": self._measure, "the workspace": self._measure_other}
-        self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0, self.admission)
+        self.disks = DiskMonitor(folders, self._write, lambda: SEEN, lambda: 5.0, self.admission)
 
     async def _measure(self) -> Space:
         await trio.lowlevel.checkpoint()
@@ -49,7 +49,7 @@ class Rig:
 
     async def run(self) -> None:
         async def body(mailbox: Mailbox[None]) -> None:
-            await self.vitals.run(lambda: "running")
+            await self.disks.run(lambda: "running")
 
         await supervise(
             [Child(Mailbox[None]("health", 1), body)],
@@ -63,24 +63,24 @@ async def test_little_room_is_told_and_none_refuses_work(autojump_clock: object)
     rig = Rig()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rig.run)
-        await trio.sleep(4 * EVERY)
+        await trio.sleep(4 * MEASURE_EVERY)
         assert (rig.admission.refusal, rig.stuck()) == ("", set())
 
         rig.space = Space(91, 9)
-        await trio.sleep(EVERY)
+        await trio.sleep(MEASURE_EVERY)
         assert (rig.admission.refusal, rig.stuck()) == ("", {LITTLE})
 
         rig.space = Space(96, 4)
-        await trio.sleep(4 * EVERY)
+        await trio.sleep(4 * MEASURE_EVERY)
         assert "95 %" in rig.admission.refusal
         assert rig.stuck() == {LITTLE, NONE}
 
         rig.broken = True
-        await trio.sleep(EVERY)
+        await trio.sleep(MEASURE_EVERY)
         assert "95 %" in rig.admission.refusal, "what nobody can say does not lift it"
 
         rig.broken, rig.space = False, Space(10, 90)
-        await trio.sleep(2 * EVERY)
+        await trio.sleep(2 * MEASURE_EVERY)
         assert (rig.admission.refusal, rig.stuck()) == ("", set())
         nursery.cancel_scope.cancel()
 
@@ -92,7 +92,7 @@ async def test_a_full_disk_of_the_workspace_refuses_work_too(autojump_clock: obj
         nursery.start_soon(rig.run)
         await trio.sleep(1)
         rig.broken, rig.other = True, Space(96, 4)
-        await trio.sleep(4 * EVERY)
+        await trio.sleep(4 * MEASURE_EVERY)
         assert "95 % of the disk with the workspace is in use" in rig.admission.refusal
         assert rig.stuck() == {LITTLE, NONE}
         nursery.cancel_scope.cancel()
