@@ -65,7 +65,6 @@ class Post(Request[PostResult]):
     files: tuple[Attachment, ...] = ()
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
-    silent: bool = False
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

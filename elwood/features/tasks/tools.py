@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 import attrs
 import msgspec
-import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Effect, Other, Plan, Reschedule, Schedule
+from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.settings import read_hours
 from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
@@ -301,12 +300,6 @@ class TaskTools:
         return f"{task}: {settled.text}"
 
 
-async def plan_listing(given: ListTheTasks, context: ToolContext) -> Plan:
-    """Say what would be shown."""
-    await trio.lowlevel.checkpoint()
-    return Plan(Other("read"), f"List the tasks{f': {given.task}' if given.task else ''}")
-
-
 def _when(given: ScheduleTask, zone: str, now: float) -> When:
     """Read when it is to be done, which exactly one of four parameters says."""
     given_ones = (given.at.strip(), given.in_minutes, given.cron.strip(), given.every)
@@ -433,7 +426,6 @@ def tools(
             effect="pure",
             timeout=30.0,
             target=lambda given: given.task,
-            plan=plan_listing,
             gives=PRIVATE,
         ),
         _changing(tasks, "pause", "keyed", "Let a task rest until it is resumed."),

@@ -95,9 +95,7 @@ class _Piece(msgspec.Struct, frozen=True):
     text: Rich
     file: Attachment | None = None
 
-    async def send(
-        self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]], *, silent: bool
-    ) -> int:
+    async def send(self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]]) -> int:
         """Send it with *options* and return the message's id.  Raises what the bot raises."""
         return await bot.send_message(
             options.chat,
@@ -108,7 +106,6 @@ class _Piece(msgspec.Struct, frozen=True):
             topic=options.topic,
             reply_to=options.reply_to,
             buttons=buttons,
-            silent=silent,
         )
 
     def smaller(self) -> tuple["_Piece", ...]:
@@ -360,9 +357,7 @@ class Outbox:
                 return arrived or Unsent("nobody waits for it any more")
             piece = left.popleft()
             try:
-                number = await piece.send(
-                    self._bot, options, () if left else buttons, silent=post.silent
-                )
+                number = await piece.send(self._bot, options, () if left else buttons)
             except FAILURES as error:
                 failed = self._learn(queue, options, piece, left, error)
                 if failed is None:

@@ -200,9 +200,7 @@ class Disk:
         # Worker threads of several journals may meet at the reserve.
         self._at_reserve = threading.Lock()
 
-    def append(
-        self, path: Path, data: bytes, *, at: int, last_words: bool = False, synced: bool = True
-    ) -> None:
+    def append(self, path: Path, data: bytes, *, at: int, last_words: bool, synced: bool) -> None:
         """Append *data* to *path*, which has *at* bytes, by one write, and sync it.
 
         A new file (*at* is 0) is made, with its folder, and the folder synced.  *last_words* may

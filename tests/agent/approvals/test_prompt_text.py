@@ -129,10 +129,10 @@ def test_an_overview_has_one_line_for_each(subject: str) -> None:
 
 
 def test_a_question_cuts_a_reason_and_sources_where_it_says() -> None:
-    """300 characters of the reason, 80 of each of five sources."""
+    """64 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
-    asked = case("rm -rf /", why="x" * 900, origins="|".join(sources))
+    asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
     (rich,) = request_messages(asked, Route("telegram", 1))
-    runs = [len(run) for run in re.findall("x{20,}|s{20,}", rich.text)]
-    assert runs == [299, 79]  # and an ellipsis
+    runs = [len(run) for run in re.findall("t{20,}|x{20,}|s{20,}", rich.text)]
+    assert runs == [63, 299, 79]  # and an ellipsis
     assert "a, b, c, d and 2 more." in rich.text

@@ -23,7 +23,7 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.agent.session.scene import ROUTE, World, house
+from tests.agent.session.scene import ROUTE, World, echo, house
 from tests.agent.session.scripted import answer, call
 
 
@@ -284,6 +284,32 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clo
 
     assert world.typing == 3
     assert world.drafts == ["so "]
+
+
+@pytest.mark.parametrize(
+    ("first_words", "said"),
+    [(0.1, ["re: one | two"]), (0.7, ["re: one", "re: two"])],
+)
+async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
+    world: World, autojump_clock: object, first_words: float, said: list[str]
+) -> None:
+    """Words that come at once are not shown."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(first_words)
+        assert request.progress is not None
+        request.progress.send_nowait("so far")
+        await trio.sleep(9)
+        return await echo(request)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("one")
+        await trio.sleep(1)
+        await h.say("two")
+        await h.quiet()
+
+    assert world.said == said
 
 
 async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(

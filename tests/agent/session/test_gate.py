@@ -1,7 +1,7 @@
 """The gate: what is asked, what waits, what runs, and what the log holds of it."""
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import attrs
 import msgspec
@@ -44,6 +44,7 @@ class Scene(MemoryLog):
         super().__init__()
         self.approver = Approver()
         self.done: list[str] = []
+        self.written: Collection[str] = ()
         self.facts = {"file": "one"}
         self.during: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self.gate = gate_for(
@@ -69,6 +70,7 @@ class Scene(MemoryLog):
     def tools(self) -> list[Tool]:
         async def act(given: Named, context: ToolContext) -> str:
             await self.during()
+            self.written = context.written
             self.done.append(given.name)
             return f"did {given.name}"
 
@@ -93,12 +95,12 @@ class Scene(MemoryLog):
 
         browse_ = Tool("browse", "See.", Named, browse, risk="read", effect="pure", target=name)
         return [
-            Tool("act", "Act.", Named, act, target=name, plan=planned),
+            Tool("act", "Act.", Named, act, target=name, plan=planned, writes=True),
             Tool("keep", "Keep.", Named, act, effect="keyed", target=name),
             Tool("look", "Look.", Named, act, risk="read", effect="pure", target=name),
             browse_,
             attrs.evolve(browse_, name="fetch", gives=Label(untrusted=True)),
-            Tool("shell", "Run.", Named, act, target=name, plan=judged),
+            Tool("shell", "Run.", Named, act, target=name, plan=judged, writes=True),
             Tool("tell", "Tell.", Named, act, target=name, plan=sent),
         ]
 
@@ -277,6 +279,15 @@ async def test_a_configured_secret_does_not_leave() -> None:
 
     assert scene.ended == [("***", "denied")]
     assert scene.done == []
+
+
+async def test_a_tool_is_told_what_was_written_in_the_conversation() -> None:
+    """By receipts of success: what it may change without another look."""
+    scene = Scene(("act", "mine"), ("look", "theirs"), ("shell", "x"), ("act", "last"))
+    scene.approver.verdicts = {"act": YES}
+    await scene.perform()
+    assert scene.done == ["mine", "theirs", "last"]
+    assert scene.written == {"mine"}
 
 
 async def test_words_of_a_model_or_a_tool_approve_nothing(autojump_clock: MockClock) -> None:

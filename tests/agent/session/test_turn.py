@@ -18,6 +18,7 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.session.log.entries import (
     CallEnded,
+    CallPending,
     CallStarted,
     Noticed,
     Received,
@@ -198,9 +199,10 @@ async def test_secrets_do_not_come_out_of_a_tool(autojump_clock: object) -> None
 
 
 async def test_a_dry_run_changes_nothing_and_is_recorded_so(autojump_clock: object) -> None:
-    reading, acting = ("c1", "look", '{"name": "x"}'), ("c2", "act", '{"name": "y"}')
-    destroying = ("c3", "destroy", '{"name": "z"}')
-    scene = Scene(call(reading, acting, destroying), answer("ok"), dry_run=True)
+    """Nor is anybody asked."""
+    reading, acting = ("c1", "look", '{"name": "x"}'), ("c3", "act", '{"name": "y"}')
+    destroying = ("c2", "destroy", '{"name": "z"}')
+    scene = Scene(call(reading, destroying, acting), answer("ok"), dry_run=True)
 
     await scene.finish()
 
@@ -208,6 +210,7 @@ async def test_a_dry_run_changes_nothing_and_is_recorded_so(autojump_clock: obje
     assert scene.results == ["saw x", *["dry run: nothing was done"] * 2]
     ended = [entry for entry in scene.entries if isinstance(entry, CallEnded)]
     assert [entry.outcome for entry in ended] == ["ok", "dry run", "dry run"]
+    assert not any(isinstance(entry, CallPending) for entry in scene.entries)
 
 
 # --- what the model's stop reasons lead to --------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
 
+from elwood.agent.conversation.calls import WriteFile
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
@@ -55,6 +57,33 @@ async def test_a_file_has_a_largest_size_in_bytes(root: Root) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(given, type=WriteText)
     assert WRITE_FILE.target(WriteText("a\n.txt", "")) == "a\\n.txt"
+
+
+@pytest.mark.parametrize(
+    ("path", "written", "expected"),
+    [
+        ("new.txt", (), WriteFile()),
+        ("old.txt", ("new.txt",), WriteFile(foreign=True)),
+        ("old.txt", ("old.txt",), WriteFile()),
+        ("AGENTS.md", (), WriteFile(protected=True)),
+    ],
+)
+async def test_a_plan_says_whose_file_it_is(
+    root: Root, path: str, written: tuple[str, ...], expected: WriteFile
+) -> None:
+    """One that was there before the conversation wrote it is another's."""
+    (root.path / "old.txt").write_text("old")
+    context = attrs.evolve(CONTEXT, written=written)
+    writer = FileWriter(root, inline)
+    plans = [
+        await writer.plan_write(WriteText(path, "new"), context),
+        await writer.plan_edit(Edit(path, "old", "new"), context),
+    ]
+    assert [plan.action for plan in plans] == [expected, expected]
+    assert path in plans[0].subject
+    (root.path / path).write_text("changed meanwhile")
+    again = await writer.plan_write(WriteText(path, "new"), context)
+    assert again.facts != plans[0].facts, "so that the owner is asked anew"
 
 
 async def test_refusals_tell_the_model_why(root: Root) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.channels.messages import Unsent
-from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
@@ -65,6 +65,23 @@ async def test_what_is_settled_at_the_stop_is_confirmed_and_comes_not_again(
             await wait_all_tasks_blocked(0.1)
             assert fake.unconfirmed == [first, second]
         assert fake.unconfirmed == [second]
+
+
+async def test_what_a_failed_poll_did_not_confirm_is_confirmed_at_the_stop(
+    mock_clock: MockClock,
+) -> None:
+    async with fake_telegram() as fake:
+        async with intake(fake) as house:
+
+            def take(inbound: Inbound) -> Taken:
+                fake.fault("getUpdates", code=502)
+                return Taken()
+
+            house.take = take
+            fake.say("hello")
+            await fake.until(lambda: fake.counts["getUpdates error"])
+            assert fake.unconfirmed
+        assert not fake.unconfirmed
 
 
 async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> None:
