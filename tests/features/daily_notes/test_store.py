@@ -3,14 +3,17 @@
 import os
 import re
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
 from elwood.agent.conversation.labels import Label
+from elwood.agent.parts import Report
 from elwood.agent.session.log.turns import FinishedTurn
 from elwood.features.daily_notes.notes import MAX_DAILY
+from elwood.features.daily_notes.parts import reflect
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.confined import PathRefused
@@ -128,3 +131,19 @@ async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_pa
         await add(threads, "s", turn(1))
     assert os.listdir(outside) == []
     assert await threads.recall(0.0) == ""
+
+
+async def test_a_week_that_is_over_is_reflected_on_once(
+    threads: DailyNotes, tmp_path: Path
+) -> None:
+    now = 1_795_435_200.0  # Monday 2026-11-23, noon
+    chore = partial(reflect, threads, lambda: now)
+    assert await chore(0.0) == Report("nothing to reflect on")
+    for part, name in (("daily", "2026-11-18"), ("weekly", "2026-W47")):
+        (tmp_path / "threads" / part).mkdir(parents=True)
+        asked = (await chore(0.0)).prompt
+        assert bool(asked) is (part == "weekly")
+        (tmp_path / "threads" / part / f"{name}.md").write_text("# Day\n")
+    assert "threads/daily/2026-11-18.md" in asked
+    assert "threads/weekly/2026-W47.md" in asked
+    assert await chore(0.0) == Report("nothing to reflect on")

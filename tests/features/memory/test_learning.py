@@ -231,12 +231,6 @@ def test_what_the_owner_refuses_is_gone_and_buried() -> None:
     assert lesson.buried == digests("any", "likes TEA")[1:]
 
 
-def test_a_pass_that_is_repeated_changes_nothing() -> None:
-    notes = apply(learn(THREE[:1], [], [], SUGGEST), [], [])
-
-    assert learn(THREE[:1], observations_of(notes.values()), [], SUGGEST) == Lesson()
-
-
 def test_the_oldest_make_room() -> None:
     waiting = [seen(key=f"k{n}", at=float(n)) for n in range(MAX_PENDING)]
     notes = apply(learn([seen("New.", "new", at=1e6)], waiting, [], SUGGEST), waiting, [])
@@ -478,14 +472,6 @@ def test_an_observation_whose_lines_were_broken_is_taken_for_the_worst() -> None
 
 def learned(text: str, key: str) -> NoteDraft:
     return NoteDraft(key, text, CLEAN)
-
-
-def test_the_same_may_be_seen_more_than_once_and_is_then_kept_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        for one in THREE:
-            memory.learn([one], one.batch, AUTO)
-        assert [note.key for note in memory.newest(9)] == ["tea"]
-        assert pending(memory) == []
 
 
 def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:

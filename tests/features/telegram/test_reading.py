@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.inbound import session_of
 from elwood.features.telegram.bot_api import MessageEntity, TelegramMessage, TelegramUser
 from elwood.features.telegram.reading import Addressed, BotIdentity, identify
 
@@ -73,26 +72,6 @@ def test_an_answer_to_us_is_for_us_and_one_to_others_is_not(author: int) -> None
     answered = {"message_id": 2, "chat": {"id": GROUP}, "from": {"id": author}}
     reply = message("yes", chat=GROUP, sender=2, reply_to_message=answered)
     assert (identify(reply, US) is not None) == (author == 7)
-
-
-def test_a_moved_group_keeps_its_session_and_its_place() -> None:
-    assert session_of(-100999, 3, US.moved) == "tg--5-3"
-    assert US.is_allowed(-100999)
-    assert not US.is_allowed(-6)
-    assert identify(message(chat=-6), US) is None
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        message(sender=None),
-        message(sender_chat={"id": GROUP}),
-        message(via_bot={"id": 9}),
-        message(sender=9, bot=True),
-    ],
-)
-def test_what_no_person_wrote_is_ignored(written: TelegramMessage) -> None:
-    assert identify(written, US) is None
 
 
 MARKS = st.builds(

@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -264,12 +263,6 @@ async def test_askers_of_an_escalating_child_are_not_left_waiting(autojump_clock
     assert isinstance(scene.heard[-1][1], Ended)
 
 
-@attrs.frozen
-class _Case:
-    error: BaseException
-    text: str
-
-
 def _made(first: Exception, second: Exception, *, on_purpose: bool = False) -> Exception:
     try:
         try:
@@ -283,16 +276,15 @@ def _made(first: Exception, second: Exception, *, on_purpose: bool = False) -> E
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("error", "text"),
     [
-        _Case(ValueError("one\ntwo"), "ValueError: one"),
-        _Case(ValueError(), "ValueError"),
-        _Case(ValueError("\n"), "ValueError"),
-        _Case(ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError: 'k'"),
-        _Case(_made(Bug("a"), OSError("b")), "OSError: b (after Bug: a)"),
-        _Case(_made(Bug("a"), OSError("b"), on_purpose=True), "OSError: b"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+        (ValueError(), "ValueError"),
+        (ValueError("\n"), "ValueError"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError: 'k'"),
+        (_made(Bug("a"), OSError("b")), "OSError: b (after Bug: a)"),
+        (_made(Bug("a"), OSError("b"), on_purpose=True), "OSError: b"),
     ],
-    ids=str,
 )
-def test_an_error_is_described_in_one_line(case: _Case) -> None:
-    assert describe(case.error) == case.text
+def test_an_error_is_described_in_one_line(error: BaseException, text: str) -> None:
+    assert describe(error) == text

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.calls import Plan
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
-from elwood.app.build import App, build
+from elwood.app.build import build
 from elwood.app.main import CONSOLE, FEATURES
 from elwood.features.files.tools import ListFiles, ReadFile
 from elwood.features.shell.tools import ShellCommand
@@ -122,32 +121,6 @@ async def test_what_is_not_lent_is_told(home: Home, tmp_path: Path) -> None:
     assert any("commands cannot read" in note for note in picked.notes)
 
 
-class TooledApp:
-    """The tools of the whole app."""
-
-    def __init__(self, app: App) -> None:
-        self._tools = {tool.name: tool for tool in app.tools}
-        self._context = ToolContext(session="s", route=NOWHERE, now=0.0)
-
-    async def run(self, name: str, given: object) -> str:
-        return str(await self._tools[name].run(given, self._context))
-
-    async def read(self, path: str | Path) -> str:
-        return await self.run("read_file", ReadFile(str(path)))
-
-    async def plan(self, name: str, given: object) -> Plan:
-        plan = self._tools[name].plan
-        assert plan is not None
-        return await plan(given, self._context)
-
-
-@asynccontextmanager
-async def tooled(config: Config) -> AsyncIterator[TooledApp]:
-    (config.of(Paths).state).mkdir(parents=True, exist_ok=True)
-    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
-        yield TooledApp(app)
-
-
 async def test_the_house_runs_a_script_of_a_configured_folder(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
@@ -158,18 +131,28 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         SkillSettings(folders=(team,)),
         file=tmp_path / "config.toml",
     )
-    async with tooled(config) as app:
-        said = await app.run("activate_skill", Activate("style"))
+    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+        tools = {tool.name: tool for tool in app.tools}
+        context = ToolContext(session="s", route=NOWHERE, now=0.0)
+
+        async def run(name: str, given: object) -> str:
+            return str(await tools[name].run(given, context))
+
+        async def read(path: str | Path) -> str:
+            return await run("read_file", ReadFile(str(path)))
+
+        plan = tools["run_command"].plan
+        assert plan is not None
+        said = await run("activate_skill", Activate("style"))
         assert 'directory="/skills/1/style"' in said
         command = ShellCommand("/skills/1/style/scripts/run.sh 7")
-        before = await app.plan("run_command", command)
-        assert await app.run("run_command", command) == "ran with 7\ngood words"
-        read = await app.read("/skills/1/style/scripts/words.txt")
-        assert read == await app.read(f"{team}/style/scripts/words.txt")
-        assert read == "good words"
-        assert "run.sh (" in await app.run("list_files", ListFiles("/skills/1/style/scripts"))
+        before = await plan(command, context)
+        assert await run("run_command", command) == "ran with 7\ngood words"
+        for place in ("/skills/1", team):
+            assert await read(f"{place}/style/scripts/words.txt") == "good words"
+        assert "run.sh (" in await run("list_files", ListFiles("/skills/1/style/scripts"))
         (home.workspace / "own.txt").write_text("own words")
-        assert await app.read("/workspace/own.txt") == "own words"
+        assert await read("/workspace/own.txt") == "own words"
         for path in (
             "/skills/1/style/link.txt",
             "/skills/1/style/up/outside.txt",
@@ -181,9 +164,9 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
             f"{team}2/outside.txt",
         ):
             with pytest.raises(ToolFailure):
-                await app.read(path)
+                await read(path)
         # What was approved is this script, not another one under its name.
         (team / "style/scripts/run.sh").write_text("#!/bin/sh\necho another\n")
-        after = await app.plan("run_command", command)
+        after = await plan(command, context)
         assert before.subject == after.subject
         assert before.facts != after.facts

@@ -71,17 +71,6 @@ async def test_the_format_of_a_line(tmp_path: Path) -> None:
     assert line == {"seq": 1, "prev": "", "at": 1_700_000_000.25, "entries": entries}
 
 
-async def test_raw_json_with_line_breaks_stays_one_line(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "a.jsonl")
-    await journal.append(Counted(1, msgspec.Raw(b'{\n"a": "b\\nc"\n}')))
-    assert journal.path.read_bytes().count(b"\n") == 1
-    again = await opened(journal.path)
-    assert again.state == journal.state
-    (entry,) = again.state.entries
-    assert isinstance(entry, Counted)
-    assert msgspec.json.decode(entry.native) == {"a": "b\nc"}
-
-
 async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "a.jsonl")
     with pytest.raises(msgspec.DecodeError):

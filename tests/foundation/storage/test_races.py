@@ -1,10 +1,186 @@
-"""Swapping things while we use them gets nothing out of the root, and nothing into the outside."""
+"""Swapping things while we use them gets nothing out of the root, and nothing into the outside.
 
+Whoever swaps has a shape and a seed, which decides how long it waits between two swaps, so that
+many seeds meet us at many moments.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 
-from tests.foundation.storage.attackers import ATTACKS, Attack, survive
+from elwood.foundation.storage.confined import PathRefused
+from elwood.foundation.storage.files import Root, is_temporary
+from tests.foundation.storage.confined import SENTINEL, build, snapshot
+
+ATTACKER = """
+import ctypes, os, random, sys
+shape, base, seed = sys.argv[1:]
+chance = random.Random(seed)
+os.chdir(base)
+libc = ctypes.CDLL(None)
+def exchange(a, b):
+    libc.renameat2(-100, a.encode(), -100, b.encode(), 2)
+def replace_temporary_files():
+    for name in os.listdir("ws"):
+        if name.endswith(".tmp"):
+            os.symlink("../outside/secret.txt", "evil")
+            os.rename("evil", "ws/" + name)
+if shape == "folder":
+    os.symlink("../outside", "ws/evil"); pair = "ws/dir", "ws/evil"
+elif shape == "name":
+    os.symlink("../outside/secret.txt", "ws/evil"); pair = "ws/a.txt", "ws/evil"
+elif shape == "pipe":
+    pair = "ws/a.txt", "ws/pipe"
+elif shape == "hard":
+    pair = "ws/a.txt", "ws/hard_out"
+elif shape == "moved":
+    os.mkdir("evil"); pair = "ws/dir", "evil"
+elif shape == "secret":
+    os.symlink(".env", "ws/evil"); pair = "ws/a.txt", "ws/evil"
+elif shape == "git":
+    os.symlink(".git/hooks", "ws/evil"); pair = "ws/dir", "ws/evil"
+elif shape == "root":
+    os.symlink("outside", "evil"); pair = "ws", "evil"
+print("go", flush=True)
+while True:
+    if shape == "temporary":
+        replace_temporary_files()
+    else:
+        exchange(*pair)
+    for _ in range(chance.choice((0, 0, 10, 100, 1000, 50_000))):
+        pass
+"""
+
+
+@attrs.frozen
+class Attack:
+    """Swap by *shape* while *op* is done to *path*; ``{}`` in it is the number of the try."""
+
+    shape: str
+    op: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.shape}-{self.op}-{self.path.replace('/', '_')}"
+
+
+ATTACKS = [
+    *(Attack(shape, "read", "a.txt") for shape in ("name", "pipe", "hard", "secret", "root")),
+    *(Attack(shape, "read", "dir/b.txt") for shape in ("folder", "moved")),
+    Attack("folder", "read", "dir/sub/../b.txt"),
+    Attack("folder", "list", "dir"),
+    *(Attack(shape, "write", "a.txt") for shape in ("name", "pipe", "hard", "secret", "root")),
+    Attack("temporary", "write", "new{}.txt"),
+    *(Attack(shape, "write", "dir/b.txt") for shape in ("folder", "git")),
+    *(Attack(shape, "write", "dir/new{}.txt") for shape in ("folder", "moved", "git", "root")),
+    Attack("folder", "write", "dir/x{}/y/new.txt"),
+    *(Attack(shape, "remove", "dir/b.txt") for shape in ("folder", "moved")),
+]
+
+
+@attrs.define
+class Outcome:
+    """How many tries were *done*, how many *refused*, and what went wrong."""
+
+    done: int = 0
+    refused: int = 0
+    escapes: list[str] = attrs.field(factory=list)
+
+
+@contextmanager
+def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
+    """Let an attacker of *shape* swap things in the tree below *base*."""
+    command = [sys.executable, "-c", ATTACKER, shape, str(base), str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"go\n"
+        try:
+            yield
+        finally:
+            attacker.kill()
+
+
+def survive(attack: Attack, base: Path, *, seed: int, tries: Iterator[int]) -> Outcome:
+    """Do what *attack* says again and again, and look for what got out, or was left behind."""
+    root = build(base)
+    for name in ("a.txt", "b.txt"):
+        (base / "outside" / name).write_text(SENTINEL)
+    files = Root(root)
+    files.items(".")  # it was used before the attack began
+    before = snapshot(base)
+    outcome = Outcome()
+    refused: set[str] = set()
+    folder = os.open(root / "dir", os.O_RDONLY | os.O_DIRECTORY)
+    with attacking(attack.shape, base, seed):
+        for number in tries:
+            content = f"ours {number}\n".encode() * 50
+            path = attack.path.format(number)
+            try:
+                _do(files, attack.op, path, content, outcome)
+            except PathRefused:
+                outcome.refused += 1
+                refused.add(path)
+            else:
+                outcome.done += 1
+            if outcome.escapes:
+                break
+            if attack.op == "remove":
+                _put_back(folder, Path(path).name)
+    os.close(folder)
+    if attack.op in ("write", "remove"):
+        _inspect(base, before, attack, refused, outcome)
+    return outcome
+
+
+def _do(files: Root, op: str, path: str, content: bytes, outcome: Outcome) -> None:
+    match op:
+        case "read":
+            if SENTINEL.encode() in files.read(path, 1000):
+                outcome.escapes.append(f"{path} was read outside")
+        case "list":
+            if "secret.txt" in [item.name for item in files.items(path)[0]]:
+                outcome.escapes.append(f"{path} was listed outside")
+        case "write":
+            files.write(path, content, untrusted=False)
+        case _:
+            files.remove(path, untrusted=False)
+
+
+def _put_back(folder: int, name: str) -> None:
+    """Have something to remove again, in the open *folder*, wherever that is now."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, dir_fd=folder)
+    os.close(fd)
+
+
+def _inspect(
+    base: Path, before: dict[str, str], attack: Attack, refused: set[str], outcome: Outcome
+) -> None:
+    if attack.shape == "root" and not (base / "evil").is_symlink():
+        os.rename(base / "ws", base / "link")
+        os.rename(base / "evil", base / "ws")
+    after = snapshot(base)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    outcome.escapes += [f"{path} was changed" for path in sorted(changed)]
+    hooks = base / "ws/.git/hooks"
+    outcome.escapes += [f"{path} was made" for path in hooks.iterdir()]
+    left = [path for path in base.rglob("*") if is_temporary(path.name) and not path.is_symlink()]
+    outcome.escapes += [f"{path} was left" for path in left]
+    if attack.op == "write" and "{}" in attack.path and "/x{}/" not in attack.path:
+        names = {Path(path).name for path in refused}
+        # What the attacker puts in the place of ours is a link of its own.
+        left = [p for p in base.rglob("new*") if p.name in names and not p.is_symlink()]
+        outcome.escapes += [f"{path} was refused" for path in left]
+    elif attack.op == "write":
+        found = [p.read_bytes() for p in base.rglob("*.txt") if p.is_file()]
+        half = [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]
+        outcome.escapes += ["a file is half of one and half of another"] * len(half)
+
 
 # Enough for one that checks, then uses, to lose.
 TRIES = {"read": 500, "list": 500, "write": 80, "remove": 80}

@@ -32,33 +32,26 @@ def shown(rich: Rich) -> Shown:
     ]
 
 
-@pytest.mark.parametrize(
-    ("markdown", "text", "entities"),
-    [
-        ("plain text", "plain text", []),
-        ("**b** *i* __B__ _I_ ~~s~~ `c`", "b i B I s c",
-         [("bold", "b"), ("italic", "i"), ("bold", "B"), ("italic", "I"),
-          ("strikethrough", "s"), ("code", "c")]),
-        ("***both***", "both", [("italic", "both"), ("bold", "both")]),
-        ("**a *b* c**", "a b c", [("bold", "a b c"), ("italic", "b")]),
-        ("**a **b** c**", "a b c", [("bold", "a b c")]),
-        ("*a **b *c* d** e*", "a b c d e", [("italic", "a b c d e"), ("bold", "b c d")]),
-        ("# Title *x*\ntext", "Title x\ntext", [("bold", "Title x"), ("italic", "x")]),
-        ("# **T**", "T", [("bold", "T")]),
-        ("Title\n=====\n\ntext", "Title\n\ntext", [("bold", "Title")]),
-        ("||secret|| and a || b || c", "secret and a || b || c", [("spoiler", "secret")]),
-        ("one\ntwo  \nthree\\\nfour", "one\ntwo\nthree\nfour", []),
-        ("one\n\n\n\ntwo", "one\n\ntwo", []),
-        ("a\n\n---\n\nb", "a\n\n———\n\nb", []),
-        (r"\*not\* 2 * 3 * 4 a_b_c $x$ C:\dir", r"*not* 2 * 3 * 4 a_b_c $x$ C:\dir", []),
-        ("<b>x</b> <script> &amp; &lt; &unknown;", "<b>x</b> <script> & < &unknown;", []),
-        ("<div>\n**x**\n</div>", "<div>\nx\n</div>", [("bold", "x")]),
-    ],
-)  # fmt: skip
-def test_text_and_its_formatting(markdown: str, text: str, entities: Shown) -> None:
-    rich = to_entities(markdown)
-    assert rich.text == text
-    assert shown(rich) == entities
+TEXT: list[tuple[str, str, Shown]] = [
+    ("plain text", "plain text", []),
+    ("**b** *i* __B__ _I_ ~~s~~ `c`", "b i B I s c",
+     [("bold", "b"), ("italic", "i"), ("bold", "B"), ("italic", "I"),
+      ("strikethrough", "s"), ("code", "c")]),
+    ("***both***", "both", [("italic", "both"), ("bold", "both")]),
+    ("**a *b* c**", "a b c", [("bold", "a b c"), ("italic", "b")]),
+    ("**a **b** c**", "a b c", [("bold", "a b c")]),
+    ("*a **b *c* d** e*", "a b c d e", [("italic", "a b c d e"), ("bold", "b c d")]),
+    ("# Title *x*\ntext", "Title x\ntext", [("bold", "Title x"), ("italic", "x")]),
+    ("# **T**", "T", [("bold", "T")]),
+    ("Title\n=====\n\ntext", "Title\n\ntext", [("bold", "Title")]),
+    ("||secret|| and a || b || c", "secret and a || b || c", [("spoiler", "secret")]),
+    ("one\ntwo  \nthree\\\nfour", "one\ntwo\nthree\nfour", []),
+    ("one\n\n\n\ntwo", "one\n\ntwo", []),
+    ("a\n\n---\n\nb", "a\n\n———\n\nb", []),
+    (r"\*not\* 2 * 3 * 4 a_b_c $x$ C:\dir", r"*not* 2 * 3 * 4 a_b_c $x$ C:\dir", []),
+    ("<b>x</b> <script> &amp; &lt; &unknown;", "<b>x</b> <script> & < &unknown;", []),
+    ("<div>\n**x**\n</div>", "<div>\nx\n</div>", [("bold", "x")]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -87,94 +80,82 @@ def test_lists(markdown: str, text: str) -> None:
     check_entities(rich)
 
 
-@pytest.mark.parametrize(
-    ("markdown", "text", "entities"),
-    [
-        ("> a\n> b", "a\nb", [("blockquote", "a\nb")]),
-        ("> a\n>\n> b\n\nc", "a\n\nb\n\nc", [("blockquote", "a\n\nb")]),
-        ("a\n> b", "a\nb", [("blockquote", "b")]),
-        ("> a\n> > b\n>\n> c", "a\n> b\n\nc", [("blockquote", "a\n> b\n\nc")]),
-        ("> - a\n> - **b**", "• a\n• b", [("blockquote", "• a\n• b"), ("bold", "b")]),
-        ("> ```\n> x\n> ```", "x", [("blockquote", "x"), ("pre", "x")]),
-        (">\n\nx", "x", []),
-    ],
-)
-def test_quotes(markdown: str, text: str, entities: Shown) -> None:
-    rich = to_entities(markdown)
-    assert rich.text == text
-    assert shown(rich) == entities
+QUOTES: list[tuple[str, str, Shown]] = [
+    ("> a\n> b", "a\nb", [("blockquote", "a\nb")]),
+    ("> a\n>\n> b\n\nc", "a\n\nb\n\nc", [("blockquote", "a\n\nb")]),
+    ("a\n> b", "a\nb", [("blockquote", "b")]),
+    ("> a\n> > b\n>\n> c", "a\n> b\n\nc", [("blockquote", "a\n> b\n\nc")]),
+    ("> - a\n> - **b**", "• a\n• b", [("blockquote", "• a\n• b"), ("bold", "b")]),
+    ("> ```\n> x\n> ```", "x", [("blockquote", "x"), ("pre", "x")]),
+    (">\n\nx", "x", []),
+]
 
 
-@pytest.mark.parametrize(
-    ("markdown", "text", "entities"),
-    [
-        ("```python\na = 1\n\n\nb\n```", "a = 1\n\n\nb", [("pre python", "a = 1\n\n\nb")]),
-        ("```c++ title=x\ny\n```", "y", [("pre c++", "y")]),
-        ("```{.odd}\ny\n```", "y", [("pre", "y")]),
-        ("```\nunclosed **x**", "unclosed **x**", [("pre", "unclosed **x**")]),
-        ("a\n```\nx\n```\nb", "a\nx\nb", [("pre", "x")]),
-        ("    indented\n      more", "indented\n  more", [("pre", "indented\n  more")]),
-        ("```\n\n\n  a\n    b\n\n```", "a\n  b", [("pre", "a\n  b")]),
-        ("```\nif x:\n\treturn\n```", "if x:\n    return", [("pre", "if x:\n    return")]),
-        ("```\n```\nx", "x", []),
-        ("1. a\n   ```sh\n   ls\n   ```\n2. b", "1. a\nls\n2. b", [("pre sh", "ls")]),
-        ("**a `b` c**", "a b c", [("bold", "a"), ("code", "b"), ("bold", "c")]),
-        ("**`b`**", "b", [("code", "b")]),
-        ("# See `x` now", "See x now", [("bold", "See"), ("code", "x"), ("bold", "now")]),
-        ("`` ` `` and ` `", "` and", [("code", "`")]),
-        ("`<b>&amp;**x**`", "<b>&amp;**x**", [("code", "<b>&amp;**x**")]),
-    ],
-)
-def test_code_nests_with_nothing_but_quotes(markdown: str, text: str, entities: Shown) -> None:
-    rich = to_entities(markdown)
-    assert rich.text == text
-    assert shown(rich) == entities
+# Code nests with nothing but quotes.
+CODE: list[tuple[str, str, Shown]] = [
+    ("```python\na = 1\n\n\nb\n```", "a = 1\n\n\nb", [("pre python", "a = 1\n\n\nb")]),
+    ("```c++ title=x\ny\n```", "y", [("pre c++", "y")]),
+    ("```{.odd}\ny\n```", "y", [("pre", "y")]),
+    ("```\nunclosed **x**", "unclosed **x**", [("pre", "unclosed **x**")]),
+    ("a\n```\nx\n```\nb", "a\nx\nb", [("pre", "x")]),
+    ("    indented\n      more", "indented\n  more", [("pre", "indented\n  more")]),
+    ("```\n\n\n  a\n    b\n\n```", "a\n  b", [("pre", "a\n  b")]),
+    ("```\nif x:\n\treturn\n```", "if x:\n    return", [("pre", "if x:\n    return")]),
+    ("```\n```\nx", "x", []),
+    ("1. a\n   ```sh\n   ls\n   ```\n2. b", "1. a\nls\n2. b", [("pre sh", "ls")]),
+    ("**a `b` c**", "a b c", [("bold", "a"), ("code", "b"), ("bold", "c")]),
+    ("**`b`**", "b", [("code", "b")]),
+    ("# See `x` now", "See x now", [("bold", "See"), ("code", "x"), ("bold", "now")]),
+    ("`` ` `` and ` `", "` and", [("code", "`")]),
+    ("`<b>&amp;**x**`", "<b>&amp;**x**", [("code", "<b>&amp;**x**")]),
+]
 
 
-@pytest.mark.parametrize(
-    ("markdown", "text", "entities"),
-    [
-        ("[a b](https://x.example/p?q#f)", "a b", [("text_link https://x.example/p?q#f", "a b")]),
-        ("[a](https://x.example/ä)", "a", [("text_link https://x.example/%C3%A4", "a")]),
-        ("[a](<https://x.example/b c>)", "a", [("text_link https://x.example/b%20c", "a")]),
-        ("[a](HTTPS://X.example:8080)", "a", [("text_link HTTPS://X.example:8080", "a")]),
-        ("[a](tg://resolve?domain=x)", "a", [("text_link tg://resolve?domain=x", "a")]),
-        ("[`c` **b**](http://x.example)", "c b",
-         [("text_link http://x.example", "c b"), ("bold", "b")]),
-        ("**a [b](http://x.example)**", "a b",
-         [("bold", "a b"), ("text_link http://x.example", "b")]),
-        ("[a](javascript:alert(1))", "a (javascript:alert(1))", []),
-        ("[a](data:text/html,x)", "a (data:text/html,x)", []),
-        ("[a](file:///etc/passwd)", "a (file:///etc/passwd)", []),
-        ("[a](tg://user?id=1)", "a (tg://user?id=1)", []),
-        ("[a](http://localhost:80)", "a (http://localhost:80)", []),
-        ("[a](http://x.example:99999)", "a (http://x.example:99999)", []),
-        ("[a](http://me:pw@x.example)", "a (http://me:pw@x.example)", []),
-        ("[a](docs/x.md) [b](#c)", "a (docs/x.md) b (#c)", []),
-        ("[mail](mailto:a@b.example)", "mail (a@b.example)", []),
-        ("[https://bank.example](https://thief.example)",
-         "https://bank.example (https://thief.example)", []),
-        ("[x.example](https://x.example)", "x.example",
-         [("text_link https://x.example", "x.example")]),
-        ("[https://x.example](https://x.example)", "https://x.example", []),
-        ("<https://x.example> <a@b.example>", "https://x.example a@b.example", []),
-        ("[](https://x.example)", "https://x.example", []),
-        ("f[i](x) and [](){} and [a]()", "f[i](x) and [](){} and [a]()", []),
-        ("![alt](https://x.example/i.png)", "alt", [("text_link https://x.example/i.png", "alt")]),
-        ("![](https://x.example/i.png)", "https://x.example/i.png", []),
-        ("[![alt](https://x.example/i)](https://y.example)", "alt",
-         [("text_link https://y.example", "alt")]),
-        ("[a][1] and [1] and [2]\n\n[1]: https://x.example 'T'",
-         "a and 1 and [2]\n\n[1]: https://x.example 'T'",
-         [("text_link https://x.example", "a"), ("text_link https://x.example", "1")]),
-        ("[a](https://x.example/" + "b" * 3000 + ")",
-         "a (https://x.example/" + "b" * 2030 + "…)", []),
-        ("[Note]: important\n\nrest", "[Note]: important\n\nrest", []),
-        ("see [it][Note]\n\n[Note]: x:y", "see [it]\n\n[Note]: x:y", []),
-        ("[<https://x.example>](https://y.example)", "https://x.example (https://y.example)", []),
-    ],
-)  # fmt: skip
-def test_a_link_hides_only_what_is_safe(markdown: str, text: str, entities: Shown) -> None:
+# A link hides only what is safe.
+LINKS: list[tuple[str, str, Shown]] = [
+    ("[a b](https://x.example/p?q#f)", "a b", [("text_link https://x.example/p?q#f", "a b")]),
+    ("[a](https://x.example/ä)", "a", [("text_link https://x.example/%C3%A4", "a")]),
+    ("[a](<https://x.example/b c>)", "a", [("text_link https://x.example/b%20c", "a")]),
+    ("[a](HTTPS://X.example:8080)", "a", [("text_link HTTPS://X.example:8080", "a")]),
+    ("[a](tg://resolve?domain=x)", "a", [("text_link tg://resolve?domain=x", "a")]),
+    ("[`c` **b**](http://x.example)", "c b",
+     [("text_link http://x.example", "c b"), ("bold", "b")]),
+    ("**a [b](http://x.example)**", "a b",
+     [("bold", "a b"), ("text_link http://x.example", "b")]),
+    ("[a](javascript:alert(1))", "a (javascript:alert(1))", []),
+    ("[a](data:text/html,x)", "a (data:text/html,x)", []),
+    ("[a](file:///etc/passwd)", "a (file:///etc/passwd)", []),
+    ("[a](tg://user?id=1)", "a (tg://user?id=1)", []),
+    ("[a](http://localhost:80)", "a (http://localhost:80)", []),
+    ("[a](http://x.example:99999)", "a (http://x.example:99999)", []),
+    ("[a](http://me:pw@x.example)", "a (http://me:pw@x.example)", []),
+    ("[a](docs/x.md) [b](#c)", "a (docs/x.md) b (#c)", []),
+    ("[mail](mailto:a@b.example)", "mail (a@b.example)", []),
+    ("[https://bank.example](https://thief.example)",
+     "https://bank.example (https://thief.example)", []),
+    ("[x.example](https://x.example)", "x.example",
+     [("text_link https://x.example", "x.example")]),
+    ("[https://x.example](https://x.example)", "https://x.example", []),
+    ("<https://x.example> <a@b.example>", "https://x.example a@b.example", []),
+    ("[](https://x.example)", "https://x.example", []),
+    ("f[i](x) and [](){} and [a]()", "f[i](x) and [](){} and [a]()", []),
+    ("![alt](https://x.example/i.png)", "alt", [("text_link https://x.example/i.png", "alt")]),
+    ("![](https://x.example/i.png)", "https://x.example/i.png", []),
+    ("[![alt](https://x.example/i)](https://y.example)", "alt",
+     [("text_link https://y.example", "alt")]),
+    ("[a][1] and [1] and [2]\n\n[1]: https://x.example 'T'",
+     "a and 1 and [2]\n\n[1]: https://x.example 'T'",
+     [("text_link https://x.example", "a"), ("text_link https://x.example", "1")]),
+    ("[a](https://x.example/" + "b" * 3000 + ")",
+     "a (https://x.example/" + "b" * 2030 + "…)", []),
+    ("[Note]: important\n\nrest", "[Note]: important\n\nrest", []),
+    ("see [it][Note]\n\n[Note]: x:y", "see [it]\n\n[Note]: x:y", []),
+    ("[<https://x.example>](https://y.example)", "https://x.example (https://y.example)", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("markdown", "text", "entities"), TEXT + QUOTES + CODE + LINKS)
+def test_text_and_its_formatting(markdown: str, text: str, entities: Shown) -> None:
     rich = to_entities(markdown)
     assert rich.text == text
     assert shown(rich) == entities

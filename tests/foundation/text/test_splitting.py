@@ -68,21 +68,6 @@ def test_nothing_visible_becomes_a_visible_sign(text: str) -> None:
     assert split(Rich(text)) == (Rich(NOTHING),)
 
 
-def test_formatting_goes_on_after_a_cut() -> None:
-    rich = Rich("one two", (Entity("bold", 0, 7), Entity("italic", 2, 3)))
-    one, two = split(rich, 4)
-    assert one == Rich("one", (Entity("bold", 0, 3), Entity("italic", 2, 1)))
-    assert two == Rich("two", (Entity("bold", 0, 3), Entity("italic", 0, 1)))
-
-
-def test_code_keeps_its_language_and_a_link_its_address() -> None:
-    rich = to_entities("```py\nfirst()\nsecond()\n```\n[a b](http://x.example)")
-    pieces = split(rich, 10)
-    assert [piece.text for piece in pieces] == ["first()", "second()", "a b"]
-    assert [piece.entities[0].language for piece in pieces] == ["py", "py", None]
-    assert [e.url for piece in split(rich, 8)[2:] for e in piece.entities] == ["http://x.example"]
-
-
 def test_a_blank_line_in_code_is_no_place_to_cut_if_there_is_another() -> None:
     rich = to_entities("intro words\n\n```\na\n\nb\n```")
     assert texts(rich, 16) == ["intro words", "a\n\nb"]
