@@ -1,52 +1,51 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
-import re
+import difflib
 import tomllib
-from collections.abc import Iterator, MutableMapping, Sequence
+import types
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import msgspec
 
-from elwood.app.config.reading import Reading, described, unknown
-from elwood.app.config.source import FromVariable, Source, found, listed
+from elwood.app.config.source import FromVariable, Source, listed
 from elwood.app.main import sections as all_sections
+from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.secrets.store import SecretUnusable, look_up
-from elwood.foundation.settings import Config, Loaded, Section, Settings, Tables, Where, keys
+from elwood.foundation.settings import (
+    BadSetting,
+    Config,
+    Key,
+    Loaded,
+    Section,
+    Settings,
+    Tables,
+    Where,
+    from_home,
+    keys,
+)
 
+T = TypeVar("T")
 # Bytes of a configuration file.
 LARGEST = 1_048_576
+# Characters of a wrong value that are repeated to the operator.
+SHOWN = 60
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to correct.  It stands in *variable* or else in the file, at *line* if known.
+class Problem(msgspec.Struct, frozen=True):
+    """One thing to correct: the *complaint* says where and what, the *remedy* how."""
 
-    >>> print(Problem(file=Path("c.toml"), key="turn.dedline", what="no such key",
-    ...       remedy="did you mean turn.deadline?"))
-    c.toml: turn.dedline: no such key; did you mean turn.deadline?
-    """
-
-    file: Path
-    key: str = ""
-    what: str
+    complaint: str
     remedy: str
-    line: int | None = None
-    variable: str | None = None
 
     def __str__(self) -> str:
         return f"{self.complaint}; {self.remedy}"
 
-    @property
-    def complaint(self) -> str:
-        """Where and what, without the remedy."""
-        source = self.variable or f"{self.file}{f':{self.line}' if self.line else ''}"
-        key = f"{self.key}: " if self.key else ""
-        return f"{source}: {key}{self.what}"
-
 
 class ConfigErrors(Exception):
-    """The configuration cannot be used; *problems* are all that is wrong with it, in file order.
+    """The configuration cannot be used; *problems* are all that is wrong with it.
 
     The operator's fault.  Holds no secret.
     """
@@ -79,7 +78,7 @@ def load(
 
     Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
     for commands that need no secret and may not be allowed to read them.
-    Raises ConfigErrors with everything that is wrong, in the order of the file.
+    Raises ConfigErrors with everything that is wrong.
     """
     return _Loading(path, environ, sections or all_sections(), secrets).config()
 
@@ -99,7 +98,7 @@ class _Loading:
         self._sections = {kind.SECTION.name: kind for kind in sections}
         self._with_secrets = secrets
         self._home = Path(environ.get("HOME") or Path.home())
-        self._reading = Reading(self._home)
+        self._values: list[tuple[Where, Key, object]] = []
         self._problems: list[tuple[Where, Problem]] = []
         self._inline: list[str] = []
         self._spent: set[str] = set()  # variables to be removed, since secrets came from them
@@ -110,23 +109,23 @@ class _Loading:
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
-        tabled = {s.name: s.tables for s in self._described() if s.tables}
+        tabled = {s.name: s.tables for s in self._descriptions() if s.tables}
         keyed = [name for name, tables in tabled.items() if tables.keyed]
         self._source.overlay(self._environ, keyed)
         self._complete()
         self._secrets()
         for variable in self._spent:
             self._environ.pop(variable, None)
-        for name in self._source.tree.keys() - self._sections.keys():
-            error = unknown(name, self._sections)
-            self._report((name,), error.what, error.remedy)
+        for name in self._source.tree:
+            if name not in self._sections:
+                self._report((name,), *_unknown(name, self._sections))
         config = Config(values={}, file=self._path, inline=tuple(self._inline))
         names: dict[str, tuple[str, ...]] = {}
         for name, kind in self._sections.items():
             section = kind.SECTION
             made: object = None
             if section.tables is None:
-                made = self._table((name,), kind)
+                made = self._table(self._source.tree[name], kind, (name,))
             else:
                 items = self._tables(name, section.tables)
                 names[name] = tuple(str(key) for key in items)
@@ -134,27 +133,20 @@ class _Loading:
                 made = section.tables.collect(sound, config, self._report)
             if made is not None:
                 config = attrs.evolve(config, values={**config.values, kind: made})
-        loaded = Loaded(config=config, values=tuple(self._reading.values), names=names)
-        for section in self._described():
+        loaded = Loaded(config=config, values=tuple(self._values), names=names)
+        for section in self._descriptions():
             for where, what, remedy in section.verify(loaded):
                 self._report(where, what, remedy)
         if self._problems:
-            raise ConfigErrors([problem for _, problem in sorted(self._problems, key=self._order)])
+            raise ConfigErrors([problem for _, problem in self._problems])
         return config
 
-    def _described(self) -> Iterator[Section]:
+    def _descriptions(self) -> Iterator[Section]:
         return (kind.SECTION for kind in self._sections.values())
 
     def _report(self, where: Where, what: str, remedy: str) -> None:
-        variable = self._source.variable(where)
-        problem = Problem(
-            file=self._path, key=dotted(where), what=what, remedy=remedy, variable=variable
-        )
-        self._problems.append((where, problem))
-
-    def _order(self, reported: tuple[Where, Problem]) -> tuple[Any, ...]:
-        where, problem = reported
-        return problem.variable or "", self._source.position(where), problem.key
+        source = self._source.variable(where) or self._path
+        self._problems.append((where, Problem(f"{source}: {dotted(where)}: {what}", remedy)))
 
     def _is_reported(self, where: Where) -> bool:
         return any(there == where for there, _ in self._problems)
@@ -162,7 +154,7 @@ class _Loading:
     def _complete(self) -> None:
         """Add the values that are computed, and the tables that exist unwritten."""
         tree = self._source.tree
-        for section in self._described():
+        for section in self._descriptions():
             tables = section.tables
             if tables is not None and not tables.keyed:
                 continue
@@ -200,10 +192,9 @@ class _Loading:
             if self._with_secrets:
                 credential = key.credential.replace("NAME", name)
                 variable = key.variable.replace("NAME", name.upper().replace("-", "_"))
-                here = (*where, field.name)
-                table[field.name] = self._secret(given, here, credential, variable)
-                if table[field.name] is None:
-                    del table[field.name]
+                secret = self._secret(given, (*where, field.name), credential, variable)
+                if secret is not None:
+                    table[field.name] = secret
 
     def _secret(self, given: object, where: Where, credential: str, variable: str) -> object:
         if given is not None and not isinstance(given, str):
@@ -225,7 +216,7 @@ class _Loading:
             self._report(where, error.problem, error.remedy)
             return None
 
-    # --- tables -------------------------------------------------------------------------------
+    # --- tables and values --------------------------------------------------------------------
 
     def _tables(self, name: str, tables: Tables) -> dict[Any, object]:
         """Read the tables of a section; None stands for those with complaints."""
@@ -233,56 +224,167 @@ class _Loading:
         if not tables.keyed:
             items = listed(written)
             if items is None:
-                what = f"expected tables, found {described(written)}"
+                what = f"expected tables, found {_described(written)}"
                 self._report((name,), what, f"begin each with [[{name}]]")
             rows: dict[Any, object] = dict(enumerate(items or []))
         elif isinstance(written, dict):
             rows = written
         else:
-            what = f"expected a table, found {described(written)}"
+            what = f"expected a table, found {_described(written)}"
             self._report((name,), what, f"write a table for each, such as [{name}.local]")
             rows = dict(tables.built_in)
-        return {key: self._table((name, key), tables.item, raw) for key, raw in rows.items()}
+        return {key: self._table(raw, tables.item, (name, key)) for key, raw in rows.items()}
 
-    def _table(self, where: Where, kind: type, raw: object = None) -> object:
-        raw = found(self._source.tree, where) if raw is None else raw
-        before = len(self._reading.complaints)
-        made = self._reading.table(raw, kind, where)
-        in_list = isinstance(where[-1], int)
-        for at, what, remedy in self._reading.complaints[before:]:
-            if at == where and not isinstance(raw, dict | FromVariable):
-                begin = f"[[{where[0]}]]" if in_list else f"[{dotted(where)}]"
-                remedy = f"begin it with {begin}"
-            if what == "no such key" and not in_list and self._elsewhere(str(at[-1])):
-                remedy = f"did you mean {self._elsewhere(str(at[-1]))}?"
-            if self._source.expanded.get(at):
-                if self._is_reported(at):
-                    continue  # a variable is not set
-                what = "the text with its variables put in is not what is wanted here"
-            self._report(at, what, remedy)
-        return made
+    def _table(self, raw: object, kind: type[T], where: Where) -> T | None:
+        """Make a *kind* of *raw*, which stands at *where*; None if anything is wrong with it."""
+        if not isinstance(raw, dict):
+            begin = f"[[{where[0]}]]" if isinstance(where[-1], int) else f"[{dotted(where)}]"
+            from_variable = isinstance(raw, FromVariable)
+            remedy = "write a JSON object" if from_variable else f"begin it with {begin}"
+            self._report(where, f"expected a table, found {_described(raw)}", remedy)
+            return None
+        before = len(self._problems)
+        made: dict[str, object] = {}
+        is_sound = True
+        for field, key in keys(kind):
+            here = (*where, field.name)
+            if field.name not in raw:
+                if field.default is attrs.NOTHING:
+                    self._report(here, "is missing", "write it")
+                continue
+            try:
+                made[field.name] = self._value(raw[field.name], field.type, here, key)
+            except BadSetting as error:
+                is_sound = False
+                self._complain(here, error)
+        known = [field.name for field, _ in keys(kind)]
+        for name in raw:
+            if name not in known:
+                self._report((*where, name), *_unknown(name, known))
+        if not is_sound or len(self._problems) > before:
+            return None
+        try:
+            return kind(**made)
+        except ValueError as error:  # a check of the class itself
+            self._report(where, str(error), "correct it")
+            return None
 
-    def _elsewhere(self, key: str) -> str | None:
-        sections = [s for s in self._sections if key in self._sections[s].__annotations__]
-        return f"{sections[0]}.{key}" if len(sections) == 1 else None
+    def _complain(self, where: Where, error: BadSetting) -> None:
+        """Report what is wrong with a value; what a variable put into it may be a secret."""
+        if not self._source.expanded.get(where):
+            self._report(where, error.what, error.remedy)
+        elif not self._is_reported(where):  # as it is if the variable is not set
+            what = "the text with its variables put in is not what is wanted here"
+            self._report(where, what, error.remedy)
+
+    def _value(self, raw: object, kind: Any, where: Where, key: Key) -> object:
+        """Read a value, and check it.  Raises BadSetting; elements of lists complain themselves."""
+        if get_origin(kind) in (Union, types.UnionType):
+            # TOML has no way to write that a value is not there.
+            (kind,) = (arg for arg in get_args(kind) if arg is not types.NoneType)
+        if get_origin(kind) is tuple:
+            return self._elements(raw, get_args(kind)[0], where, key)
+        value = _scalar(raw, kind, self._home)
+        if key.check is not None:
+            key.check(value)
+        self._values.append((where, key, value))
+        return value
+
+    def _elements(self, raw: object, kind: type, where: Where, key: Key) -> tuple[object, ...]:
+        example = "write [1, 2]" if kind is int else 'write ["a", "b"]'
+        items = listed(raw)
+        if items is None:
+            in_json = " in JSON" if isinstance(raw, FromVariable) else ""
+            raise BadSetting(f"expected a list{in_json}, found {_described(raw)}", example)
+        made = []
+        for index, element in enumerate(items):
+            try:
+                made.append(self._value(element, kind, (*where, index), key))
+            except BadSetting as error:
+                self._complain((*where, index), error)
+        return tuple(made)
+
+
+def _scalar(raw: object, kind: Any, home: Path) -> object:
+    """Read one value that is no list.  Raises BadSetting."""
+    if get_origin(kind) is Literal:
+        if raw in get_args(kind):
+            return str(raw)
+        choices = ", ".join(get_args(kind))
+        raise BadSetting(f"cannot be {_described(raw)}", f"write one of {choices}")
+    if kind is Path:
+        path = Path(from_home(str(_scalar(raw, str, home)), home))
+        if not path.is_absolute():
+            what = f"{_described(raw)} is not an absolute path"
+            raise BadSetting(what, "write it from / or ~/ on")
+        return path
+    if kind is Secret:
+        return raw
+    if kind is str and isinstance(raw, str):
+        return str(raw)
+    if isinstance(raw, FromVariable):
+        try:
+            return {"true": True, "false": False}[raw] if kind is bool else kind(raw)
+        except (KeyError, ValueError):
+            pass
+    elif type(raw) is kind:
+        return raw
+    elif kind is float and type(raw) is int:
+        return float(raw)
+    wanted, remedy = _WANTED[kind]
+    raise BadSetting(f"expected {wanted}, found {_described(raw)}", remedy)
+
+
+_WANTED = {
+    bool: ("true or false", "write true or false"),
+    int: ("a whole number", "write digits only"),
+    float: ("a number", "write digits, and maybe a point"),
+    str: ("a text", "put it into quotes"),
+}
+
+
+def _unknown(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """Say that there is no key *name*, and which of *known* may have been meant."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+    return "no such key", remedy
+
+
+def _described(value: object) -> str:
+    """Say what *value* is, in the words of somebody who knows TOML."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() if len(value) > SHOWN:
+            return f"a text of {len(value)} characters"
+        case str():
+            return f'the text "{redact(value, ())}"'  # a token put under a wrong key
+        case int() | float():
+            return f"the number {value}"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case None:
+            return "null"
+        case _:
+            return "a date or time"
 
 
 def _read(path: Path) -> dict[str, object]:
     """Read the file.  Raises ConfigErrors."""
 
-    def unreadable(what: str, remedy: str, line: int | None = None) -> ConfigErrors:
-        return ConfigErrors([Problem(file=path, what=what, remedy=remedy, line=line)])
+    def unreadable(what: str, remedy: str) -> ConfigErrors:
+        return ConfigErrors([Problem(f"{path}: {what}", remedy)])
 
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise unreadable("there is no such file", "run: elwood init") from None
-    except IsADirectoryError:
-        raise unreadable("is a folder", "name the file in it") from None
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
-        raise unreadable(why, "make it readable for the user of Elwood") from error
+        raise unreadable(why, "name a file that the user of Elwood can read") from error
     if len(content) > LARGEST:
         raise unreadable(f"is larger than {LARGEST} bytes", "is it the right file?")
     try:
@@ -290,12 +392,8 @@ def _read(path: Path) -> dict[str, object]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         # `from None`: the error holds the bytes, among them perhaps a secret.
-        raise unreadable("is not UTF-8 text", "save it as UTF-8", line) from None
+        raise unreadable(f"line {line} is not UTF-8 text", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        what, end = str(error), r"(.*) \(at (?:line (\d+), column \d+|end of document)\)"
-        if said := re.fullmatch(end, what):
-            line = int(said[2] or content.rstrip().count(b"\n") + 1)
-            raise unreadable(f"not TOML: {said[1]}", "see https://toml.io", line) from None
-        raise unreadable(f"not TOML: {what}", "see https://toml.io") from None
+        raise unreadable(f"not TOML: {error}", "see https://toml.io") from None
     except RecursionError:
         raise unreadable("is nested too deeply", "is it the right file?") from None

@@ -43,20 +43,6 @@ class Source:
         inside = (name for at, name in self.variables.items() if at[: len(where)] == where)
         return next(inside, None)
 
-    def position(self, where: Where) -> tuple[int, ...]:
-        """Say where *where* stands in the file, to put complaints into its order."""
-        steps: list[int] = []
-        tree: object = self.written
-        for step in where:
-            if isinstance(step, int):
-                steps.append(step)
-            elif isinstance(tree, dict) and step in tree:
-                steps.append(list(tree).index(step))
-            else:
-                break
-            tree = found(tree, (step,))
-        return tuple(steps)
-
     def expand(self, environ: Mapping[str, str], report: Report) -> None:
         """Replace ``${NAME}`` in all texts of the file; ``$${`` stands for ``${``."""
         self.tree = {

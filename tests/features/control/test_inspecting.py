@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -205,12 +203,3 @@ def test_without_a_running_elwood_the_message_is_clear(
 def test_a_strange_answer_is_an_error_for_people(answer: bytes, message: str, folder: Path) -> None:
     with service(folder, answer), pytest.raises(CliFailure, match=message):
         inspect(folder, as_json=False)
-
-
-def test_the_client_starts_without_trio() -> None:
-    code = "import sys, elwood.features.control.cli; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[0] for name in done.stdout.split()}
-    assert "elwood" in loaded
-    assert not loaded & {"trio", "httpx2", "attr", "asyncio", "markdown_it"}
-    assert "elwood.foundation.runtime" not in done.stdout.split()
