@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elwood import __version__
-from elwood.agent.feature import Feature
+from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
 from elwood.app.main import ALL, sections
 from elwood.foundation.command_line import FAILURE, MISCONFIGURED, USAGE, CliCommand, CliFailure
@@ -152,36 +152,6 @@ def _init(config: "Config", given: Namespace) -> int:
     return install(given.config or default_config(os.environ.get), os.environ)
 
 
-def _doctor(config: "Config", given: Namespace) -> int:
-    from elwood.app.doctor import doctor
-
-    return doctor(config.file, os.environ, given.features)
-
-
-def _serve(config: "Config", given: Namespace) -> int:
-    from elwood.app import serving
-
-    return serving.run(config)
-
-
-def _demo(config: "Config", given: Namespace) -> int:
-    from elwood.app import serving
-
-    return serving.demo()
-
-
-def _chat(config: "Config", given: Namespace) -> int:
-    from elwood.app import serving
-
-    return serving.chat(config)
-
-
-def _once(config: "Config", given: Namespace) -> int:
-    from elwood.app import serving
-
-    return serving.once(config, given.text, session=given.session, dry_run=given.dry_run)
-
-
 def _verbose(parser: ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
 
@@ -221,19 +191,35 @@ APP = (
     CliCommand(
         "doctor",
         "Check configuration, secrets, services, clock, disk and files.",
-        _doctor,
+        imported("elwood.app.doctor", "doctor"),
         needs="nothing",
     ),
-    CliCommand("run", "Run the service.", _serve, needs="secrets", quiet=False),
+    CliCommand(
+        "run",
+        "Run the service.",
+        imported("elwood.app.serving", "serve"),
+        needs="secrets",
+        quiet=False,
+    ),
     CliCommand(
         "demo",
         "Try everything here and now: offline, in a fresh folder.",
-        _demo,
+        imported("elwood.app.serving", "demo"),
         _verbose,
         needs="nothing",
     ),
     CliCommand(
-        "chat", "Talk on the console with the configured model.", _chat, _verbose, needs="secrets"
+        "chat",
+        "Talk on the console with the configured model.",
+        imported("elwood.app.serving", "chat"),
+        _verbose,
+        needs="secrets",
     ),
-    CliCommand("once", "Answer one message, on stdout.", _once, _of_once, needs="secrets"),
+    CliCommand(
+        "once",
+        "Answer one message, on stdout.",
+        imported("elwood.app.serving", "once"),
+        _of_once,
+        needs="secrets",
+    ),
 )

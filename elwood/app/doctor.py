@@ -3,16 +3,13 @@
 import fcntl
 import os
 import shlex
-import shutil
 import stat
-import textwrap
 import time
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 
 import trio
 
-from elwood.agent.feature import Feature
 from elwood.agent.session.reading.cli import journals_in
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
@@ -41,10 +38,10 @@ async def check(context: CheckContext) -> list[Finding]:
     return await context.blocking(lambda: examine_machine(context.config))
 
 
-def doctor(path: Path, environ: MutableMapping[str, str], features: Sequence[Feature]) -> int:
-    """Examine everything that the configuration in *path* names; return the exit code."""
+def doctor(unread: Config, given: Namespace) -> int:
+    """Examine everything that the configuration names; return the exit code."""
     try:
-        config = load(path, environ, sections(features))
+        config = load(unread.file, os.environ, sections(given.features))
     except ConfigErrors as errors:
         findings = [
             Finding("problem", "configuration", problem.complaint, problem.remedy)
@@ -52,20 +49,15 @@ def doctor(path: Path, environ: MutableMapping[str, str], features: Sequence[Fea
         ]
         secrets: tuple[Secret, ...] = ()
     else:
-        findings = trio.run(_examine, config, checks(features))
+        findings = trio.run(_examine, config, checks(given.features))
         secrets = config.secrets
-    print(redact(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
+    print(redact(table(findings), secrets))
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
 async def _examine(config: Config, checks: Sequence[Check]) -> list[Finding]:
     client = Client(connections=10)
-    context = CheckContext(
-        config=config,
-        client=client,
-        now=time.time(),
-        blocking=in_thread,
-    )
+    context = CheckContext(config=config, client=client, now=time.time(), blocking=in_thread)
     try:
         return await examine(context, checks)
     finally:
@@ -101,37 +93,22 @@ def _clock(context: CheckContext) -> Iterator[Finding]:
     yield Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
 
 
-def table(findings: Iterable[Finding], width: int) -> str:
-    """Draw *findings* as lines of at most *width* characters, where words allow it.
+def table(findings: Sequence[Finding]) -> str:
+    """Draw *findings* as lines.
 
     >>> print(table([Finding("ok", "disk", "12 GB are free"),
-    ...              Finding("problem", "clock", "is 9 min behind", "switch NTP on")], 40))
+    ...              Finding("problem", "clock", "is 9 min behind", "switch NTP on")]))
     ok       disk   12 GB are free
     PROBLEM  clock  is 9 min behind
                     → switch NTP on
     """
-    rows = list(findings)
-    wide = max((len(row.subject) for row in rows), default=0)
+    wide = max((len(found.subject) for found in findings), default=0)
     lines = []
-    for row in rows:
-        head = f"{_LABELS[row.level]:7}  {row.subject:{wide}}  "
-        indent = " " * len(head)
-        lines += _wrapped(row.what, head, indent, width)
-        if row.remedy:
-            lines += _wrapped(row.remedy, f"{indent}→ ", f"{indent}  ", width)
+    for found in findings:
+        lines.append(f"{_LABELS[found.level]:7}  {found.subject:{wide}}  {found.what}")
+        if found.remedy:
+            lines.append(f"{' ' * (wide + 11)}→ {found.remedy}")
     return "\n".join(lines)
-
-
-def _wrapped(text: str, head: str, indent: str, width: int) -> list[str]:
-    # Commands and paths must stay whole, so that they can be copied.
-    return textwrap.wrap(
-        text,
-        max(width, len(head) + 20),
-        initial_indent=head,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 # --- this machine ---------------------------------------------------------------------------------

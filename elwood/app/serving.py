@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -48,7 +49,12 @@ def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TUR
     return _run(config, body)
 
 
-def chat(config: Config) -> int:
+def serve(config: Config, given: Namespace) -> int:
+    """Run the service, as it is typed."""
+    return run(config)
+
+
+def chat(config: Config, given: Namespace) -> int:
     """Talk on the console; return the exit code."""
 
     async def body() -> int:
@@ -57,20 +63,20 @@ def chat(config: Config) -> int:
     return _run(config, body)
 
 
-def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
-    """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
-    said = ONE_MESSAGE(session or f"once-{secrets.token_hex(4)}", text)
+def once(config: Config, given: Namespace) -> int:
+    """Answer one message on stdout; return 1 if the answer is a statement of failure."""
+    said = ONE_MESSAGE(given.session or f"once-{secrets.token_hex(4)}", given.text)
 
     async def body() -> int:
         features = (said.feature, *FEATURES)
         # What is due is for an app that stays.
-        await _live(config, Environment(), features, dry_run=dry_run, stays=False)
+        await _live(config, Environment(), features, dry_run=given.dry_run, stays=False)
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
 
 
-def demo() -> int:
+def demo(nothing: Config, given: Namespace) -> int:
     """Talk on the console with the rule-based model, in a fresh folder; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
@@ -87,7 +93,7 @@ def demo() -> int:
             f"else is real; the state is in {folder}.\n"
             'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
         )
-    return chat(config)
+    return chat(config, given)
 
 
 # --- how it runs ----------------------------------------------------------------------------------

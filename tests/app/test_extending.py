@@ -140,6 +140,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
     assert files_with(KEY, tmp_path) == []
 
 
+@pytest.mark.usefixtures("untouched_log")
 async def test_what_it_wrote_down_is_there_after_a_new_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
