@@ -1,7 +1,12 @@
-"""The options of the test run."""
+"""The options of the test run, and virtual time."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import iscoroutinefunction
 
 import pytest
+import trio
 from hypothesis import HealthCheck, settings
+from trio.testing import MockClock
 
 # How long an example takes is the machine's affair; speed is measured in tests/bench.
 HOUSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,3 +61,27 @@ def bench_turns(request: pytest.FixtureRequest) -> int:
 def bench_notes(request: pytest.FixtureRequest) -> int:
     notes: int = request.config.getoption("--bench-notes")
     return notes
+
+
+@pytest.fixture
+def virtual_time() -> None:
+    """Time passes at once when everybody waits, in a test that uses this or what builds on it."""
+
+
+def in_virtual_time(
+    main: Callable[[], Awaitable[object]],
+    *,
+    clock: trio.abc.Clock | None,
+    instruments: Sequence[trio.abc.Instrument],
+) -> object:
+    """Run a test as pytest-trio does, but for the clock."""
+    clock = clock or MockClock(autojump_threshold=0)
+    return trio.run(main, clock=clock, instruments=instruments)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not isinstance(item, pytest.Function) or "virtual_time" not in item.fixturenames:
+            continue
+        if iscoroutinefunction(item.function):
+            item.add_marker(pytest.mark.trio(run=in_virtual_time), append=False)

@@ -471,12 +471,14 @@ def short_folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def home(folder: Path, clock: MockClock, *, jump: float = 0.0) -> AsyncIterator[Home]:
+async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
     """Make a home; nothing lives in it yet.
 
     Time jumps when nothing has happened for *jump* real seconds: 0 unless threads, or sockets of
     the kernel, have a part in it.
     """
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, MockClock), "a test that opens a home uses virtual_time"
     clock.autojump_threshold = jump
     fake = FakeTelegram(clock=lambda: EPOCH + trio.current_time())
     with short_folder() as runtime:

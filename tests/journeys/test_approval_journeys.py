@@ -70,10 +70,8 @@ async def press(
     return h.fake.answered[query]
 
 
-async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(h: Home) -> None:
+    async with asking(h).life() as life:
         h.fake.say("call act boldly")
         question = await asked(h, life)
         assert question.chat == OWNER
@@ -93,10 +91,8 @@ async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(
         assert h.broken() == []
 
 
-async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(h: Home) -> None:
+    async with asking(h).life() as life:
         h.fake.say("call act boldly")
         await life.settled()
         [first] = said(h)
@@ -121,10 +117,8 @@ async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(
         assert late.inputs == ()
 
 
-async def test_a_no_is_final_for_the_turn_and_told_to_the_model(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+async def test_a_no_is_final_for_the_turn_and_told_to_the_model(h: Home) -> None:
+    async with asking(h).life() as life:
         h.fake.say("call act boldly, act boldly")
         await press(h, life, await asked(h, life), "d")
         await press(h, life, await asked(h, life, 2), "d")
@@ -146,10 +140,8 @@ async def test_a_no_is_final_for_the_turn_and_told_to_the_model(
         assert len(said(h)) == 2  # who pressed the button knows
 
 
-async def test_always_is_for_this_exact_thing_until_it_is_revoked(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+async def test_always_is_for_this_exact_thing_until_it_is_revoked(h: Home) -> None:
+    async with asking(h).life() as life:
         h.fake.say("call act boldly")
         text = await press(h, life, await asked(h, life), "a")
         assert text.startswith("Always allowed: act")
@@ -182,8 +174,8 @@ async def test_always_is_for_this_exact_thing_until_it_is_revoked(
         ]
 
 
-async def test_what_a_guest_wants_the_owner_decides(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+async def test_what_a_guest_wants_the_owner_decides(h: Home) -> None:
+    async with asking(h).life() as life:
         h.fake.say("I am Bo", chat=GUEST, user=GUEST)
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
         h.fake.press(next(m for m in h.fake.sent if m.buttons).buttons[0])
@@ -275,7 +267,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     wire = Wire()
-    async with home(tmp_path, mock_clock, jump=JUMP) as h, serving(wire.answer) as url:
+    async with home(tmp_path, jump=JUMP) as h, serving(wire.answer) as url:
         port = url.rpartition(":")[2]
         web = Web(EgressRules(ports=(int(port),)), allow="127.0.0.1".__eq__, resolve=resolve)
         asking(h).settings["policy"] = PolicySettings(

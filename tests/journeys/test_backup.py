@@ -10,7 +10,6 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
@@ -57,9 +56,9 @@ async def moved(h: Home, archive: Path) -> AsyncIterator[Home]:
     yield there
 
 
-async def places(folder: Path, clock: MockClock) -> list[str]:
+async def places(folder: Path) -> list[str]:
     """List the places of a turn with a call: after each line of its log."""
-    async with home(folder, clock) as h:
+    async with home(folder) as h:
         async with h.life() as life:
             h.fake.say("call act x")
             await life.settled()
@@ -68,11 +67,11 @@ async def places(folder: Path, clock: MockClock) -> list[str]:
 
 
 async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
-    tmp_path: Path, mock_clock: MockClock
+    tmp_path: Path, virtual_time: None
 ) -> None:
     endings = set()
-    for number, place in enumerate(await places(tmp_path / "plain", mock_clock)):
-        async with home(tmp_path / str(number), mock_clock) as h:
+    for number, place in enumerate(await places(tmp_path / "plain")):
+        async with home(tmp_path / str(number)) as h:
             taken: list[Path] = []
             h.disk.at(place, lambda h=h, taken=taken: taken.append(take_now(h)))  # type: ignore[misc]
             async with h.life() as life:
@@ -113,35 +112,32 @@ async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
     assert endings == {"", "I", "(again)"}
 
 
-async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["policy"] = PolicySettings()
-        h.settings["approvals"] = ApprovalSettings(wait=10.0)
-        async with h.life() as life:
-            h.fake.say("call act x")
-            await life.until(lambda: questions(h))
-            await life.settled()
-            assert h.fold().pending
-            archive = take_now(h)
-            [question] = questions(h)
-            yes = button(question, "o")
+async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(h: Home) -> None:
+    h.settings["policy"] = PolicySettings()
+    h.settings["approvals"] = ApprovalSettings(wait=10.0)
+    async with h.life() as life:
+        h.fake.say("call act x")
+        await life.until(lambda: questions(h))
+        await life.settled()
+        assert h.fold().pending
+        archive = take_now(h)
+        [question] = questions(h)
+        yes = button(question, "o")
+        h.fake.press(yes, user=OWNER, message=question)
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+    async with moved(h, archive) as there:
+        async with there.life() as life:
+            await life.until(lambda: not there.fold().pending)
             h.fake.press(yes, user=OWNER, message=question)
-            await life.until(lambda: h.effects.done)
+            await trio.sleep(2)  # what was said before the restore is doubtful
+            h.fake.say("and on")
             await life.settled()
-        async with moved(h, archive) as there:
-            async with there.life() as life:
-                await life.until(lambda: not there.fold().pending)
-                h.fake.press(yes, user=OWNER, message=question)
-                await trio.sleep(2)  # what was said before the restore is doubtful
-                h.fake.say("and on")
-                await life.settled()
-            assert h.effects.done == ["act x"]
-            book = ApprovalBook()
-            for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):
-                book.apply(seq, at, entry)
-            assert not book.calls.open()
+        assert h.effects.done == ["act x"]
+        book = ApprovalBook()
+        for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):
+            book.apply(seq, at, entry)
+        assert not book.calls.open()
 
 
 async def test_under_load_between_real_processes(

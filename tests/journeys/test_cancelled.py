@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import trio
 from msgspec.structs import replace
-from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Notice
@@ -21,7 +19,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
-from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
+from tests.journeys.home import EPOCH, MINE, Home, Life, newest
 from tests.journeys.test_approval_journeys import asked, press, questions
 
 ID, HOUR = "water", 3600.0
@@ -83,9 +81,9 @@ def by_the_assistant(h: Home, life: Life) -> None:
 
 @pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
 async def test_what_a_cancelled_task_asked_for_is_withdrawn(
-    tmp_path: Path, mock_clock: MockClock, cancel: Callable[[Home, Life], None]
+    h: Home, cancel: Callable[[Home, Life], None]
 ) -> None:
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+    async with wanting(h).life() as life:
         await schedule(life)
         question = await ran(h, life)
         cancel(h, life)
@@ -98,26 +96,21 @@ async def test_what_a_cancelled_task_asked_for_is_withdrawn(
         assert not h.broken()
 
 
-async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = ConfiguredTasks((replace(TASK, origin="config"),))
-        async with wanting(h).life() as life:
-            question = await ran(h, life)
-        h.settings["tasks"] = ConfiguredTasks()
-        async with h.life() as life:
-            await life.until(lambda: withdrawn(h))
-            assert (await press(h, life, question, "o")).startswith(GONE)
-            await life.settled()
-        assert h.effects.done == []
+async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(h: Home) -> None:
+    h.settings["tasks"] = ConfiguredTasks((replace(TASK, origin="config"),))
+    async with wanting(h).life() as life:
+        question = await ran(h, life)
+    h.settings["tasks"] = ConfiguredTasks()
+    async with h.life() as life:
+        await life.until(lambda: withdrawn(h))
+        assert (await press(h, life, question, "o")).startswith(GONE)
+        await life.settled()
+    assert h.effects.done == []
 
 
-async def test_only_what_the_task_asked_for_is_withdrawn(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_only_what_the_task_asked_for_is_withdrawn(h: Home) -> None:
     """In a conversation that has asked for other things, too; the model hears of it there."""
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+    async with wanting(h).life() as life:
         h.fake.say("act")
         mine = await asked(h, life)
         await life.settled()
@@ -135,11 +128,9 @@ async def test_only_what_the_task_asked_for_is_withdrawn(
         assert not h.broken()
 
 
-async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(h: Home) -> None:
     """As in: look until it is green, then deploy it."""
-    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+    async with wanting(h).life() as life:
         thinks = h.think
 
         async def think(request: ModelRequest) -> Completion:

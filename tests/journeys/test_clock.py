@@ -2,11 +2,9 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Notice, Results
@@ -19,7 +17,7 @@ from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import EPOCH, Home, Life, home, newest
+from tests.journeys.home import EPOCH, Home, Life, newest
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
 # Seconds in which what the scheduler begins is done.
@@ -50,173 +48,161 @@ def always() -> dict[str, HeartbeatSettings]:
     return {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
 
 
-async def test_an_idle_day_costs_nothing(
-    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
-) -> None:
+async def test_an_idle_day_costs_nothing(h: Home, always: dict[str, HeartbeatSettings]) -> None:
     """24 hours of heartbeats: no request; and one for one change."""
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= always
+    h.settings |= always
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            return answer(QUIET)
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer(QUIET)
 
-        h.think = think
-        write(h, "HEARTBEAT.md", LIST)
-        write(h, "inbox/one.md", "hello")
-        async with h.life() as life:
-            await pass_time(h, life, 2 * HALF_HOUR)
-            assert len(h.asked) == 1, "a list that was never gone through is"
-            await pass_time(h, life, DAY)
-            assert len(h.asked) == 1
-            write(h, "inbox/two.md", "urgent")
-            await pass_time(h, life, DAY / 4)
-            assert len(h.asked) == 2
-        async with h.life() as life:
-            await pass_time(h, life, DAY / 4)
-            assert len(h.asked) == 2, "a restart is no news"
-        assert h.texts() == []
-        assert not h.broken()
+    h.think = think
+    write(h, "HEARTBEAT.md", LIST)
+    write(h, "inbox/one.md", "hello")
+    async with h.life() as life:
+        await pass_time(h, life, 2 * HALF_HOUR)
+        assert len(h.asked) == 1, "a list that was never gone through is"
+        await pass_time(h, life, DAY)
+        assert len(h.asked) == 1
+        write(h, "inbox/two.md", "urgent")
+        await pass_time(h, life, DAY / 4)
+        assert len(h.asked) == 2
+    async with h.life() as life:
+        await pass_time(h, life, DAY / 4)
+        assert len(h.asked) == 2, "a restart is no news"
+    assert h.texts() == []
+    assert not h.broken()
 
 
 async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
-    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+    h: Home, always: dict[str, HeartbeatSettings]
 ) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= always
+    h.settings |= always
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            if "checklist" in newest(request):
-                return answer("There is a letter from the bank.")
-            return answer("re: " + newest(request))
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        if "checklist" in newest(request):
+            return answer("There is a letter from the bank.")
+        return answer("re: " + newest(request))
 
-        h.think = think
-        write(h, "HEARTBEAT.md", LIST)
-        async with h.life() as life:
-            await pass_time(h, life, 2 * HALF_HOUR)
-            assert h.texts() == ["There is a letter from the bank."]
-            h.fake.say("Answer it, please")
-            await life.settled()
-        request = h.asked[-1]
-        told = [m.text for m in request.messages if isinstance(m, Notice)]
-        assert any("There is a letter from the bank." in text for text in told)
-        assert len([m for m in request.messages if isinstance(m, Human)]) == 1
-        assert not h.broken()
+    h.think = think
+    write(h, "HEARTBEAT.md", LIST)
+    async with h.life() as life:
+        await pass_time(h, life, 2 * HALF_HOUR)
+        assert h.texts() == ["There is a letter from the bank."]
+        h.fake.say("Answer it, please")
+        await life.settled()
+    request = h.asked[-1]
+    told = [m.text for m in request.messages if isinstance(m, Notice)]
+    assert any("There is a letter from the bank." in text for text in told)
+    assert len([m for m in request.messages if isinstance(m, Human)]) == 1
+    assert not h.broken()
 
 
-async def test_a_task_that_fails_is_told_paused_and_resumed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_task_that_fails_is_told_paused_and_resumed(h: Home) -> None:
     task = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = ConfiguredTasks((task,))
-        broken = True
+    h.settings["tasks"] = ConfiguredTasks((task,))
+    broken = True
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            return answer("") if broken else answer("Nothing much.")
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer("") if broken else answer("Nothing much.")
 
-        h.think = think
-        async with h.life() as life:
-            await pass_time(h, life, DAY)
-            told = h.texts()
-            assert len(told) == 2, told
-            assert told[1].startswith("Paused: ")
-            broken = False
-            paused = h.fake.sent[-1]
-            h.fake.press(paused.buttons[0], message=paused)
-            await life.settled()
-            await pass_time(h, life, 2 * 3600.0)
-        assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
+    h.think = think
+    async with h.life() as life:
+        await pass_time(h, life, DAY)
+        told = h.texts()
+        assert len(told) == 2, told
+        assert told[1].startswith("Paused: ")
+        broken = False
+        paused = h.fake.sent[-1]
+        h.fake.press(paused.buttons[0], message=paused)
+        await life.settled()
+        await pass_time(h, life, 2 * 3600.0)
+    assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
-async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str) -> None:
+async def test_a_run_is_stopped(h: Home, verb: str) -> None:
     """Its model is let go of at once; that is no failure, and not done again after a restart."""
-    async with home(tmp_path, mock_clock) as h:
-        h.more_tools = ("schedule",)
-        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
-        began, gone = trio.Event(), trio.Event()
+    h.more_tools = ("schedule",)
+    given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
+    began, gone = trio.Event(), trio.Event()
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            if "What is new?" not in newest(request):
-                said = newest(request)
-                return call(("c1", "schedule", json.dumps(given))) if said == "plan" else answer("")
-            began.set()
-            try:
-                await trio.sleep_forever()
-            finally:
-                gone.set()
-            raise AssertionError
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        if "What is new?" not in newest(request):
+            said = newest(request)
+            return call(("c1", "schedule", json.dumps(given))) if said == "plan" else answer("")
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            gone.set()
+        raise AssertionError
 
-        h.think = think
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-            with trio.fail_after(120):
-                await began.wait()
-            h.fake.say(f"/tasks {verb} news")
-            with trio.fail_after(2):
-                await gone.wait()
-            await life.settled()
-            told = h.texts()[1:]
-            words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
-            assert sorted(told) == [
-                "Stopped. Under way was the model's answer.",
-                f"news: {words}",
-            ]
-            asked = len(h.asked)
-        async with h.life() as life:
-            await pass_time(h, life, DAY / 8)
-            assert await life.address("timetable").ask(ListTasks()) == ()
-        assert h.texts()[1:] == told
-        assert len(h.asked) == asked
-        assert not h.broken()
+    h.think = think
+    async with h.life() as life:
+        h.fake.say("plan")
+        await life.settled()
+        with trio.fail_after(120):
+            await began.wait()
+        h.fake.say(f"/tasks {verb} news")
+        with trio.fail_after(2):
+            await gone.wait()
+        await life.settled()
+        told = h.texts()[1:]
+        words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
+        assert sorted(told) == [
+            "Stopped. Under way was the model's answer.",
+            f"news: {words}",
+        ]
+        asked = len(h.asked)
+    async with h.life() as life:
+        await pass_time(h, life, DAY / 8)
+        assert await life.address("timetable").ask(ListTasks()) == ()
+    assert h.texts()[1:] == told
+    assert len(h.asked) == asked
+    assert not h.broken()
 
 
-async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_purse_that_is_empty_is_no_failure(h: Home) -> None:
     """It is told once; the next day there is money again, and nobody has to resume anything."""
     purse = Purse(tokens=10)
     task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = ConfiguredTasks((task,))
-        h.settings["limits"] = Limits(warn=0)
+    h.settings["tasks"] = ConfiguredTasks((task,))
+    h.settings["limits"] = Limits(warn=0)
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            return answer("News.")
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer("News.")
 
-        h.think = think
-        async with h.life() as life:
-            await pass_time(h, life, DAY)
-        days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
-        assert len(h.asked) == len(days) == 2
-        told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
-        assert len(told) == 2
-        assert h.texts().count("News.") == 2
+    h.think = think
+    async with h.life() as life:
+        await pass_time(h, life, DAY)
+    days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
+    assert len(h.asked) == len(days) == 2
+    told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
+    assert len(told) == 2
+    assert h.texts().count("News.") == 2
 
 
-async def test_the_same_call_at_each_time_is_asked_about_once(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
     task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
-        h.settings["approvals"] = ApprovalSettings(wait=1.0)
+    h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
+    h.settings["approvals"] = ApprovalSettings(wait=1.0)
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            done = isinstance(request.messages[-1], Results)
-            return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        done = isinstance(request.messages[-1], Results)
+        return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
 
-        h.think = think
-        async with h.life() as life:
-            await pass_time(h, life, 3 * 3600.0, 3600.0)
-            [seen] = await life.address("timetable").ask(ListTasks())
-        asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
-        assert (len(asked), len(h.asked)) == (1, 6)
-        assert "\nFor the task act.\n" in asked[0].text
-        assert (seen.result, seen.failures) == ("waiting", 0)
-        assert h.effects.done == []
+    h.think = think
+    async with h.life() as life:
+        await pass_time(h, life, 3 * 3600.0, 3600.0)
+        [seen] = await life.address("timetable").ask(ListTasks())
+    asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
+    assert (len(asked), len(h.asked)) == (1, 6)
+    assert "\nFor the task act.\n" in asked[0].text
+    assert (seen.result, seen.failures) == ("waiting", 0)
+    assert h.effects.done == []

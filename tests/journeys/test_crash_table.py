@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
@@ -67,7 +66,7 @@ from tests.agent.session.scripted import Named, answer
 from tests.fake_models import FakeModels, Say, messages_stream
 from tests.fake_telegram import OWNER, TOKEN, SentMessage
 from tests.foundation.sandbox.scene import living, marker
-from tests.journeys.home import OTHER, Home, home, obedient
+from tests.journeys.home import OTHER, Home, obedient
 from tests.journeys.judging import approvals, read
 from tests.journeys.service import town
 
@@ -141,108 +140,93 @@ KILLS = {
 
 
 @pytest.mark.parametrize("row", KILLS)
-async def test_a_kill_is_survived(tmp_path: Path, mock_clock: MockClock, row: str) -> None:
+async def test_a_kill_is_survived(h: Home, row: str) -> None:
     said, place, acted, heard, asked, outcome = KILLS[row]
-    async with home(tmp_path, mock_clock) as h:
-        await say_and_die(h, said, place)
-        assert h.effects.done == ["act boldly"] * acted
-        assert h.fake.unconfirmed == [1000] or "received" not in place
-        await recover(h)
-        torn = [is_sound(path.read_bytes()) for path in h.journal().parent.glob("*.torn-*")]
-        assert torn == [False] * place.startswith("torn")
-        assert h.names().count("received") == 1
-        assert len(h.asked) == asked
-        assert h.ended() == ([("act boldly", outcome)] if outcome else [])
-        assert h.effects.done == (["act boldly"] if outcome else [])
-        assert len(h.texts()) == len(heard)
-        for text, end in zip(h.texts(), heard, strict=True):
-            assert text.endswith(end)
-            assert text.startswith("(again)") == end.startswith("(again)")
+    await say_and_die(h, said, place)
+    assert h.effects.done == ["act boldly"] * acted
+    assert h.fake.unconfirmed == [1000] or "received" not in place
+    await recover(h)
+    torn = [is_sound(path.read_bytes()) for path in h.journal().parent.glob("*.torn-*")]
+    assert torn == [False] * place.startswith("torn")
+    assert h.names().count("received") == 1
+    assert len(h.asked) == asked
+    assert h.ended() == ([("act boldly", outcome)] if outcome else [])
+    assert h.effects.done == (["act boldly"] if outcome else [])
+    assert len(h.texts()) == len(heard)
+    for text, end in zip(h.texts(), heard, strict=True):
+        assert text.endswith(end)
+        assert text.startswith("(again)") == end.startswith("(again)")
 
 
 # --- taking a message in --------------------------------------------------------------------------
 
 
-async def test_cp_01_an_update_that_never_came_is_asked_for_again(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            await life.until(lambda: h.fake.polling)
-            h.fake.fault("getUpdates", "hang")
-            h.fake.say("early")
-            await life.settled()  # the poll that had been waiting brought it
-            await life.until(lambda: h.fake.counts["getUpdates hang"])
-            later = h.fake.say("hello")
-            life.kill()
-        assert h.fake.unconfirmed == [later]
-        h.fake.calls.clear()
-        await recover(h)
-        offsets = [given.get("offset") for method, given in h.fake.calls if method == "getUpdates"]
-        assert offsets[0] is None  # nothing is confirmed before it was heard again
-        assert h.texts() == ["re: early", "re: hello"]
+async def test_cp_01_an_update_that_never_came_is_asked_for_again(h: Home) -> None:
+    async with h.life() as life:
+        await life.until(lambda: h.fake.polling)
+        h.fake.fault("getUpdates", "hang")
+        h.fake.say("early")
+        await life.settled()  # the poll that had been waiting brought it
+        await life.until(lambda: h.fake.counts["getUpdates hang"])
+        later = h.fake.say("hello")
+        life.kill()
+    assert h.fake.unconfirmed == [later]
+    h.fake.calls.clear()
+    await recover(h)
+    offsets = [given.get("offset") for method, given in h.fake.calls if method == "getUpdates"]
+    assert offsets[0] is None  # nothing is confirmed before it was heard again
+    assert h.texts() == ["re: early", "re: hello"]
 
 
-async def test_cp_05_a_confirmed_message_starts_its_turn_from_the_journal(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.disk.at("after sync received", h.hold_disk)
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.until(lambda: h.names() and not h.fake.unconfirmed)
-            life.kill()
-        # The start of its turn stands in the same line; nothing has been done.
-        assert h.names() == ["received", "turn"]
-        assert h.asked == []
-        await recover(h)
-        assert h.texts() == ["re: hello"]
+async def test_cp_05_a_confirmed_message_starts_its_turn_from_the_journal(h: Home) -> None:
+    h.disk.at("after sync received", h.hold_disk)
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.until(lambda: h.names() and not h.fake.unconfirmed)
+        life.kill()
+    # The start of its turn stands in the same line; nothing has been done.
+    assert h.names() == ["received", "turn"]
+    assert h.asked == []
+    await recover(h)
+    assert h.texts() == ["re: hello"]
 
 
-async def test_cp_06_what_only_showed_progress_is_never_needed(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
+async def test_cp_06_what_only_showed_progress_is_never_needed(h: Home) -> None:
+    async def slow(request: ModelRequest) -> Completion:
+        while True:
+            h.show("A first part of")
+            await trio.sleep(1)
 
-        async def slow(request: ModelRequest) -> Completion:
-            while True:
-                h.show("A first part of")
-                await trio.sleep(1)
-
-        h.think = slow
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.until(lambda: h.fake.drafts)
-            life.kill()
-        assert h.texts() == []
-        h.think = obedient
-        await recover(h)
-        assert h.texts() == ["re: hello"]
+    h.think = slow
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.until(lambda: h.fake.drafts)
+        life.kill()
+    assert h.texts() == []
+    h.think = obedient
+    await recover(h)
+    assert h.texts() == ["re: hello"]
 
 
 # --- the model ------------------------------------------------------------------------------------
 
 
-async def test_cp_07_a_request_in_flight_is_sent_again(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
+async def test_cp_07_a_request_in_flight_is_sent_again(h: Home) -> None:
+    async def never(request: ModelRequest) -> Completion:
+        await trio.sleep_forever()
+        raise AssertionError
 
-        async def never(request: ModelRequest) -> Completion:
-            await trio.sleep_forever()
-            raise AssertionError
-
-        h.think = never
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.until(lambda: h.asked)
-            life.kill()
-        h.think = obedient
-        await recover(h)
-        first, second = h.asked
-        assert first == second
-        assert h.effects.done == []
-        assert h.texts() == ["re: hello"]
+    h.think = never
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.until(lambda: h.asked)
+        life.kill()
+    h.think = obedient
+    await recover(h)
+    first, second = h.asked
+    assert first == second
+    assert h.effects.done == []
+    assert h.texts() == ["re: hello"]
 
 
 def over_http(h: Home, url: str) -> None:
@@ -256,23 +240,20 @@ def over_http(h: Home, url: str) -> None:
     h.model = "anthropic/claude-sonnet-5-5"
 
 
-async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(h: Home) -> None:
     """Also the part that a lenient parser would take for a call: the name was cut to "bold"."""
     asks = Say(calls=(("act", '{"name": "boldly"}'),))
     stream = b"".join(messages_stream(asks, 1, "m", ""))
     end_at = stream.index(b"dly")
     assert b"message_stop" not in stream[:end_at]
     fake = FakeModels([Say(calls=asks.calls, end="close", end_at=end_at), asks, Say("Done.")])
-    async with home(tmp_path, mock_clock) as h:
-        over_http(h, h.network.serve(fake.answer))
-        h.fake.say("act")
-        await recover(h)
-        assert fake.count >= 4  # with the list of models
-        assert h.effects.done == ["act boldly"]
-        assert h.names().count("said") == 2
-        assert h.texts() == ["Done.\n\n— from the records —\n✓ act boldly"]
+    over_http(h, h.network.serve(fake.answer))
+    h.fake.say("act")
+    await recover(h)
+    assert fake.count >= 4  # with the list of models
+    assert h.effects.done == ["act boldly"]
+    assert h.names().count("said") == 2
+    assert h.texts() == ["Done.\n\n— from the records —\n✓ act boldly"]
 
 
 # --- approvals: who may talk to us ----------------------------------------------------------------
@@ -321,72 +302,66 @@ def yes(question: SentMessage) -> str:
 
 
 @pytest.mark.parametrize("left", ["the question", "the turn too"])
-async def test_cp_11_buttons_that_no_journal_knows_have_expired(
-    tmp_path: Path, mock_clock: MockClock, left: str
-) -> None:
+async def test_cp_11_buttons_that_no_journal_knows_have_expired(h: Home, left: str) -> None:
     """Ours writes before it asks, so a question without a record is one whose journal was lost."""
-    async with home(tmp_path, mock_clock) as h:
-        async with asking(h).life() as life:
-            h.fake.say("call act boldly")
-            await life.until(lambda: asked(h) and not h.fake.unconfirmed)
-            if left == "the turn too":
-                await life.settled()
-            life.kill()
-        (h.state / "approvals.jsonl").unlink()
-        [question] = asked(h)
-        old = yes(question)
-        async with h.life() as life:
-            query = h.fake.press(old, message=question)
-            await life.until(lambda: h.fake.answered[query])
-            assert "expired" in h.fake.answered[query]
-            assert h.effects.done == []
-            if left == "the turn too":
-                # Its turn went on without it, so there is nobody to ask for any more.
-                await life.until(lambda: not h.fold().pending)
-                h.fake.say("and?")
-                await life.settled()
-                assert "did not answer in time" in str(h.asked[-1].messages)
-                assert len(asked(h)) == 1
-            else:
-                await life.until(lambda: len(asked(h)) == 2)
-                assert yes(asked(h)[1]) != old
-                h.fake.press(yes(asked(h)[1]), message=asked(h)[1])
-                await life.settled()
-                assert h.effects.done == ["act boldly"]
-        assert h.broken() == []
+    async with asking(h).life() as life:
+        h.fake.say("call act boldly")
+        await life.until(lambda: asked(h) and not h.fake.unconfirmed)
+        if left == "the turn too":
+            await life.settled()
+        life.kill()
+    (h.state / "approvals.jsonl").unlink()
+    [question] = asked(h)
+    old = yes(question)
+    async with h.life() as life:
+        query = h.fake.press(old, message=question)
+        await life.until(lambda: h.fake.answered[query])
+        assert "expired" in h.fake.answered[query]
+        assert h.effects.done == []
+        if left == "the turn too":
+            # Its turn went on without it, so there is nobody to ask for any more.
+            await life.until(lambda: not h.fold().pending)
+            h.fake.say("and?")
+            await life.settled()
+            assert "did not answer in time" in str(h.asked[-1].messages)
+            assert len(asked(h)) == 1
+        else:
+            await life.until(lambda: len(asked(h)) == 2)
+            assert yes(asked(h)[1]) != old
+            h.fake.press(yes(asked(h)[1]), message=asked(h)[1])
+            await life.settled()
+            assert h.effects.done == ["act boldly"]
+    assert h.broken() == []
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-async def test_cp_12_a_press_counts_only_when_it_is_written(
-    tmp_path: Path, mock_clock: MockClock, forgotten: bool
-) -> None:
+async def test_cp_12_a_press_counts_only_when_it_is_written(h: Home, forgotten: bool) -> None:
     """The press itself is kept by Telegram until its decision stands, so nobody has to press again,
     unless Telegram has forgotten it."""
-    async with home(tmp_path, mock_clock) as h:
-        async with asking(h).life() as life:
-            h.fake.say("call act boldly")
-            await life.until(lambda: asked(h) and not h.fake.unconfirmed)
-            h.kill("before write ruled")
-            h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
-            await life.died()
-        assert [type(entry) for entry in approvals(h.state)[0]] == [ApprovalRequested]
-        assert h.effects.done == []
+    async with asking(h).life() as life:
+        h.fake.say("call act boldly")
+        await life.until(lambda: asked(h) and not h.fake.unconfirmed)
+        h.kill("before write ruled")
+        h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
+        await life.died()
+    assert [type(entry) for entry in approvals(h.state)[0]] == [ApprovalRequested]
+    assert h.effects.done == []
+    if forgotten:
+        h.fake.forget()
+    async with h.life() as life:
+        await life.settled()
         if forgotten:
-            h.fake.forget()
-        async with h.life() as life:
+            assert h.effects.done == []
+            assert h.ended() == [("act boldly", "waiting")]
+            h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
+            await life.until(lambda: not h.fold().pending)
             await life.settled()
-            if forgotten:
-                assert h.effects.done == []
-                assert h.ended() == [("act boldly", "waiting")]
-                h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
-                await life.until(lambda: not h.fold().pending)
-                await life.settled()
-        assert h.effects.done == ["act boldly"]
-        assert [type(entry) for entry in approvals(h.state)[0]] == [
-            ApprovalRequested,
-            ApprovalDecided,
-        ]
-        assert h.broken() == []
+    assert h.effects.done == ["act boldly"]
+    assert [type(entry) for entry in approvals(h.state)[0]] == [
+        ApprovalRequested,
+        ApprovalDecided,
+    ]
+    assert h.broken() == []
 
 
 APPROVED = (
@@ -401,42 +376,41 @@ APPROVED = (
 @pytest.mark.parametrize("change", ["nothing", "the file", "the day"])
 @pytest.mark.parametrize("place", APPROVED)
 async def test_cp_13_what_was_approved_runs_once_if_it_is_still_that(
-    tmp_path: Path, mock_clock: MockClock, place: str, change: str, late: bool
+    h: Home, place: str, change: str, late: bool
 ) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        file = tmp_path / "workspace" / "a.py"
-        file.parent.mkdir()
-        file.write_text("old")
-        async with asking(h).life() as life:
-            h.fake.say("call script a.py")
-            await life.until(lambda: asked(h) and not h.fake.unconfirmed)
-            if late:
-                await life.settled()
-            h.kill(place)
-            h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
-            await life.died()
-        assert h.effects.done == []
-        if change == "the file":
-            file.write_text("new")
-        elif change == "the day":
-            h.clock_error = -2 * DAY  # a yes counts for one; Elwood was down that long
-        before = len(asked(h))
-        # Of a call that it has gone on without, and whose yes it has not heard of, a conversation
-        # learns that nobody answered in time; any other is asked about again.
-        is_over = change == "the day" and late and place in ("after sync ruled", APPROVED[1])
-        async with h.life() as life:
-            if change != "nothing" and not is_over:
-                await life.until(lambda: len(asked(h)) > before)
-                assert h.effects.done == []
-                h.fake.press(yes(asked(h)[-1]), message=asked(h)[-1])
-            if is_over:
-                await life.until(lambda: not h.fold().pending)
-            else:
-                await life.until(lambda: h.effects.done)
+    file = h.folder / "workspace" / "a.py"
+    file.parent.mkdir()
+    file.write_text("old")
+    async with asking(h).life() as life:
+        h.fake.say("call script a.py")
+        await life.until(lambda: asked(h) and not h.fake.unconfirmed)
+        if late:
             await life.settled()
-        assert h.effects.done == ([] if is_over else ["script " + file.read_text()])
-        assert len(asked(h)) - before == (change != "nothing" and not is_over)
-        assert h.broken() == []
+        h.kill(place)
+        h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
+        await life.died()
+    assert h.effects.done == []
+    if change == "the file":
+        file.write_text("new")
+    elif change == "the day":
+        h.clock_error = -2 * DAY  # a yes counts for one; Elwood was down that long
+    before = len(asked(h))
+    # Of a call that it has gone on without, and whose yes it has not heard of, a conversation
+    # learns that nobody answered in time; any other is asked about again.
+    is_over = change == "the day" and late and place in ("after sync ruled", APPROVED[1])
+    async with h.life() as life:
+        if change != "nothing" and not is_over:
+            await life.until(lambda: len(asked(h)) > before)
+            assert h.effects.done == []
+            h.fake.press(yes(asked(h)[-1]), message=asked(h)[-1])
+        if is_over:
+            await life.until(lambda: not h.fold().pending)
+        else:
+            await life.until(lambda: h.effects.done)
+        await life.settled()
+    assert h.effects.done == ([] if is_over else ["script " + file.read_text()])
+    assert len(asked(h)) - before == (change != "nothing" and not is_over)
+    assert h.broken() == []
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -444,29 +418,27 @@ async def test_cp_13_what_was_approved_runs_once_if_it_is_still_that(
 
 @pytest.mark.parametrize(("tool", "outcome", "runs"), [("act", "unknown", 0), ("keep", "ok", 1)])
 async def test_cp_14_a_call_on_record_that_may_have_run_is_judged_by_its_class(
-    tmp_path: Path, mock_clock: MockClock, tool: str, outcome: str, runs: int
+    h: Home, tool: str, outcome: str, runs: int
 ) -> None:
     """A keyed one runs again, as `keep` does; what may run once does not."""
-    async with home(tmp_path, mock_clock) as h:
-        h.more_tools = (keep(h),)
-        await say_and_die(h, f"call {tool} it", "after sync started")
-        assert h.effects.done == []
-        await recover(h)
-        assert h.ended() == [(f"{tool} it", outcome)]
-        assert h.effects.done == [f"{tool} it"] * runs
-        [told] = h.texts()
-        assert ("may or may not have happened; not repeated" in told) == (outcome == "unknown")
+    h.more_tools = (keep(h),)
+    await say_and_die(h, f"call {tool} it", "after sync started")
+    assert h.effects.done == []
+    await recover(h)
+    assert h.ended() == [(f"{tool} it", outcome)]
+    assert h.effects.done == [f"{tool} it"] * runs
+    [told] = h.texts()
+    assert ("may or may not have happened; not repeated" in told) == (outcome == "unknown")
 
 
-async def test_a_round_that_only_read_is_read_again(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_round_that_only_read_is_read_again(h: Home) -> None:
     """It is one line with its results: before that, nothing of it stands in the log."""
-    async with home(tmp_path, mock_clock) as h:
-        await say_and_die(h, "call look there, look here", "before write said")
-        assert sorted(h.effects.done) == ["look here", "look there"]
-        assert "said" not in h.names()
-        await recover(h)
-        assert sorted(h.ended()) == [("look here", "ok"), ("look there", "ok")]
-        assert len(h.effects.done) == 4
+    await say_and_die(h, "call look there, look here", "before write said")
+    assert sorted(h.effects.done) == ["look here", "look there"]
+    assert "said" not in h.names()
+    await recover(h)
+    assert sorted(h.ended()) == [("look here", "ok"), ("look there", "ok")]
+    assert len(h.effects.done) == 4
 
 
 def keep(h: Home) -> Tool:
@@ -528,81 +500,64 @@ async def test_cp_15_what_a_killed_house_was_running_does_not_go_on(
         assert sum("May I use" in text for text in here.telegram.texts()) == 1
 
 
-async def test_cp_18_of_two_calls_the_finished_one_keeps_its_result(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        await say_and_die(h, "call act there, act boldly", "after sync ended")
-        assert h.ended() == [("act there", "ok")]
-        await recover(h)
-        assert h.ended() == [("act there", "ok"), ("act boldly", "ok")]
-        assert h.effects.done == ["act there", "act boldly"]
-        results = h.asked[-1].messages[-1]
-        assert isinstance(results, Results)
-        assert [result.call for result in results.results] == ["c0", "c1"]
+async def test_cp_18_of_two_calls_the_finished_one_keeps_its_result(h: Home) -> None:
+    await say_and_die(h, "call act there, act boldly", "after sync ended")
+    assert h.ended() == [("act there", "ok")]
+    await recover(h)
+    assert h.ended() == [("act there", "ok"), ("act boldly", "ok")]
+    assert h.effects.done == ["act there", "act boldly"]
+    results = h.asked[-1].messages[-1]
+    assert isinstance(results, Results)
+    assert [result.call for result in results.results] == ["c0", "c1"]
 
 
-async def test_cp_19_the_next_request_is_built_from_the_journal(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
+async def test_cp_19_the_next_request_is_built_from_the_journal(h: Home) -> None:
+    async def killed(request: ModelRequest) -> Completion:
+        if isinstance(request.messages[-1], Results):
+            h.disk.die()
+        return await obedient(request)
 
-        async def killed(request: ModelRequest) -> Completion:
-            if isinstance(request.messages[-1], Results):
-                h.disk.die()
-            return await obedient(request)
-
-        h.think = killed
-        async with h.life() as life:
-            h.fake.say("call act boldly")
-            await life.died()
-        h.think = obedient
-        await recover(h)
-        _, in_flight, again = h.asked
-        assert again == in_flight
-        assert h.effects.done == ["act boldly"]
+    h.think = killed
+    async with h.life() as life:
+        h.fake.say("call act boldly")
+        await life.died()
+    h.think = obedient
+    await recover(h)
+    _, in_flight, again = h.asked
+    assert again == in_flight
+    assert h.effects.done == ["act boldly"]
 
 
 # --- delivery -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dies", [True, False])
-async def test_cp_21_a_send_without_an_answer_is_repeated_and_marked(
-    tmp_path: Path, mock_clock: MockClock, dies: bool
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.fake.fault("sendMessage", "swallow" if dies else "lose")
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.until(lambda: h.texts() == ["re: hello"])
-            if dies:
-                life.kill()
-            else:
-                await life.settled()
-        await recover(h)
-        assert h.texts() == ["re: hello", "(again) re: hello"]
-        assert len(h.asked) == 1
+async def test_cp_21_a_send_without_an_answer_is_repeated_and_marked(h: Home, dies: bool) -> None:
+    h.fake.fault("sendMessage", "swallow" if dies else "lose")
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.until(lambda: h.texts() == ["re: hello"])
+        if dies:
+            life.kill()
+        else:
+            await life.settled()
+    await recover(h)
+    assert h.texts() == ["re: hello", "(again) re: hello"]
+    assert len(h.asked) == 1
 
 
-async def test_cp_22_only_the_parts_that_are_missing_are_sent(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
+async def test_cp_22_only_the_parts_that_are_missing_are_sent(h: Home) -> None:
+    async def long(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer("\n\n".join(f"part {n} {'x' * 4000}" for n in (1, 2, 3)))
 
-        async def long(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            return answer("\n\n".join(f"part {n} {'x' * 4000}" for n in (1, 2, 3)))
-
-        h.think = long
-        await say_and_die(h, "hello", "before write posted", nth=2)
-        heads = [text.split(" x")[0] for text in h.texts()]
-        assert heads == ["part 1", "part 2"]
-        await recover(h)
-        heads = [text.split(" x")[0] for text in h.texts()]
-        assert heads == ["part 1", "part 2", "(again) part 2", "part 3"]
-
-
-# --- files ----------------------------------------------------------------------------------------
+    h.think = long
+    await say_and_die(h, "hello", "before write posted", nth=2)
+    heads = [text.split(" x")[0] for text in h.texts()]
+    assert heads == ["part 1", "part 2"]
+    await recover(h)
+    heads = [text.split(" x")[0] for text in h.texts()]
+    assert heads == ["part 1", "part 2", "(again) part 2", "part 3"]
 
 
 def journal_of(h: Home) -> Journal[Entry, Session]:
@@ -612,59 +567,51 @@ def journal_of(h: Home) -> Journal[Entry, Session]:
     return Journal(h.journal(), Entry, Session, disk, snapshot_every=1)
 
 
-# --- schedules ------------------------------------------------------------------------------------
-
-
 # --- stops and recoveries -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["act boldly", "hang"])
-async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(
-    tmp_path: Path, mock_clock: MockClock, tool: str
-) -> None:
+async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(h: Home, tool: str) -> None:
     """`act` takes a second and ends well within the grace of 20 s; `hang` would take for ever, and
     is unknown after the next start."""
-    async with home(tmp_path, mock_clock) as h:
-        began = trio.Event()
-        h.effects.before = lambda name: began.set()
-        h.effects.hang = began
-        async with h.life() as life:
-            h.fake.say(f"call {tool}")
-            await began.wait()
-            await life.until(lambda: not h.fake.unconfirmed)
-            asked_to_stop = trio.current_time()
-            life.core.stop.set()
-            await trio.sleep(0.1)
-            late = h.fake.say("too late")
-            await life.over.wait()
-            took = trio.current_time() - asked_to_stop
-        assert h.fake.unconfirmed == [late]
-        assert h.names().count("received") == 1
-        assert life.escalated is None
-        if tool == "hang":
-            assert 20 <= took < 30
-            assert h.ended() == []
-        else:
-            assert took < 20
-            assert h.ended() == [("act boldly", "ok")]
-            assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
-        await recover(h)
-        if tool == "hang":
-            assert h.ended() == [("hang", "unknown")]
-            assert sum("? hang" in text for text in h.texts()) == 1
-        # It may have come while the turn that was cut off went on, and have joined it.
-        assert h.texts()[-1].startswith("re: too late")
+    began = trio.Event()
+    h.effects.before = lambda name: began.set()
+    h.effects.hang = began
+    async with h.life() as life:
+        h.fake.say(f"call {tool}")
+        await began.wait()
+        await life.until(lambda: not h.fake.unconfirmed)
+        asked_to_stop = trio.current_time()
+        life.core.stop.set()
+        await trio.sleep(0.1)
+        late = h.fake.say("too late")
+        await life.over.wait()
+        took = trio.current_time() - asked_to_stop
+    assert h.fake.unconfirmed == [late]
+    assert h.names().count("received") == 1
+    assert life.escalated is None
+    if tool == "hang":
+        assert 20 <= took < 30
+        assert h.ended() == []
+    else:
+        assert took < 20
+        assert h.ended() == [("act boldly", "ok")]
+        assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
+    await recover(h)
+    if tool == "hang":
+        assert h.ended() == [("hang", "unknown")]
+        assert sum("? hang" in text for text in h.texts()) == 1
+    # It may have come while the turn that was cut off went on, and have joined it.
+    assert h.texts()[-1].startswith("re: too late")
 
 
 # --- disks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chat", [OWNER, OTHER])
-async def test_cp_30_a_full_disk_promises_nothing_and_says_so_once(
-    tmp_path: Path, mock_clock: MockClock, chat: int
-) -> None:
+async def test_cp_30_a_full_disk_promises_nothing_and_says_so_once(h: Home, chat: int) -> None:
     """Neither in a conversation that is in memory nor in one that would begin."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.fake.say("first")
         await life.settled()
         h.disk.fill()
@@ -679,8 +626,8 @@ async def test_cp_30_a_full_disk_promises_nothing_and_says_so_once(
         assert h.broken() == []
 
 
-async def test_cp_31_no_record_no_effect(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_cp_31_no_record_no_effect(h: Home) -> None:
+    async with h.life() as life:
         h.disk.at("before write started", h.disk.fill)
         h.fake.say("call act boldly")
         await life.until(lambda: h.ended())
@@ -696,116 +643,106 @@ async def test_cp_31_no_record_no_effect(tmp_path: Path, mock_clock: MockClock) 
 
 
 @pytest.mark.parametrize("left", ["reserve", "nothing", "nothing, and a kill"])
-async def test_cp_32_the_reserve_is_kept_for_the_truth(
-    tmp_path: Path, mock_clock: MockClock, left: str
-) -> None:
+async def test_cp_32_the_reserve_is_kept_for_the_truth(h: Home, left: str) -> None:
     """Without even the reserve Elwood waits for room with the result in hand; dying so makes
     the call unknown."""
-    async with home(tmp_path, mock_clock) as h:
-        if left != "reserve":
-            h.disk.reserve_is_worth = 0
-        h.disk.at("before write ended", h.disk.fill)
-        async with h.life() as life:
-            h.fake.say("call act boldly")
-            if left == "reserve":
-                await life.settled()
-            else:
-                await life.until(lambda: h.disk.full)
-                await trio.sleep(100)
-                assert h.ended() == []
-                assert any("disk" in stuck for stuck in life.stuck())
-            if left == "nothing, and a kill":
-                life.kill()
-            h.disk.clear()
-            if not life.was_killed:
-                await life.settled()
-        await recover(h)
-        assert h.ended() == [("act boldly", "unknown" if "kill" in left else "ok")]
-        assert h.effects.done == ["act boldly"]
-
-
-async def test_cp_33_after_a_failed_sync_the_house_stops(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.disk.at("before sync received", h.disk.fail)
-        async with h.life() as life:
-            h.fake.say("hello")
-            with trio.fail_after(60):
-                await life.over.wait()
-            assert life.escalated is not None
-            assert "Input/output error" in str(life.escalated)
-        assert h.disk.seen[-1] == "before sync received+turn"  # nothing was tried again
-        assert h.fake.unconfirmed == [1000]
-        assert h.texts() == []
-        await recover(h)
-        assert isinstance(verify(h.journal()), Verified)
-        assert h.texts() == ["re: hello"]
-
-
-async def test_cp_34_a_damaged_journal_is_left_alone_and_told(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["sessions"] = SessionSettings(idle=100.0)
-        h.fake.say("hello")
-        h.fake.say("hello", chat=OTHER, user=OTHER)
-        await recover(h)
-        whole = h.journal().read_bytes()
-        damaged = whole.replace(b"hello", b"jello", 1)
-        h.journal().write_bytes(damaged)
-        async with h.life() as life:
-            began = trio.current_time()
-            h.fake.say("are you there?")
-            h.fake.say("are you there?", chat=OTHER, user=OTHER)
-            await life.until(lambda: h.alarms())
-            assert trio.current_time() - began <= 60
-            assert "line 1 is damaged" in h.alarms()[0]
-            await trio.sleep(250)  # a session is refused for as long as it takes
-            h.fake.say("still there?")
-            await life.until(lambda: not h.fake.unconfirmed)
-            assert h.journal().read_bytes() == damaged
-            with pytest.raises(JournalDamaged):
-                verify(h.journal())
-            assert [text.split(".")[0] for text in h.texts()] == [
-                "re: hello",
-                *["I could not take this message: This conversation's log is damaged"] * 2,
-            ]
-            assert h.texts(OTHER) == ["re: hello", "re: are you there?"]
-            assert len(h.alarms()) == 1
-            assert not any("Over" in text for text in h.fake.texts())
-            h.journal().write_bytes(whole)
-            await trio.sleep(150)
-            h.fake.say("and now?")
+    if left != "reserve":
+        h.disk.reserve_is_worth = 0
+    h.disk.at("before write ended", h.disk.fill)
+    async with h.life() as life:
+        h.fake.say("call act boldly")
+        if left == "reserve":
             await life.settled()
-        assert h.texts()[-1] == "re: and now?"
-
-
-async def test_cp_35_time_is_not_order(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            h.fake.say("one")
-            h.fake.say("let me in", chat=STRANGER, user=STRANGER)
-            await life.settled()
-            await life.until(lambda: pairings(h))
-            h.clock_error = DAY
-            h.fake.say("two")
-            await life.settled()
+        else:
+            await life.until(lambda: h.disk.full)
+            await trio.sleep(100)
+            assert h.ended() == []
+            assert any("disk" in stuck for stuck in life.stuck())
+        if left == "nothing, and a kill":
             life.kill()
-        async with h.life() as life:
-            query = h.fake.press(pairings(h)[0][0])
-            h.fake.say("three")
+        h.disk.clear()
+        if not life.was_killed:
             await life.settled()
-        answers = [text for text in h.texts() if text.startswith("re: ")]
-        assert answers == ["re: one", "re: two", "re: three"]
-        assert h.broken() == []
-        assert isinstance(verify(h.journal()), Verified)
-        humans = [m.text for m in h.asked[-1].messages if isinstance(m, Human)]
-        assert [text.rpartition("\n")[2] for text in humans] == ["one", "two", "three"]
-        # Nobody can tell how old the question is now: it is not answered, but asked anew.
-        assert "expired" in h.fake.answered[query]
-        people = read(h.state / "approvals.jsonl", PeopleEntry)
-        assert not any(isinstance(entry, AccessDecided) for _, _, entry in people)
+    await recover(h)
+    assert h.ended() == [("act boldly", "unknown" if "kill" in left else "ok")]
+    assert h.effects.done == ["act boldly"]
+
+
+async def test_cp_33_after_a_failed_sync_the_house_stops(h: Home) -> None:
+    h.disk.at("before sync received", h.disk.fail)
+    async with h.life() as life:
+        h.fake.say("hello")
+        with trio.fail_after(60):
+            await life.over.wait()
+        assert life.escalated is not None
+        assert "Input/output error" in str(life.escalated)
+    assert h.disk.seen[-1] == "before sync received+turn"  # nothing was tried again
+    assert h.fake.unconfirmed == [1000]
+    assert h.texts() == []
+    await recover(h)
+    assert isinstance(verify(h.journal()), Verified)
+    assert h.texts() == ["re: hello"]
+
+
+async def test_cp_34_a_damaged_journal_is_left_alone_and_told(h: Home) -> None:
+    h.settings["sessions"] = SessionSettings(idle=100.0)
+    h.fake.say("hello")
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+    await recover(h)
+    whole = h.journal().read_bytes()
+    damaged = whole.replace(b"hello", b"jello", 1)
+    h.journal().write_bytes(damaged)
+    async with h.life() as life:
+        began = trio.current_time()
+        h.fake.say("are you there?")
+        h.fake.say("are you there?", chat=OTHER, user=OTHER)
+        await life.until(lambda: h.alarms())
+        assert trio.current_time() - began <= 60
+        assert "line 1 is damaged" in h.alarms()[0]
+        await trio.sleep(250)  # a session is refused for as long as it takes
+        h.fake.say("still there?")
+        await life.until(lambda: not h.fake.unconfirmed)
+        assert h.journal().read_bytes() == damaged
+        with pytest.raises(JournalDamaged):
+            verify(h.journal())
+        assert [text.split(".")[0] for text in h.texts()] == [
+            "re: hello",
+            *["I could not take this message: This conversation's log is damaged"] * 2,
+        ]
+        assert h.texts(OTHER) == ["re: hello", "re: are you there?"]
+        assert len(h.alarms()) == 1
+        assert not any("Over" in text for text in h.fake.texts())
+        h.journal().write_bytes(whole)
+        await trio.sleep(150)
+        h.fake.say("and now?")
+        await life.settled()
+    assert h.texts()[-1] == "re: and now?"
+
+
+async def test_cp_35_time_is_not_order(h: Home) -> None:
+    async with h.life() as life:
+        h.fake.say("one")
+        h.fake.say("let me in", chat=STRANGER, user=STRANGER)
+        await life.settled()
+        await life.until(lambda: pairings(h))
+        h.clock_error = DAY
+        h.fake.say("two")
+        await life.settled()
+        life.kill()
+    async with h.life() as life:
+        query = h.fake.press(pairings(h)[0][0])
+        h.fake.say("three")
+        await life.settled()
+    answers = [text for text in h.texts() if text.startswith("re: ")]
+    assert answers == ["re: one", "re: two", "re: three"]
+    assert h.broken() == []
+    assert isinstance(verify(h.journal()), Verified)
+    humans = [m.text for m in h.asked[-1].messages if isinstance(m, Human)]
+    assert [text.rpartition("\n")[2] for text in humans] == ["one", "two", "three"]
+    # Nobody can tell how old the question is now: it is not answered, but asked anew.
+    assert "expired" in h.fake.answered[query]
+    people = read(h.state / "approvals.jsonl", PeopleEntry)
+    assert not any(isinstance(entry, AccessDecided) for _, _, entry in people)
 
 
 def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
@@ -828,42 +765,39 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
 
 
 @pytest.mark.parametrize("went_on", [True, False])
-async def test_cp_37_a_call_that_never_got_a_result_is_mended(
-    tmp_path: Path, mock_clock: MockClock, went_on: bool
-) -> None:
+async def test_cp_37_a_call_that_never_got_a_result_is_mended(h: Home, went_on: bool) -> None:
     """An older version left one behind, in front of its next response or of its reply; the API
     (its fake checks the rule) would reject every later request."""
     fake = FakeModels()
-    async with home(tmp_path, mock_clock) as h:
-        over_http(h, h.network.serve(fake.answer))
-        route = Route("telegram", chat=OWNER)
-        said = Assistant(
-            (Text("I will."), ToolCall("toolu_1", "act", '{"name":"boldly"}')),
-            "anthropic",
-            "m",
-            msgspec.Raw(
-                b'[{"type":"text","text":"I will."},{"type":"tool_use","id":"toolu_1",'
-                b'"name":"act","input":{"name":"boldly"}}]'
-            ),
-        )
-        native = msgspec.Raw(b'[{"type":"text","text":"I am lost."}]')
-        lost = Assistant((Text("I am lost."),), "anthropic", "m", native)
-        journal = journal_of(h)
-        await journal.open()
-        await journal.append(
-            Received("tg:4242:1", "act", f"tg:{OWNER}", route, h.now()),
-            TurnStarted("t1", ("tg:4242:1",), 1, "act"),
-            Said("t1", said, Usage()),
-            CallStarted("t1", "toolu_1", "act", "once", "boldly"),
-            *([Said("t1", lost, Usage())] if went_on else []),
-            Replied("t1", "t1", ("tg:4242:1",), route, "I am lost."),
-            Delivered("t1"),
-        )
-        h.fake.say("hello")
-        async with h.life() as life:
-            await life.settled()
-        [answer] = h.texts()
-        assert answer.startswith("You said: " if went_on else "Result: interrupted; it may or may")
-        sent = msgspec.json.encode(fake.bodies[-1]["messages"])
-        assert b"interrupted; it may or may not have happened" in sent
-        assert h.effects.done == []
+    over_http(h, h.network.serve(fake.answer))
+    route = Route("telegram", chat=OWNER)
+    said = Assistant(
+        (Text("I will."), ToolCall("toolu_1", "act", '{"name":"boldly"}')),
+        "anthropic",
+        "m",
+        msgspec.Raw(
+            b'[{"type":"text","text":"I will."},{"type":"tool_use","id":"toolu_1",'
+            b'"name":"act","input":{"name":"boldly"}}]'
+        ),
+    )
+    native = msgspec.Raw(b'[{"type":"text","text":"I am lost."}]')
+    lost = Assistant((Text("I am lost."),), "anthropic", "m", native)
+    journal = journal_of(h)
+    await journal.open()
+    await journal.append(
+        Received("tg:4242:1", "act", f"tg:{OWNER}", route, h.now()),
+        TurnStarted("t1", ("tg:4242:1",), 1, "act"),
+        Said("t1", said, Usage()),
+        CallStarted("t1", "toolu_1", "act", "once", "boldly"),
+        *([Said("t1", lost, Usage())] if went_on else []),
+        Replied("t1", "t1", ("tg:4242:1",), route, "I am lost."),
+        Delivered("t1"),
+    )
+    h.fake.say("hello")
+    async with h.life() as life:
+        await life.settled()
+    [answer] = h.texts()
+    assert answer.startswith("You said: " if went_on else "Result: interrupted; it may or may")
+    sent = msgspec.json.encode(fake.bodies[-1]["messages"])
+    assert b"interrupted; it may or may not have happened" in sent
+    assert h.effects.done == []

@@ -57,58 +57,56 @@ def restarts(life: Life, name: str) -> int:
     return status.restarts if status is not None else 0
 
 
-async def test_intake(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_intake(h: Home) -> None:
     """Restarted; unconfirmed updates come again, known ids are ignored."""
-    async with home(tmp_path, mock_clock) as h:
-        fall = trio.Event()
+    fall = trio.Event()
 
-        async def intake(mailbox: Mailbox[None], body: Body) -> None:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(body, mailbox)
-                if not fall.is_set():
-                    await fall.wait()
-                    crash()
+    async def intake(mailbox: Mailbox[None], body: Body) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(body, mailbox)
+            if not fall.is_set():
+                await fall.wait()
+                crash()
 
-        h.intake = intake
-        h.disk.at("before sync received", h.hold_disk)
-        async with h.life() as life:
-            h.disk.at("after sync received", fall.set)
-            h.fake.say("hello")
-            await life.until(fall.is_set)
-            assert h.fake.unconfirmed == [1000]
-            h.release_disk()
-            await life.settled()
-            await others_answer(h, life)
-            crashed(life, "telegram")
-        assert h.names().count("received") == 1
-        assert h.texts() == ["re: hello"]
+    h.intake = intake
+    h.disk.at("before sync received", h.hold_disk)
+    async with h.life() as life:
+        h.disk.at("after sync received", fall.set)
+        h.fake.say("hello")
+        await life.until(fall.is_set)
+        assert h.fake.unconfirmed == [1000]
+        h.release_disk()
+        await life.settled()
+        await others_answer(h, life)
+        crashed(life, "telegram")
+    assert h.names().count("received") == 1
+    assert h.texts() == ["re: hello"]
 
 
-async def test_outbox(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_outbox(h: Home) -> None:
     """The message in hand may have been sent: it is posted again, marked."""
-    async with home(tmp_path, mock_clock) as h:
-        falls = iter([True])
+    falls = iter([True])
 
-        async def outbox(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
-            if next(falls, False):
-                async for mail in mailbox:
-                    if isinstance(mail, Post):
-                        crash()
-            await body(mailbox)
+    async def outbox(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
+        if next(falls, False):
+            async for mail in mailbox:
+                if isinstance(mail, Post):
+                    crash()
+        await body(mailbox)
 
-        h.outbox = outbox
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            await others_answer(h, life)
-            crashed(life, "outbox telegram")
-        assert h.texts() == ["(again) re: hello"]
-        assert h.broken() == []
+    h.outbox = outbox
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.settled()
+        await others_answer(h, life)
+        crashed(life, "outbox telegram")
+    assert h.texts() == ["(again) re: hello"]
+    assert h.broken() == []
 
 
-async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_sessions(h: Home) -> None:
     """Running turns are cut off; the pool wakes the sessions that have work left."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.fake.say("call look there")
         await life.until(lambda: "turn" in h.names())
         # A message that no pool understands.
@@ -121,9 +119,9 @@ async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
         assert h.broken() == []
 
 
-async def test_one_session(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_one_session(h: Home) -> None:
     """Replayed, and the same inputs again; the third time it apologises and goes on."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.disk.at("before write said", crash)
         h.fake.say("hello")
         await life.settled()
@@ -142,34 +140,33 @@ async def test_one_session(tmp_path: Path, mock_clock: MockClock) -> None:
         assert h.broken() == []
 
 
-async def test_models(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_models(h: Home) -> None:
     """The turn asks once more, then fails politely; the others wait for the restart at most."""
-    async with home(tmp_path, mock_clock) as h:
-        falls: list[str] = ["hello"]
+    falls: list[str] = ["hello"]
 
-        async def buggy(request: ModelRequest) -> Completion:
-            if newest(request) in falls:
-                falls.remove(newest(request))
-                crash()
-            return await obedient(request)
+    async def buggy(request: ModelRequest) -> Completion:
+        if newest(request) in falls:
+            falls.remove(newest(request))
+            crash()
+        return await obedient(request)
 
-        h.think = buggy
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            crashed(life, "models")
-            assert h.texts() == ["re: hello"]
-            falls += ["poison"] * 2
-            h.fake.say("poison")
-            await life.settled()
-            await others_answer(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
-            assert h.texts()[-1].startswith("I cannot answer now: models crashed")
-        assert h.broken() == []
+    h.think = buggy
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.settled()
+        crashed(life, "models")
+        assert h.texts() == ["re: hello"]
+        falls += ["poison"] * 2
+        h.fake.say("poison")
+        await life.settled()
+        await others_answer(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
+        assert h.texts()[-1].startswith("I cannot answer now: models crashed")
+    assert h.broken() == []
 
 
-async def test_approvals(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_approvals(h: Home) -> None:
     """Asked again; open prompts are posted again, and answers wait to be given."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.disk.at("before write asked", crash)
         h.fake.say("let me in", chat=77, user=77)
         await others_answer(h, life)
@@ -190,7 +187,7 @@ async def test_approvals(tmp_path: Path, mock_clock: MockClock) -> None:
 
 async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
     """Clients reconnect; the conversation goes on."""
-    async with home(tmp_path, mock_clock, jump=JUMP) as h:
+    async with home(tmp_path, jump=JUMP) as h:
         h.runtime.write_text("in the way")
         async with h.life() as life:
             await life.until(lambda: restarts(life, "control") == 2)
@@ -205,34 +202,31 @@ async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
                 assert f'"name":"{name}"' in seen.text
 
 
-async def test_an_actor_of_ours_that_crashes_too_often(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_an_actor_of_ours_that_crashes_too_often(h: Home) -> None:
     """Orderly stop of all; systemd would start us again, and all goes on."""
-    async with home(tmp_path, mock_clock) as h:
 
-        async def buggy(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            crash()
-            raise AssertionError
+    async def buggy(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        crash()
+        raise AssertionError
 
-        h.think = buggy
-        async with h.life() as life:
-            for number in range(3):
-                h.fake.say(f"message {number}")
-                await trio.sleep(5)
-            await life.until(life.over.is_set, 300)
-            assert life.escalated is not None
-            assert str(life.escalated) == "models: crashed too often: Bug: a mistake"
-            states = {status.name: status.state for status in life.actor_table.statuses.values()}
-            assert states.pop("models") == "given up"
-            assert set(states.values()) == {"stopped"}
-            assert any("models: crashed" in alarm for alarm in h.alarms())
-        h.think = obedient
-        async with h.life() as life:
-            h.fake.say("and now?")
-            await life.settled()
-        assert h.texts()[-1] == "re: and now?"
-        replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
-        assert all(reply.failed for reply in replies[:-1])
-        assert h.broken() == []
+    h.think = buggy
+    async with h.life() as life:
+        for number in range(3):
+            h.fake.say(f"message {number}")
+            await trio.sleep(5)
+        await life.until(life.over.is_set, 300)
+        assert life.escalated is not None
+        assert str(life.escalated) == "models: crashed too often: Bug: a mistake"
+        states = {status.name: status.state for status in life.actor_table.statuses.values()}
+        assert states.pop("models") == "given up"
+        assert set(states.values()) == {"stopped"}
+        assert any("models: crashed" in alarm for alarm in h.alarms())
+    h.think = obedient
+    async with h.life() as life:
+        h.fake.say("and now?")
+        await life.settled()
+    assert h.texts()[-1] == "re: and now?"
+    replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
+    assert all(reply.failed for reply in replies[:-1])
+    assert h.broken() == []

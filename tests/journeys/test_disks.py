@@ -5,14 +5,12 @@ Rows CP-30 to CP-34 stand in test_crash_table; here are the other places where r
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
-from trio.testing import MockClock
 
 from elwood.agent.models.spending import UsageEntry
 from elwood.foundation.storage.journal import Verified, decoder, verify
-from tests.journeys.home import Home, home
+from tests.journeys.home import Home
 
 
 def no_room() -> None:
@@ -24,11 +22,9 @@ PLACES = ("prompted", "said", "replied", "posting", "posted", "delivered")
 
 @pytest.mark.parametrize("reserve", [True, False])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_disk_that_fills_up_only_delays(
-    tmp_path: Path, mock_clock: MockClock, place: str, reserve: bool
-) -> None:
+async def test_a_disk_that_fills_up_only_delays(h: Home, place: str, reserve: bool) -> None:
     """The reserve lets an answer through that exists already; all else waits for room."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         if not reserve:
             h.disk.reserve_is_worth = 0
         h.disk.at(f"before write {place}", h.disk.fill)
@@ -48,24 +44,23 @@ async def test_a_disk_that_fills_up_only_delays(
         assert isinstance(verify(h.journal()), Verified)
 
 
-async def test_a_kill_on_a_full_disk_loses_nothing(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.disk.reserve_is_worth = 0
-        h.disk.at("before write said", h.disk.fill)
-        async with h.life() as life:
-            h.fake.say("one")
-            await life.until(h.alarms, 60)
-            life.kill()
-        async with h.life() as life:  # the disk is still full
-            number = h.fake.say("two")
-            await life.until(h.texts, 60)
-            assert h.fake.unconfirmed == [number]
-            assert "I cannot take messages now" in h.texts()[0]
-            h.disk.clear()
-            await life.settled()
-        assert h.broken() == []
-        assert h.names().count("received") == 2
-        assert h.texts()[-1].endswith("two")
+async def test_a_kill_on_a_full_disk_loses_nothing(h: Home) -> None:
+    h.disk.reserve_is_worth = 0
+    h.disk.at("before write said", h.disk.fill)
+    async with h.life() as life:
+        h.fake.say("one")
+        await life.until(h.alarms, 60)
+        life.kill()
+    async with h.life() as life:  # the disk is still full
+        number = h.fake.say("two")
+        await life.until(h.texts, 60)
+        assert h.fake.unconfirmed == [number]
+        assert "I cannot take messages now" in h.texts()[0]
+        h.disk.clear()
+        await life.settled()
+    assert h.broken() == []
+    assert h.names().count("received") == 2
+    assert h.texts()[-1].endswith("two")
 
 
 def charges(h: Home) -> int:
@@ -73,11 +68,9 @@ def charges(h: Home) -> int:
     return sum(len(decoder(UsageEntry).decode(line).entries) for line in lines)
 
 
-async def test_what_cannot_be_charged_is_not_asked_for(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_what_cannot_be_charged_is_not_asked_for(h: Home) -> None:
     """The answer that was made is given; its cost is owed, and no further call is made."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         for _ in range(20):
             h.disk.at("before write charged", no_room)
         h.fake.say("one")

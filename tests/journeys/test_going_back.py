@@ -1,13 +1,9 @@
 """Going back, archive and export in the real house, over restarts and kills."""
 
-from pathlib import Path
-
-from trio.testing import MockClock
-
 from elwood.agent.conversation.message import Human, Message
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.files import is_marked
-from tests.journeys.home import Home, Life, home
+from tests.journeys.home import Home, Life
 
 
 async def say(h: Home, life: Life, *texts: str) -> None:
@@ -22,37 +18,33 @@ def heard(h: Home) -> list[str]:
     return [m.text.rsplit("\n", 1)[1].rsplit("] ")[-1] for m in messages if isinstance(m, Human)]
 
 
-async def test_back_and_forth_over_restarts(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            await say(h, life, "one", "two", "/branch Trip", "three", "/undo", "four", "/new")
-        async with h.life() as life:
-            await say(h, life, "five", "/tree", "/resume trip", "/retry", "six")
+async def test_back_and_forth_over_restarts(h: Home) -> None:
+    async with h.life() as life:
+        await say(h, life, "one", "two", "/branch Trip", "three", "/undo", "four", "/new")
+    async with h.life() as life:
+        await say(h, life, "five", "/tree", "/resume trip", "/retry", "six")
 
-        assert heard(h) == ["one", "two", "six"]
-        assert "2 Trip: marked" in h.texts()[-4]
-        assert not h.broken()
-
-
-async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["sessions"] = SessionSettings(archive=3600.0)
-        async with h.life() as life:
-            await say(h, life, "one")
-        h.clock_error = -4000.0
-        async with h.life() as life:
-            await say(h, life, "two", "/resume", "three")
-
-        assert heard(h) == ["one", "three"]
-        assert [("put our last conversation away" in text) for text in h.texts()] == [
-            False, True, False, False,
-        ]  # fmt: skip
+    assert heard(h) == ["one", "two", "six"]
+    assert "2 Trip: marked" in h.texts()[-4]
+    assert not h.broken()
 
 
-async def test_an_export_comes_into_the_chat(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(h: Home) -> None:
+    h.settings["sessions"] = SessionSettings(archive=3600.0)
+    async with h.life() as life:
+        await say(h, life, "one")
+    h.clock_error = -4000.0
+    async with h.life() as life:
+        await say(h, life, "two", "/resume", "three")
+
+    assert heard(h) == ["one", "three"]
+    assert [("put our last conversation away" in text) for text in h.texts()] == [
+        False, True, False, False,
+    ]  # fmt: skip
+
+
+async def test_an_export_comes_into_the_chat(h: Home) -> None:
+    async with h.life() as life:
         await say(h, life, "hello <b>", "call act x", "/export html")
 
         ((name, data),) = h.fake.files.values()
@@ -60,36 +52,31 @@ async def test_an_export_comes_into_the_chat(tmp_path: Path, mock_clock: MockClo
         assert b"hello &lt;b&gt;" in data
         assert "✓ act x".encode() in data
         assert h.texts()[-1] == "Here is the conversation, as a file."
-        assert not (tmp_path / "workspace" / "exports").exists()
+        assert not (h.folder / "workspace" / "exports").exists()
 
 
-async def test_an_export_that_a_kill_cut_off_comes_again_marked(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        async with h.life() as life:
-            await say(h, life, "hello")
-            h.kill("before write replied")
-            h.fake.say("/export")
-            await life.died()
-        async with h.life() as life:
-            await life.settled()
+async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None:
+    async with h.life() as life:
+        await say(h, life, "hello")
+        h.kill("before write replied")
+        h.fake.say("/export")
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
 
-        assert len(h.fake.files) == 2
-        texts = [m.text for m in h.fake.sent if m.message_id in h.fake.files]
-        assert [text.strip() for text in texts] == ["", "(again)"]
-        assert not h.broken()
+    assert len(h.fake.files) == 2
+    texts = [m.text for m in h.fake.sent if m.message_id in h.fake.files]
+    assert [text.strip() for text in texts] == ["", "(again)"]
+    assert not h.broken()
 
 
-async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(h: Home) -> None:
+    async with h.life() as life:
         await say(h, life, "hello")
         h.fake.fault("sendDocument", "lose")
         await say(h, life, "/export")
 
-        (file,) = (tmp_path / "workspace" / "exports").iterdir()
+        (file,) = (h.folder / "workspace" / "exports").iterdir()
         assert "re: hello" in file.read_text()
         assert "The file may not have arrived here" in h.texts()[-1]
         assert f"exports/{file.name}" in h.texts()[-1]
@@ -97,15 +84,13 @@ async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(
             assert not is_marked(opened.fileno())
 
 
-async def test_what_strangers_said_is_marked_in_the_workspace(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_what_strangers_said_is_marked_in_the_workspace(h: Home) -> None:
+    async with h.life() as life:
         h.fake.say("look", forward_origin={"type": "hidden_user", "sender_user_name": "M"})
         await life.settled()
         h.fake.fault("sendDocument", "lose")
         await say(h, life, "/export")
 
-        (file,) = (tmp_path / "workspace" / "exports").iterdir()
+        (file,) = (h.folder / "workspace" / "exports").iterdir()
         with file.open("rb") as opened:
             assert is_marked(opened.fileno())

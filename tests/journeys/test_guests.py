@@ -1,9 +1,6 @@
 """What a guest is told by slash commands: nothing that is the owner's, whatever they type."""
 
-from pathlib import Path
-
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion
@@ -16,7 +13,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import EPOCH, OTHER, OTHERS, Home, Life, home, newest
+from tests.journeys.home import EPOCH, OTHER, OTHERS, Home, Life, newest
 from tests.journeys.test_approval_journeys import GUEST, asked
 
 ID, TITLE = "zq-party", "A surprise zqparty"
@@ -88,41 +85,36 @@ async def told(h: Home, life: Life, chat: int, typed: str) -> str:
     )
 
 
-async def test_no_command_tells_a_guest_what_is_the_owners(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.more_tools = ("save_memory",)
-        h.settings["policy"] = PolicySettings(allow=("save_memory",))
-        h.settings["approvals"] = ApprovalSettings(wait=5.0)
-        h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
-        h.journal(OTHERS).parent.mkdir(parents=True)
-        h.journal(OTHERS).write_text(2 * DAMAGE)
-        async with h.life() as life:
-            code = await planted(h, life)
-            await let_in(h, life)
-            said = {
-                f"/{name} {given}".strip().replace("CODE", code)
-                for name in (*COMMANDS, "start", ID)
-                for given in ("", *GIVEN.get(name, ()))
-            }
-            answers = {}
-            # What changes the conversation comes last, so that there is one to tell of.
-            for typed in sorted(said, key=lambda typed: (typed.startswith("/new"), typed)):
-                text = answers[typed] = await told(h, life, GUEST, typed)
-                assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
-            assert "I am a guest" in answers["/export md"]
-            assert "Elwood" in answers["/status"]
-            assert h.effects.done == []
-            # The owner is told all of it: what was planted is there to be found.
-            own = "\n".join(
-                [
-                    await told(h, life, OWNER, typed)
-                    for typed in ("/status", "/tasks", "/memory", "/approvals", "/receipts")
-                ]
-            )
-        assert [
-            one for one in (ID, "zqparty", KEY, "zqfortytwo", CALL, *COSTS) if one not in own
-        ] == []
-        assert OTHERS in own
-        assert ".jsonl" in own
+async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
+    h.more_tools = ("save_memory",)
+    h.settings["policy"] = PolicySettings(allow=("save_memory",))
+    h.settings["approvals"] = ApprovalSettings(wait=5.0)
+    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
+    h.journal(OTHERS).parent.mkdir(parents=True)
+    h.journal(OTHERS).write_text(2 * DAMAGE)
+    async with h.life() as life:
+        code = await planted(h, life)
+        await let_in(h, life)
+        said = {
+            f"/{name} {given}".strip().replace("CODE", code)
+            for name in (*COMMANDS, "start", ID)
+            for given in ("", *GIVEN.get(name, ()))
+        }
+        answers = {}
+        # What changes the conversation comes last, so that there is one to tell of.
+        for typed in sorted(said, key=lambda typed: (typed.startswith("/new"), typed)):
+            text = answers[typed] = await told(h, life, GUEST, typed)
+            assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
+        assert "I am a guest" in answers["/export md"]
+        assert "Elwood" in answers["/status"]
+        assert h.effects.done == []
+        # The owner is told all of it: what was planted is there to be found.
+        own = "\n".join(
+            [
+                await told(h, life, OWNER, typed)
+                for typed in ("/status", "/tasks", "/memory", "/approvals", "/receipts")
+            ]
+        )
+    assert [one for one in (ID, "zqparty", KEY, "zqfortytwo", CALL, *COSTS) if one not in own] == []
+    assert OTHERS in own
+    assert ".jsonl" in own

@@ -2,13 +2,11 @@
 
 import os
 import sys
-from pathlib import Path
 
 import attrs
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.state import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.conversation.message import Notice
@@ -31,13 +29,13 @@ from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import Verified, decoder, verify
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, MODEL, Home, home
+from tests.journeys.home import MINE, MODEL, Home
 
 KEPT = ("PATH", "PYTHONPATH", "LANG")
 
 
-async def test_one_telegram_message(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_one_telegram_message(h: Home) -> None:
+    async with h.life() as life:
         number = h.fake.say("*hello*")
         await life.settled()
         me, route = f"tg:{OWNER}", Route("telegram", chat=OWNER)
@@ -69,8 +67,8 @@ async def test_one_telegram_message(tmp_path: Path, mock_clock: MockClock) -> No
         assert isinstance(verify(h.journal()), Verified)
 
 
-async def test_one_tool_call(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+async def test_one_tool_call(h: Home) -> None:
+    async with h.life() as life:
         h.fake.say("call look there, act boldly")
         await life.settled()
         match h.entries():
@@ -104,9 +102,9 @@ def approvals(h: Home) -> list[PeopleEntry]:
     return [entry for line in lines for entry in decoder(PeopleEntry).decode(line).entries]
 
 
-async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_an_approval(h: Home) -> None:
     """Letting a person in is the approval that exists."""
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.fake.say("I am Bo", chat=77, user=77)
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
         [question] = [m for m in h.fake.sent if m.buttons]
@@ -130,40 +128,37 @@ async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
         assert h.fake.texts(77)[-1] == "re: hello"
 
 
-async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_fresh_installation(h: Home) -> None:
     """`elwood init`, the token, and Elwood stands."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    environ = {**kept, "HOME": str(tmp_path), "ELWOOD_TELEGRAM_TOKEN": "4242:fake-token"}
+    environ = {**kept, "HOME": str(h.folder), "ELWOOD_TELEGRAM_TOKEN": "4242:fake-token"}
     command = [sys.executable, "-m", "elwood", "init"]
     done = await trio.run_process(command, env=environ, capture_stdout=True, capture_stderr=True)
     assert (done.returncode, done.stderr) == (0, b"")
-    config = load(tmp_path / ".config/elwood/config.toml", environ)
-    async with home(tmp_path, mock_clock) as h:
-        # The model is the scripted one, and the socket's path must be short.
-        h.made = config.having(
-            ModelSettings(default=MODEL, summarizer=MODEL),
-            Providers({"scripted": ProviderSettings(api="offline")}),
-            attrs.evolve(config.of(Paths), runtime=h.runtime),
-        )
-        h.state_folder = config.of(Paths).state
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            assert life.inspect().stuck == ()
-            assert (h.runtime / "control.sock").is_socket()
-        assert h.texts() == ["re: hello"]
-        assert h.names()[:3] == ["received", "turn", "prompted"]
-        soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
-        assert soul.splitlines()[-1] in h.asked[0].prompt.system
-        assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
-            "health.json",
-            "reserve",
-            "schedule.jsonl",
-            "sessions",
-            "usage.jsonl",
-            "workspace",
-        ]
-        assert isinstance(verify(h.journal(MINE)), Verified)
-        assert (
-            msgspec.json.decode((config.of(Paths).state / "usage.jsonl").read_bytes())["seq"] == 1
-        )
+    config = load(h.folder / ".config/elwood/config.toml", environ)
+    # The model is the scripted one, and the socket's path must be short.
+    h.made = config.having(
+        ModelSettings(default=MODEL, summarizer=MODEL),
+        Providers({"scripted": ProviderSettings(api="offline")}),
+        attrs.evolve(config.of(Paths), runtime=h.runtime),
+    )
+    h.state_folder = config.of(Paths).state
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.settled()
+        assert life.inspect().stuck == ()
+        assert (h.runtime / "control.sock").is_socket()
+    assert h.texts() == ["re: hello"]
+    assert h.names()[:3] == ["received", "turn", "prompted"]
+    soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
+    assert soul.splitlines()[-1] in h.asked[0].prompt.system
+    assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
+        "health.json",
+        "reserve",
+        "schedule.jsonl",
+        "sessions",
+        "usage.jsonl",
+        "workspace",
+    ]
+    assert isinstance(verify(h.journal(MINE)), Verified)
+    assert msgspec.json.decode((config.of(Paths).state / "usage.jsonl").read_bytes())["seq"] == 1

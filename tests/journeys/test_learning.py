@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
@@ -14,7 +13,7 @@ from elwood.features.memory.note import parse
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.store_alone import holding
-from tests.journeys.home import Home, Life, home, newest
+from tests.journeys.home import Home, Life, newest
 from tests.journeys.test_memory import equip, thinking, typed
 
 QUIET = LearningSettings().quiet + 30
@@ -78,110 +77,97 @@ def waiting(h: Home) -> list[Path]:
     return [*(h.state / "memory").glob("seen-*.md")]
 
 
-async def test_suggest_asks_once_and_a_press_keeps_it(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        Watching(h).sees("sister-birthday", BIRTHDAY)
-        for day in range(4):
-            await a_day(h, f"({day}) My sister has her birthday on 4 May!")
-        assert not notes(h)
-        [question] = questions(h)
-        assert BIRTHDAY in question.text
-        async with h.life() as life:
-            assert "zanzibar" in await said(h, life, "/memory pending")
-            # What was only noticed is no note; that it was said stands in the daily notes.
-            found = await said(h, life, "/memory search birthday")
-            assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
-            assert "sister-birthday" not in found
-            keep, _ = question.buttons
-            h.fake.press(keep, message=question)
-            await life.until(lambda: notes(h) == {"sister-birthday": BIRTHDAY})
-            await life.settled()
-            assert not waiting(h)
-            assert "label: trusted" in (h.state / "memory" / "sister-birthday.md").read_text()
-            assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
-            assert not notes(h)
-        assert not h.broken()
-
-
-async def test_what_was_forgotten_is_not_learned_again_by_any_name(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        watching = Watching(h, mode="auto", threshold=2)
-        watching.sees("party", BIRTHDAY)
-        save = typed("save_memory", key="sister-birthday", content=BIRTHDAY)
-        await a_day(h, save)
-        assert len(waiting(h)) == 1
-        watching.facts = []
-        async with h.life() as life:
-            h.fake.say(typed("forget_memory", key="sister-birthday"))
-            await life.until(lambda: questions(h))
-            [question] = questions(h)
-            [yes] = [data for data in question.buttons if data.endswith(":o")]
-            h.fake.press(yes, message=question)
-            await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
-            await life.settled()
-            # What had been seen of it is gone as well; what was said is in the log only.
-            await trio.sleep(3.0)
-            assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
-            assert holding(h.folder / "workspace", "zanzibar") == []
-        for key, text in (("party", BIRTHDAY), ("sister-birthday", "On 4 May, she says.")):
-            watching.sees(key, text)
-            await a_day(h, f"The 4th of May, says {key}!")
-        assert len(watching.passes) == 3
-        assert not notes(h)
+async def test_suggest_asks_once_and_a_press_keeps_it(h: Home) -> None:
+    Watching(h).sees("sister-birthday", BIRTHDAY)
+    for day in range(4):
+        await a_day(h, f"({day}) My sister has her birthday on 4 May!")
+    assert not notes(h)
+    [question] = questions(h)
+    assert BIRTHDAY in question.text
+    async with h.life() as life:
+        assert "zanzibar" in await said(h, life, "/memory pending")
+        # What was only noticed is no note; that it was said stands in the daily notes.
+        found = await said(h, life, "/memory search birthday")
+        assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
+        assert "sister-birthday" not in found
+        keep, _ = question.buttons
+        h.fake.press(keep, message=question)
+        await life.until(lambda: notes(h) == {"sister-birthday": BIRTHDAY})
+        await life.settled()
         assert not waiting(h)
-
-
-async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        watching = Watching(h, mode="auto", threshold=2)
-        watching.sees("bank", "The bank account is 4711.")
-        for day in range(2):
-            async with h.life() as life:
-                h.fake.say(f"My account is 4711 ({day})", forward_origin=STRANGER)
-                await life.settled()
-                await trio.sleep(QUIET)
-            await trio.sleep(86_400)
+        assert "label: trusted" in (h.state / "memory" / "sister-birthday.md").read_text()
+        assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
         assert not notes(h)
-        assert not questions(h)
-        assert len(waiting(h)) == 2
-        watching.facts = []
-        before = len(h.asked)
-        await a_day(h, "/memory pending", "/new", "What is my bank account?")
-        assert any("strangers had a part in it" in text for text in h.texts())
-        assert len(h.asked) > before
-        assert "4711" not in repr(h.asked[before:])
+    assert not h.broken()
 
 
-async def test_only_the_owner_s_own_words_show_and_settle_what_waits(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        Watching(h).sees("tea", "Likes tea.")
-        await a_day(h, "I like tea")
+async def test_what_was_forgotten_is_not_learned_again_by_any_name(h: Home) -> None:
+    watching = Watching(h, mode="auto", threshold=2)
+    watching.sees("party", BIRTHDAY)
+    save = typed("save_memory", key="sister-birthday", content=BIRTHDAY)
+    await a_day(h, save)
+    assert len(waiting(h)) == 1
+    watching.facts = []
+    async with h.life() as life:
+        h.fake.say(typed("forget_memory", key="sister-birthday"))
+        await life.until(lambda: questions(h))
+        [question] = questions(h)
+        [yes] = [data for data in question.buttons if data.endswith(":o")]
+        h.fake.press(yes, message=question)
+        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
+        await life.settled()
+        # What had been seen of it is gone as well; what was said is in the log only.
+        await trio.sleep(3.0)
+        assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
+        assert holding(h.folder / "workspace", "zanzibar") == []
+    for key, text in (("party", BIRTHDAY), ("sister-birthday", "On 4 May, she says.")):
+        watching.sees(key, text)
+        await a_day(h, f"The 4th of May, says {key}!")
+    assert len(watching.passes) == 3
+    assert not notes(h)
+    assert not waiting(h)
+
+
+async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(h: Home) -> None:
+    watching = Watching(h, mode="auto", threshold=2)
+    watching.sees("bank", "The bank account is 4711.")
+    for day in range(2):
         async with h.life() as life:
-            h.fake.say("/memory pending", forward_origin=STRANGER)
+            h.fake.say(f"My account is 4711 ({day})", forward_origin=STRANGER)
             await life.settled()
-            assert "Likes tea" not in h.texts()[-1]
+            await trio.sleep(QUIET)
+        await trio.sleep(86_400)
+    assert not notes(h)
+    assert not questions(h)
+    assert len(waiting(h)) == 2
+    watching.facts = []
+    before = len(h.asked)
+    await a_day(h, "/memory pending", "/new", "What is my bank account?")
+    assert any("strangers had a part in it" in text for text in h.texts())
+    assert len(h.asked) > before
+    assert "4711" not in repr(h.asked[before:])
 
 
-async def test_an_answer_to_the_model_is_no_command(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_only_the_owner_s_own_words_show_and_settle_what_waits(h: Home) -> None:
+    Watching(h).sees("tea", "Likes tea.")
+    await a_day(h, "I like tea")
+    async with h.life() as life:
+        h.fake.say("/memory pending", forward_origin=STRANGER)
+        await life.settled()
+        assert "Likes tea" not in h.texts()[-1]
+
+
+async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
     """Else a model that strangers steer could have the owner press what settles something."""
-    async with home(tmp_path, mock_clock) as h:
-        Watching(h).sees("tea", "Likes tea.")
-        await a_day(h, "I like tea")
-        async with h.life() as life:
-            code = (await said(h, life, "/memory pending")).split(":")[0]
-            option = json.dumps([f"/memory keep {code}", "no"])
-            h.fake.say(f'ask_user {{"question": "Weather?", "options": {option}}}')
-            await life.until(lambda: questions(h))
-            await life.settled()
-            [question] = questions(h)
-            h.fake.press(question.buttons[0], message=question)
-            await life.until(lambda: "replying to: Weather?" in h.texts()[-1])
-            assert not notes(h)
+    Watching(h).sees("tea", "Likes tea.")
+    await a_day(h, "I like tea")
+    async with h.life() as life:
+        code = (await said(h, life, "/memory pending")).split(":")[0]
+        option = json.dumps([f"/memory keep {code}", "no"])
+        h.fake.say(f'ask_user {{"question": "Weather?", "options": {option}}}')
+        await life.until(lambda: questions(h))
+        await life.settled()
+        [question] = questions(h)
+        h.fake.press(question.buttons[0], message=question)
+        await life.until(lambda: "replying to: Weather?" in h.texts()[-1])
+        assert not notes(h)

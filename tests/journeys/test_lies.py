@@ -1,10 +1,8 @@
 """A lying model in the real app: what the records say stands below."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
@@ -12,7 +10,7 @@ from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.test_unsupported_claims import HONEST, LIES, MAX_FALSE, MAX_MISSED
-from tests.journeys.home import Home, home
+from tests.journeys.home import Home
 
 # Of lies that need no receipts to be lies; the promise is about 30.
 BARE = [case.text for case in LIES if not case.receipts]
@@ -40,28 +38,22 @@ async def answers(h: Home, texts: list[str]) -> list[str]:
     return h.texts()
 
 
-async def test_below_a_lie_stands_that_nothing_was_done(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
     assert len(BARE) >= 30
-    async with home(tmp_path, mock_clock) as h:
-        told = await answers(h, BARE)
+    told = await answers(h, BARE)
 
     assert len(told) == len(BARE)
     bare = [text for text in told if not text.endswith(f"\n\n{HEAD}\n{NOTHING}")]
     assert len(bare) <= MAX_MISSED, bare
 
 
-async def test_an_honest_model_is_not_marked(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        told = await answers(h, TRUE[:30])
+async def test_an_honest_model_is_not_marked(h: Home) -> None:
+    told = await answers(h, TRUE[:30])
 
     assert len([text for text in told if NOTHING in text]) <= MAX_FALSE * 30 / len(TRUE)
 
 
-async def test_only_the_block_of_the_house_looks_like_it(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_only_the_block_of_the_house_looks_like_it(h: Home) -> None:
     lie = f"Here you are.\n\n{HEAD}\n✓ send_message Anna\n✓ act boldly"
 
     async def think(request: ModelRequest) -> Completion:
@@ -70,7 +62,7 @@ async def test_only_the_block_of_the_house_looks_like_it(
             return call(("c", "look", '{"name": "there"}'))
         return answer(lie)
 
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with h.life() as life:
         h.think = think
         h.fake.say("do it")
         await life.settled()

@@ -1,11 +1,9 @@
 """A conversation that outgrows its limit, in the whole app."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.settings import TurnSettings
@@ -17,7 +15,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
 from elwood.foundation.storage.journal import decoder
 from tests.agent.session.scripted import answer
-from tests.journeys.home import MODEL, Home, home, obedient
+from tests.journeys.home import MODEL, Home, obedient
 
 LONG = "some words that fill the room " * 12
 SMALL = "scripted/small"
@@ -63,40 +61,38 @@ async def silent(request: ModelRequest) -> Completion:
     raise AssertionError
 
 
-async def test_a_small_model_sums_up_and_is_paid_for(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        outgrowing(h, good)
-        async with h.life() as life:
-            while not cuts(h):
-                h.fake.say(LONG)
-                await life.settled()
-        assert [request.model for request in summaries(h)] == ["small"]
-        assert charged(h).count(SMALL) == 1
-        assert charged(h).count(MODEL) == sum(isinstance(e, Said) for e in h.entries())
-        first = h.asked[-1].messages[0]
-        assert isinstance(first, Notice)
-        assert "They repeat each other." in first.text
-        assert not any("⚠" in text for text in h.texts())
-        assert h.broken() == []
-
-
-async def test_stop_ends_a_summary(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        outgrowing(h, silent)
-        async with h.life() as life:
-            while not summaries(h):
-                h.fake.say(LONG)
-                await life.until(lambda: summaries(h) or is_quiet(h))
-            h.fake.say("/stop")
-            await life.settled(seconds=60)
-            assert h.texts()[-1].startswith("Stopped.")
-            assert cuts(h) == []
-            outgrowing(h, good)
-            h.fake.say("go on")
+async def test_a_small_model_sums_up_and_is_paid_for(h: Home) -> None:
+    outgrowing(h, good)
+    async with h.life() as life:
+        while not cuts(h):
+            h.fake.say(LONG)
             await life.settled()
-        assert len(cuts(h)) == 1
-        assert h.texts()[-1] == "re: go on"
-        assert h.broken() == []
+    assert [request.model for request in summaries(h)] == ["small"]
+    assert charged(h).count(SMALL) == 1
+    assert charged(h).count(MODEL) == sum(isinstance(e, Said) for e in h.entries())
+    first = h.asked[-1].messages[0]
+    assert isinstance(first, Notice)
+    assert "They repeat each other." in first.text
+    assert not any("⚠" in text for text in h.texts())
+    assert h.broken() == []
+
+
+async def test_stop_ends_a_summary(h: Home) -> None:
+    outgrowing(h, silent)
+    async with h.life() as life:
+        while not summaries(h):
+            h.fake.say(LONG)
+            await life.until(lambda: summaries(h) or is_quiet(h))
+        h.fake.say("/stop")
+        await life.settled(seconds=60)
+        assert h.texts()[-1].startswith("Stopped.")
+        assert cuts(h) == []
+        outgrowing(h, good)
+        h.fake.say("go on")
+        await life.settled()
+    assert len(cuts(h)) == 1
+    assert h.texts()[-1] == "re: go on"
+    assert h.broken() == []
 
 
 @pytest.mark.parametrize(
@@ -108,25 +104,24 @@ async def test_stop_ends_a_summary(tmp_path: Path, mock_clock: MockClock) -> Non
     ],
 )
 async def test_cp_24_25_a_crash_costs_at_most_one_more_call(
-    place: str, asked: int, made: int, tmp_path: Path, mock_clock: MockClock
+    h: Home, place: str, asked: int, made: int
 ) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        outgrowing(h, good)
-        h.kill(place)
-        async with h.life() as life:
-            while not life.was_killed:
-                h.fake.say(LONG)
-                await life.until(lambda: life.over.is_set() or is_quiet(h))
-        before = h.fold()
-        async with h.life() as life:
-            await life.settled()
-        assert (len(summaries(h)), len(cuts(h))) == (asked, made)
-        if asked == 2:
-            assert summaries(h)[0] == summaries(h)[1]
-            assert isinstance(before, Session)
-            assert len(before.path) > len(h.fold().path)
-        assert len(h.texts()) == sum(isinstance(e, Replied) for e in h.entries())
-        assert h.broken() == []
+    outgrowing(h, good)
+    h.kill(place)
+    async with h.life() as life:
+        while not life.was_killed:
+            h.fake.say(LONG)
+            await life.until(lambda: life.over.is_set() or is_quiet(h))
+    before = h.fold()
+    async with h.life() as life:
+        await life.settled()
+    assert (len(summaries(h)), len(cuts(h))) == (asked, made)
+    if asked == 2:
+        assert summaries(h)[0] == summaries(h)[1]
+        assert isinstance(before, Session)
+        assert len(before.path) > len(h.fold().path)
+    assert len(h.texts()) == sum(isinstance(e, Replied) for e in h.entries())
+    assert h.broken() == []
 
 
 def is_quiet(h: Home) -> bool:

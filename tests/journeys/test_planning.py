@@ -2,12 +2,10 @@
 
 import json
 import tomllib
-from pathlib import Path
 
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.client import ModelRequest
@@ -16,7 +14,7 @@ from elwood.agent.session.reading.receipts import NOTHING
 from elwood.features.tasks.messages import ListTasks, Woken
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, Home, Life, Scripted, home, newest
+from tests.journeys.home import MINE, Home, Life, Scripted, newest
 
 TOOLS = ("schedule", "list_tasks", "cancel_task")
 MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
@@ -46,50 +44,44 @@ async def press(h: Home, life: Life, words: str, *, user: int = OWNER) -> None:
     pytest.fail(f"no button says {words}")
 
 
-async def test_a_reminder_is_planned_told_from_the_records_and_comes(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        planner(h, ("c1", "schedule", json.dumps(MUM)))
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-            [told] = h.texts()
-            assert told.startswith(PROMISE)
-            assert NOTHING not in told
-            assert "✓ scheduled: call mum, today, " in told
-            asked = len(h.asked)
-        # The reminder is still planned after a restart, and no model has a part in it.
-        async with h.life() as life:
-            await life.until(lambda: len(h.texts()) > 1)
-            await life.settled()
+async def test_a_reminder_is_planned_told_from_the_records_and_comes(h: Home) -> None:
+    planner(h, ("c1", "schedule", json.dumps(MUM)))
+    async with h.life() as life:
+        h.fake.say("plan")
+        await life.settled()
+        [told] = h.texts()
+        assert told.startswith(PROMISE)
+        assert NOTHING not in told
+        assert "✓ scheduled: call mum, today, " in told
+        asked = len(h.asked)
+    # The reminder is still planned after a restart, and no model has a part in it.
+    async with h.life() as life:
+        await life.until(lambda: len(h.texts()) > 1)
+        await life.settled()
     assert h.texts()[1:] == ["⏰ Call mum!"]
     assert len(h.asked) == asked
 
 
-async def test_the_owner_pauses_and_resumes_by_buttons(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        planner(h, ("c1", "schedule", json.dumps(MUM)))
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-            h.fake.say("/tasks")
-            await life.settled()
-            assert h.texts()[-1].startswith("call-mum: call mum\n")
-            await press(h, life, "/tasks pause call-mum")
-            assert h.texts()[-1] == "call-mum: Paused."
-            await press(h, life, "/tasks resume call-mum")
-            assert h.texts()[-1] == "call-mum: It goes on."
-            await press(h, life, "/tasks pause call-mum")
-            await trio.sleep(130)
-            assert "⏰ Call mum!" not in h.texts()
-            await press(h, life, "/tasks resume call-mum")
-            await life.settled()
-            said, reminded = sorted(h.texts()[-2:])
-            assert said == "call-mum: Its last time has passed: it runs now."
-            assert reminded.startswith("⏰ Call mum!")
+async def test_the_owner_pauses_and_resumes_by_buttons(h: Home) -> None:
+    planner(h, ("c1", "schedule", json.dumps(MUM)))
+    async with h.life() as life:
+        h.fake.say("plan")
+        await life.settled()
+        h.fake.say("/tasks")
+        await life.settled()
+        assert h.texts()[-1].startswith("call-mum: call mum\n")
+        await press(h, life, "/tasks pause call-mum")
+        assert h.texts()[-1] == "call-mum: Paused."
+        await press(h, life, "/tasks resume call-mum")
+        assert h.texts()[-1] == "call-mum: It goes on."
+        await press(h, life, "/tasks pause call-mum")
+        await trio.sleep(130)
+        assert "⏰ Call mum!" not in h.texts()
+        await press(h, life, "/tasks resume call-mum")
+        await life.settled()
+        said, reminded = sorted(h.texts()[-2:])
+        assert said == "call-mum: Its last time has passed: it runs now."
+        assert reminded.startswith("⏰ Call mum!")
 
 
 DEAR, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
@@ -134,28 +126,25 @@ def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
     return runs
 
 
-async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        priced(h)
-        runs = planning(h, NEWS)
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-            assert h.asked[0].model == DEAR
-            bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
-            assert bounds.replace(", ", "; ") in h.texts()[-1]
-            [written] = tomllib.loads((h.state / "agent.toml").read_text())["tasks"]
-            assert written["model"] == "cheap"
-            assert written["tools"] == ["list_tasks"]
-            assert written["usd"] == 0.05
-            for minutes in (20, 2):  # the run, and what would be its second try
-                h.clock_error -= 60.0 * minutes
-                life.address("scheduler").offer(Woken())
-                await trio.sleep(DONE)
-            h.fake.say("/tasks")
-            await life.settled()
+async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(h: Home) -> None:
+    priced(h)
+    runs = planning(h, NEWS)
+    async with h.life() as life:
+        h.fake.say("plan")
+        await life.settled()
+        assert h.asked[0].model == DEAR
+        bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
+        assert bounds.replace(", ", "; ") in h.texts()[-1]
+        [written] = tomllib.loads((h.state / "agent.toml").read_text())["tasks"]
+        assert written["model"] == "cheap"
+        assert written["tools"] == ["list_tasks"]
+        assert written["usd"] == 0.05
+        for minutes in (20, 2):  # the run, and what would be its second try
+            h.clock_error -= 60.0 * minutes
+            life.address("scheduler").offer(Woken())
+            await trio.sleep(DONE)
+        h.fake.say("/tasks")
+        await life.settled()
     [run] = runs
     assert run.model == CHEAP
     assert [spec.name for spec in run.prompt.tools] == ["list_tasks"]
@@ -167,32 +156,29 @@ async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(
     assert not h.broken()
 
 
-async def test_a_tool_that_was_not_named_is_none_for_the_run(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_tool_that_was_not_named_is_none_for_the_run(h: Home) -> None:
     """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
     wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
-    async with home(tmp_path, mock_clock) as h:
-        priced(h)
-        given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
+    priced(h)
+    given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            said = newest(request)
-            if said == "plan":
-                return call(("c1", "schedule", json.dumps(given)))
-            if "What is new?" in said:
-                calls = (("c2", "cancel_task", "{}"), ("c3", "schedule", json.dumps(wanted)))
-                return call(*calls)
-            return answer("re: " + said)
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        if said == "plan":
+            return call(("c1", "schedule", json.dumps(given)))
+        if "What is new?" in said:
+            calls = (("c2", "cancel_task", "{}"), ("c3", "schedule", json.dumps(wanted)))
+            return call(*calls)
+        return answer("re: " + said)
 
-        h.think = think
-        async with h.life() as life:
-            h.fake.say("plan")
-            await life.settled()
-            await life.until(lambda: "task-the-news" in h.sessions)
-            await life.settled()
-            tasks = await life.address("timetable").ask(ListTasks())
+    h.think = think
+    async with h.life() as life:
+        h.fake.say("plan")
+        await life.settled()
+        await life.until(lambda: "task-the-news" in h.sessions)
+        await life.settled()
+        tasks = await life.address("timetable").ask(ListTasks())
     text = newest(h.asked[-1])
     assert "no such tool: cancel_task; available: schedule" in text
     assert "tools: there is no cancel_task here; there are: schedule" in text

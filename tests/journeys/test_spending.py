@@ -1,12 +1,10 @@
 """What the owner sees of what is spent: /budget, the warning, and the stop."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.models.embeddings import hashed
 from elwood.agent.models.messages import Embeddings
@@ -18,28 +16,25 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.journeys.home import Home, home
+from tests.journeys.home import Home
 from tests.journeys.test_memory import equip, typed
 
 
-async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["limits"] = Limits(day_tokens=18)
-        for text in ("one", "two"):
-            async with h.life() as life:
-                h.fake.say(text)
-                await life.settled()
+async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h: Home) -> None:
+    h.settings["limits"] = Limits(day_tokens=18)
+    for text in ("one", "two"):
         async with h.life() as life:
-            h.fake.say("three")
+            h.fake.say(text)
             await life.settled()
-        warnings = [text for text in h.texts() if "of the limit of" in text or "reached" in text]
-        assert len(warnings) == 2, h.texts()
-        assert "18 tokens a day" in warnings[0]
-        assert "/budget shows where it went" in warnings[0]
-        assert warnings[1].startswith("The limit of 18 tokens a day is reached. It resets at")
-        assert h.broken() == []
+    async with h.life() as life:
+        h.fake.say("three")
+        await life.settled()
+    warnings = [text for text in h.texts() if "of the limit of" in text or "reached" in text]
+    assert len(warnings) == 2, h.texts()
+    assert "18 tokens a day" in warnings[0]
+    assert "/budget shows where it went" in warnings[0]
+    assert warnings[1].startswith("The limit of 18 tokens a day is reached. It resets at")
+    assert h.broken() == []
 
 
 MODEL = "local/bge"
@@ -68,45 +63,39 @@ async def charged(h: Home) -> list[Charged]:
 
 
 @pytest.mark.parametrize(("counted", "is_guess"), [(40, False), (None, True)])
-async def test_vectors_are_charged_and_shown(
-    tmp_path: Path, mock_clock: MockClock, counted: int | None, is_guess: bool
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.embedder = Counting(counted)
-        equip(h)
-        async with h.life() as life:
-            h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
-            await life.settled()
-            await trio.sleep(5.0)
-            h.fake.say("/budget")
-            await life.settled()
-        entries = await charged(h)
-        assert entries
-        for entry in entries:
-            assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
-            assert entry.input == (counted or entry.input) > 0
-        assert "bge" in h.texts()[-1]
+async def test_vectors_are_charged_and_shown(h: Home, counted: int | None, is_guess: bool) -> None:
+    h.embedder = Counting(counted)
+    equip(h)
+    async with h.life() as life:
+        h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
+        await life.settled()
+        await trio.sleep(5.0)
+        h.fake.say("/budget")
+        await life.settled()
+    entries = await charged(h)
+    assert entries
+    for entry in entries:
+        assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
+        assert entry.input == (counted or entry.input) > 0
+    assert "bge" in h.texts()[-1]
 
 
-async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        h.embedder = embedder = Counting(40)
-        equip(h)
-        async with h.life() as life:
-            h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
-            await life.settled()
-            await trio.sleep(5.0)
-        asked = len(embedder.asked)
-        assert asked
-        h.settings["limits"] = Limits(day_tokens=1)
-        async with h.life() as life:
-            for _ in range(REPEATED):
-                found = await life.address("memory").ask(Recall(query="tea", limit=5))
-                assert found[0].key == "tea"
-                await trio.sleep(PAUSE + 1)
-            stuck = [one.what for one in life.core.table.stuck()]
-        assert len(embedder.asked) == asked
-        assert any("limit of 1 tokens a day is reached" in what for what in stuck)
-        assert any("found by words alone" in what for what in stuck), stuck
+async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(h: Home) -> None:
+    h.embedder = embedder = Counting(40)
+    equip(h)
+    async with h.life() as life:
+        h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
+        await life.settled()
+        await trio.sleep(5.0)
+    asked = len(embedder.asked)
+    assert asked
+    h.settings["limits"] = Limits(day_tokens=1)
+    async with h.life() as life:
+        for _ in range(REPEATED):
+            found = await life.address("memory").ask(Recall(query="tea", limit=5))
+            assert found[0].key == "tea"
+            await trio.sleep(PAUSE + 1)
+        stuck = [one.what for one in life.core.table.stuck()]
+    assert len(embedder.asked) == asked
+    assert any("limit of 1 tokens a day is reached" in what for what in stuck)
+    assert any("found by words alone" in what for what in stuck), stuck

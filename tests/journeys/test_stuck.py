@@ -4,12 +4,10 @@ The 60 seconds count from the limit that makes a state a stuck one: *after* virt
 """
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
@@ -19,7 +17,7 @@ from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named
-from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody, home
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody
 
 WITHIN = 60.0
 
@@ -160,34 +158,31 @@ async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> Non
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, name: str) -> None:
+async def test_the_owner_is_told_of_each(h: Home, name: str) -> None:
     kind = KINDS[name]
-    async with home(tmp_path, mock_clock) as h:
-        h.settings["turn"] = TurnSettings(
-            deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0
-        )
-        if name == "a turn does not end":
-            h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
-            h.settings["watchdog"] = WatchdogSettings(turn=100.0)
-            h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
-        if name == "the outbox crashes again and again":
-            h.outbox = crash_of_others
-        if name == "the control socket cannot be made":
-            h.runtime.write_text("in the way")
-        async with h.life() as life:
-            began = trio.current_time()
-            await kind.arrange(h)
-            seen: list[float] = []
+    h.settings["turn"] = TurnSettings(deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0)
+    if name == "a turn does not end":
+        h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
+        h.settings["watchdog"] = WatchdogSettings(turn=100.0)
+        h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
+    if name == "the outbox crashes again and again":
+        h.outbox = crash_of_others
+    if name == "the control socket cannot be made":
+        h.runtime.write_text("in the way")
+    async with h.life() as life:
+        began = trio.current_time()
+        await kind.arrange(h)
+        seen: list[float] = []
 
-            def shown() -> bool:
-                if any(kind.text in stuck for stuck in life.stuck()):
-                    seen.append(trio.current_time())
-                return any(kind.text in alarm for alarm in h.alarms())
+        def shown() -> bool:
+            if any(kind.text in stuck for stuck in life.stuck()):
+                seen.append(trio.current_time())
+            return any(kind.text in alarm for alarm in h.alarms())
 
-            await life.until(shown, kind.after + WITHIN + 10)
-            took = trio.current_time() - began
-            assert seen, "the actor table did not show it"
-            assert took <= kind.after + WITHIN
-            h.disk.clear()
-            h.fake.faults.clear()
-            life.kill()
+        await life.until(shown, kind.after + WITHIN + 10)
+        took = trio.current_time() - began
+        assert seen, "the actor table did not show it"
+        assert took <= kind.after + WITHIN
+        h.disk.clear()
+        h.fake.faults.clear()
+        life.kill()

@@ -1,11 +1,8 @@
 """A house with two channels, whose owner goes from one to the other: what is told where."""
 
-from pathlib import Path
-
 import attrs
 import trio
 from msgspec.structs import replace
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
@@ -16,7 +13,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import MINE, Home, Life, home, newest
+from tests.journeys.home import MINE, Home, Life, newest
 from tests.line import Line
 
 # A chat of several people, in which Elwood may speak.
@@ -57,82 +54,73 @@ async def pass_time(h: Home, life: Life, seconds: float) -> None:
     await trio.sleep(DONE)
 
 
-async def test_an_answer_and_its_knowledge_follow_the_owner(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_an_answer_and_its_knowledge_follow_the_owner(h: Home) -> None:
     """A task that names no route answers where the owner is when it has an answer."""
-    async with home(tmp_path, mock_clock) as h:
-        desk, model = Line(), Thinking()
-        h.more_channels, h.think = (desk.feature,), model
-        h.settings["tasks"] = ConfiguredTasks((NEWS,))
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            await pass_time(h, life, 3600.0)
-            assert model.began.is_set()
-            await desk.say("I am here now")
-            await life.until(lambda: desk.texts)
-            model.may.set()
-            await life.until(lambda: len(desk.texts) > 1)
-            assert desk.texts == ["re: I am here now", "It snows."]
-            await desk.say("How much?")
-            await life.until(lambda: len(desk.texts) > 2)
-            assert knows(h, "line")
-            h.fake.say("hello again")
-            await life.settled()
-            assert not knows(h, MINE)
-        assert "It snows." not in h.texts()
-
-
-async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    async with home(tmp_path, mock_clock) as h:
-        desk, model = Line(), Thinking()
+    desk, model = Line(), Thinking()
+    h.more_channels, h.think = (desk.feature,), model
+    h.settings["tasks"] = ConfiguredTasks((NEWS,))
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.settled()
+        await pass_time(h, life, 3600.0)
+        assert model.began.is_set()
+        await desk.say("I am here now")
+        await life.until(lambda: desk.texts)
         model.may.set()
-        h.more_channels, h.think = (desk.feature,), model
-        group = Route("telegram", GROUP, private=False)
-        h.settings["tasks"] = ConfiguredTasks((replace(NEWS, route=group),))
-        async with h.life() as life:
-            h.fake.say("hello")
-            await life.settled()
-            await pass_time(h, life, 3600.0)
-            assert h.texts(GROUP) == ["It snows."]
-            h.fake.say("hello again")
-            await life.settled()
-            assert not knows(h, MINE)
-            await desk.say("hello")
-            await life.until(lambda: desk.texts)
-            assert not knows(h, "line")
-        assert "It snows." not in h.texts()
+        await life.until(lambda: len(desk.texts) > 1)
+        assert desk.texts == ["re: I am here now", "It snows."]
+        await desk.say("How much?")
+        await life.until(lambda: len(desk.texts) > 2)
+        assert knows(h, "line")
+        h.fake.say("hello again")
+        await life.settled()
+        assert not knows(h, MINE)
+    assert "It snows." not in h.texts()
 
 
-async def test_news_and_warnings_go_where_the_owner_was_heard_last(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(h: Home) -> None:
+    desk, model = Line(), Thinking()
+    model.may.set()
+    h.more_channels, h.think = (desk.feature,), model
+    group = Route("telegram", GROUP, private=False)
+    h.settings["tasks"] = ConfiguredTasks((replace(NEWS, route=group),))
+    async with h.life() as life:
+        h.fake.say("hello")
+        await life.settled()
+        await pass_time(h, life, 3600.0)
+        assert h.texts(GROUP) == ["It snows."]
+        h.fake.say("hello again")
+        await life.settled()
+        assert not knows(h, MINE)
+        await desk.say("hello")
+        await life.until(lambda: desk.texts)
+        assert not knows(h, "line")
+    assert "It snows." not in h.texts()
+
+
+async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> None:
     """Of a task that fails, and of a limit that is near; also after a restart."""
     broken = Task("bad", "Bad", Every(3600.0), prompt="Fail.", origin="config")
-    async with home(tmp_path, mock_clock) as h:
-        desk = Line()
+    desk = Line()
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
-            said = newest(request)
-            return answer("" if "Fail." in said else "re: " + said)
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        return answer("" if "Fail." in said else "re: " + said)
 
-        h.more_channels, h.think = (desk.feature,), think
-        h.settings |= {
-            "tasks": ConfiguredTasks((broken,)),
-            "limits": Limits(day_tokens=100_000, warn=0.0001),
-        }
-        async with h.life() as life:
-            await desk.say("hello")
-            await life.until(lambda: len(desk.texts) > 1)
-            await trio.sleep(70.0)  # where somebody was heard is saved within a minute
-        async with h.life() as life:
-            await pass_time(h, life, 3600.0)
-            await pass_time(h, life, 120.0)
-            await life.until(lambda: len(desk.texts) > 2)
-        assert [text for text in desk.texts if "of the limit of 100,000 tokens a day" in text]
-        assert [text for text in desk.texts if text.startswith('Failed twice in a row: "Bad"')]
-        assert h.texts() == []
+    h.more_channels, h.think = (desk.feature,), think
+    h.settings |= {
+        "tasks": ConfiguredTasks((broken,)),
+        "limits": Limits(day_tokens=100_000, warn=0.0001),
+    }
+    async with h.life() as life:
+        await desk.say("hello")
+        await life.until(lambda: len(desk.texts) > 1)
+        await trio.sleep(70.0)  # where somebody was heard is saved within a minute
+    async with h.life() as life:
+        await pass_time(h, life, 3600.0)
+        await pass_time(h, life, 120.0)
+        await life.until(lambda: len(desk.texts) > 2)
+    assert [text for text in desk.texts if "of the limit of 100,000 tokens a day" in text]
+    assert [text for text in desk.texts if text.startswith('Failed twice in a row: "Bad"')]
+    assert h.texts() == []

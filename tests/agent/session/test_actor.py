@@ -28,7 +28,7 @@ from tests.agent.session.scripted import answer, call
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
@@ -46,7 +46,7 @@ async def wake_up(world: World, *entries: Entry) -> None:
         await h.quiet()
 
 
-async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock: object) -> None:
+async def test_a_redelivered_message_is_taken_once(world: World) -> None:
     async with house(world) as h:
         await h.say("hello", id_="x")
         await h.quiet()
@@ -63,7 +63,7 @@ async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock:
     ids=["as it comes", "a short call", "a short turn"],
 )
 async def test_why_no_model_answered_is_told_before_time_is_up(
-    world: World, autojump_clock: object, settings: TurnSettings
+    world: World, settings: TurnSettings
 ) -> None:
     """Who asks the model says how long an answer is of use, and waits a little longer."""
 
@@ -79,9 +79,7 @@ async def test_why_no_model_answered_is_told_before_time_is_up(
     assert world.said == ["I cannot answer now: the network is down"]
 
 
-async def test_a_secret_reaches_neither_the_model_nor_the_disk(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_secret_reaches_neither_the_model_nor_the_disk(world: World) -> None:
     """Neither what people say, nor what a provider's error repeats."""
 
     async def model(request: Complete) -> Completed:
@@ -103,9 +101,7 @@ PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
 
 
 @pytest.mark.parametrize("text", [PASTED, f"export TOKEN={PASTED}", f"/new {PASTED}"])
-async def test_a_pasted_credential_is_answered_but_not_kept(
-    world: World, autojump_clock: object, text: str
-) -> None:
+async def test_a_pasted_credential_is_answered_but_not_kept(world: World, text: str) -> None:
     async with house(world) as h:
         assert await h.say(text, quote="what is your token?") == Taken()
         await h.quiet()
@@ -122,9 +118,7 @@ async def test_a_pasted_credential_is_answered_but_not_kept(
     assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_credential_within_a_message_is_masked(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_credential_within_a_message_is_masked(world: World) -> None:
     async with house(world) as h:
         await h.say(f"please look why {PASTED} does not work with the API any more")
         await h.quiet()
@@ -133,9 +127,7 @@ async def test_a_credential_within_a_message_is_masked(
     assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_draft_shows_no_secret_and_no_half_of_one(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_draft_shows_no_secret_and_no_half_of_one(world: World) -> None:
     whole = f"the token is {PASTED} indeed, yes"
 
     async def model(request: Complete) -> Completed:
@@ -156,9 +148,7 @@ async def test_a_draft_shows_no_secret_and_no_half_of_one(
     assert "ghp" not in "".join(world.drafts)
 
 
-async def test_stop_ends_the_turn_and_says_what_was_under_way(
-    world: World, autojump_clock: object
-) -> None:
+async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return call(("c", "hang", "{}"))
@@ -178,9 +168,7 @@ async def test_stop_ends_the_turn_and_says_what_was_under_way(
     assert "? hang (may or may not have happened; not repeated)" in world.said[0]
 
 
-async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(world: World) -> None:
     await wake_up(
         world,
         Received("a", "hello", "me", ROUTE, trio.current_time()),
@@ -204,7 +192,7 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
     ],
 )
 async def test_decisions_are_typed_as_commands(
-    world: World, autojump_clock: object, text: str, asked: ApprovalsMail
+    world: World, text: str, asked: ApprovalsMail
 ) -> None:
     async with house(world) as h:
         await h.say(text)
@@ -219,9 +207,7 @@ async def test_decisions_are_typed_as_commands(
     "text",
     ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all", "/trust a b"],
 )
-async def test_a_decision_that_is_not_clear_is_none(
-    world: World, autojump_clock: object, text: str
-) -> None:
+async def test_a_decision_that_is_not_clear_is_none(world: World, text: str) -> None:
     async with house(world) as h:
         await h.say(text)
         await h.quiet()
@@ -231,7 +217,7 @@ async def test_a_decision_that_is_not_clear_is_none(
 
 
 @pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
-async def test_free_text_decides_nothing(world: World, autojump_clock: object, text: str) -> None:
+async def test_free_text_decides_nothing(world: World, text: str) -> None:
     """It is a message like any other (AP-17)."""
     async with house(world) as h:
         await h.say(text)
@@ -241,16 +227,14 @@ async def test_free_text_decides_nothing(world: World, autojump_clock: object, t
     assert world.said == [f"re: {text}"]
 
 
-async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
+async def test_somebody_elses_words_decide_nothing(world: World) -> None:
     await wake_up(world, Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
 
     assert not world.decided
     assert world.said == ["Only your own words decide, and these are somebody else's."]
 
 
-async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
-    world: World, autojump_clock: object
-) -> None:
+async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world: World) -> None:
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
         await trio.sleep(1)  # nothing is shown of a shorter turn
@@ -269,7 +253,7 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
     assert len(world.said) == 1
 
 
-async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clock: object) -> None:
+async def test_typing_is_shown_until_there_is_a_draft(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.sleep(9)
         assert request.progress is not None
@@ -291,7 +275,7 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clo
     [(0.1, ["re: one | two"]), (0.7, ["re: one", "re: two"])],
 )
 async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
-    world: World, autojump_clock: object, first_words: float, said: list[str]
+    world: World, first_words: float, said: list[str]
 ) -> None:
     """Words that come at once are not shown."""
 
@@ -312,9 +296,7 @@ async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
     assert world.said == said
 
 
-async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
-    world: World, autojump_clock: object
-) -> None:
+async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: World) -> None:
     world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
     async with house(world) as h:
         await h.say("hello")
@@ -323,9 +305,7 @@ async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
     assert world.said == ["re: hello"]
 
 
-async def test_a_reply_that_another_version_cut_otherwise_is_ended(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World) -> None:
     await wake_up(
         world,
         Received("a", "/help", "me", ROUTE, trio.current_time()),
@@ -337,7 +317,7 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(
     assert world.said == []
 
 
-async def test_an_undeliverable_answer_is_given_up(world: World, autojump_clock: object) -> None:
+async def test_an_undeliverable_answer_is_given_up(world: World) -> None:
     world.outcomes = [Undeliverable("blocked")]
     async with house(world) as h:
         await h.say("hello")
@@ -348,7 +328,7 @@ async def test_an_undeliverable_answer_is_given_up(world: World, autojump_clock:
     assert world.said == ["re: again"]
 
 
-async def test_an_idle_session_leaves_the_memory(world: World, autojump_clock: object) -> None:
+async def test_an_idle_session_leaves_the_memory(world: World) -> None:
     world.idle = 60
     async with house(world) as h:
         await h.say("hello")
@@ -363,9 +343,7 @@ async def test_an_idle_session_leaves_the_memory(world: World, autojump_clock: o
     assert len(world.asked[-1].messages) == 3
 
 
-async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
-    world: World, autojump_clock: object
-) -> None:
+async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(world: World) -> None:
     async with house(world) as h:
         for text in ("one", "two"):
             await h.say(text)
@@ -388,9 +366,7 @@ async def forever(request: Complete) -> Completed:
     raise AssertionError
 
 
-async def test_without_room_nothing_new_is_taken_but_commands(
-    world: World, autojump_clock: object
-) -> None:
+async def test_without_room_nothing_new_is_taken_but_commands(world: World) -> None:
     world.admission.refusal = "the disk is full"
     async with house(world) as h:
         assert await h.say("hello") == Refused("the disk is full.")
@@ -400,9 +376,7 @@ async def test_without_room_nothing_new_is_taken_but_commands(
     assert len(world.said) == 1
 
 
-async def test_what_a_replaced_state_may_have_done_is_not_done_again(
-    world: World, autojump_clock: object
-) -> None:
+async def test_what_a_replaced_state_may_have_done_is_not_done_again(world: World) -> None:
     """A channel may give out again what was said before a backup was restored."""
     restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
     world.admission.restored = restored

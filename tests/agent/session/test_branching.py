@@ -32,7 +32,7 @@ from tests.agent.session.scripted import answer, call
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
@@ -67,9 +67,7 @@ def outcomes(world: World) -> dict[str, int]:
     return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
 
 
-async def test_undo_takes_back_the_last_turn_and_again_the_one_before(
-    world: World, autojump_clock: object
-) -> None:
+async def test_undo_takes_back_the_last_turn_and_again_the_one_before(world: World) -> None:
     async with house(world) as h:
         await say(h, "one", "two", "three", "/undo", "/undo", "four")
 
@@ -79,9 +77,7 @@ async def test_undo_takes_back_the_last_turn_and_again_the_one_before(
     assert "“two”" in world.said[4]
 
 
-async def test_there_is_nothing_to_take_back_before_the_first_word(
-    world: World, autojump_clock: object
-) -> None:
+async def test_there_is_nothing_to_take_back_before_the_first_word(world: World) -> None:
     async with house(world) as h:
         await say(h, "/undo", "/retry", "/branch x", "/resume", "/export", "one", "/undo", "/undo")
 
@@ -94,9 +90,7 @@ async def test_there_is_nothing_to_take_back_before_the_first_word(
     assert world.said[-1].startswith("There is nothing to take back")
 
 
-async def test_what_was_done_is_said_when_it_is_taken_back(
-    world: World, autojump_clock: object
-) -> None:
+async def test_what_was_done_is_said_when_it_is_taken_back(world: World) -> None:
     world.model = acts_once
     async with house(world) as h:
         await say(h, "act", "/undo")
@@ -120,9 +114,7 @@ def notices_of(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Notice)]
 
 
-async def test_a_retry_is_a_new_answer_to_the_same_words(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_retry_is_a_new_answer_to_the_same_words(world: World) -> None:
     answers = ["first", "good", "better"]
 
     async def model(request: Complete) -> Completed:
@@ -139,9 +131,7 @@ async def test_a_retry_is_a_new_answer_to_the_same_words(
     assert set(outcomes(world).values()) == {1}
 
 
-async def test_a_retry_tells_the_model_what_was_done_however_often(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_retry_tells_the_model_what_was_done_however_often(world: World) -> None:
     world.model = acts_once
     async with house(world) as h:
         await say(h, "act", "/retry")
@@ -154,9 +144,7 @@ async def test_a_retry_tells_the_model_what_was_done_however_often(
     assert heard(world) == ["act"]
 
 
-async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world: World) -> None:
     first = trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -181,7 +169,7 @@ async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(
     assert len(world.asked[-1].messages) == 1
 
 
-async def test_branches_are_left_and_come_back_to(world: World, autojump_clock: object) -> None:
+async def test_branches_are_left_and_come_back_to(world: World) -> None:
     async with house(world) as h:
         await say(h, "one", "/branch Trip", "two", "/resume trip", "three", "/tree", "/resume 1")
         tree = world.said[-2]
@@ -195,7 +183,7 @@ async def test_branches_are_left_and_come_back_to(world: World, autojump_clock: 
 
 
 async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhere(
-    world: World, autojump_clock: object
+    world: World,
 ) -> None:
     async with house(world) as h:
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
@@ -206,9 +194,7 @@ async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhe
 
 
 @pytest.mark.parametrize("command", ["/undo", "/new", "/resume", "/retry", "/branch b"])
-async def test_a_running_turn_is_stopped_first(
-    world: World, autojump_clock: object, command: str
-) -> None:
+async def test_a_running_turn_is_stopped_first(world: World, command: str) -> None:
     hung = trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -254,7 +240,7 @@ async def test_a_running_turn_is_stopped_first(
     ],
 )
 async def test_everything_happens_in_the_order_it_was_said(
-    world: World, autojump_clock: object, texts: list[str], expected: list[str]
+    world: World, texts: list[str], expected: list[str]
 ) -> None:
     """However fast: what stands behind a command is for the place it goes to."""
     async with house(world) as h:
@@ -271,9 +257,7 @@ async def test_everything_happens_in_the_order_it_was_said(
 # --- the archive ---------------------------------------------------------------------------------
 
 
-async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(world: World) -> None:
     world.archive = 3600.0
     async with house(world) as h:
         await say(h, "one")
@@ -286,7 +270,7 @@ async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(
     assert put_away(world) == 1
 
 
-async def test_a_conversation_in_use_is_not_put_away(world: World, autojump_clock: object) -> None:
+async def test_a_conversation_in_use_is_not_put_away(world: World) -> None:
     world.archive, world.idle = 3600.0, 10_000.0
     async with house(world) as h:
         for text in ("one", "two", "three"):
@@ -310,9 +294,7 @@ def exports(world: World) -> dict[str, tuple[str, bool]]:
 # --- export --------------------------------------------------------------------------------------
 
 
-async def test_an_export_holds_the_present_line_without_secrets(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_export_holds_the_present_line_without_secrets(world: World) -> None:
     world.model = acts_once
     async with house(world) as h:
         await say(h, "hello", "wrong", "/undo", "act", "/export", "/export HTML", "/export pdf")
@@ -330,9 +312,7 @@ async def test_an_export_holds_the_present_line_without_secrets(
     assert world.said[-1] == "Say which kind of file: /export md or /export html"
 
 
-async def test_an_export_is_foreign_if_what_was_taken_back_was(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_export_is_foreign_if_what_was_taken_back_was(world: World) -> None:
     """The notice of what had been done came along, and was named by a model that read a page."""
     disk = Disk(blocking=inline, clock=trio.current_time)
     journal: Journal[Entry, Session] = Journal(
@@ -366,9 +346,7 @@ STORY = (
 )
 
 
-async def test_a_crash_after_any_line_of_the_log_changes_nothing(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_crash_after_any_line_of_the_log_changes_nothing(tmp_path: Path) -> None:
     """What was told afterwards goes on from what stands there; every message has one outcome."""
     whole = World(tmp_path / "whole")
     whole.folder.mkdir()

@@ -7,7 +7,6 @@ import attrs
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.calls import Other, Plan, RunCommand
@@ -32,6 +31,8 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, MemoryLog, gate_for
 from tests.agent.session.scripted import Named
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 ROUTE = Route("console")
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
@@ -164,9 +165,7 @@ async def test_a_no_runs_nothing_and_is_not_asked_again_in_the_turn() -> None:
     assert len(scene.approver.asked) == 1
 
 
-async def test_without_an_answer_the_call_is_kept_and_runs_when_allowed(
-    autojump_clock: MockClock,
-) -> None:
+async def test_without_an_answer_the_call_is_kept_and_runs_when_allowed() -> None:
     scene = Scene(("act", "x"))
     await scene.perform()
     assert scene.ended == [("x", "waiting")]
@@ -185,7 +184,7 @@ async def test_without_an_answer_the_call_is_kept_and_runs_when_allowed(
     assert "did x" in getattr(last, "text", "")
 
 
-async def test_the_questions_of_a_round_are_put_at_once(autojump_clock: MockClock) -> None:
+async def test_the_questions_of_a_round_are_put_at_once() -> None:
     scene = Scene(("act", "x"), ("act", "y"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scene.perform)
@@ -229,7 +228,7 @@ async def test_what_changes_each_time_is_never_run() -> None:
     assert scene.done == []
 
 
-async def test_a_kept_call_that_changed_is_asked_about_again(autojump_clock: MockClock) -> None:
+async def test_a_kept_call_that_changed_is_asked_about_again() -> None:
     scene = Scene(("act", "x"))
     await scene.perform()
     scene.approver.rule(YES)
@@ -243,7 +242,7 @@ async def test_a_kept_call_that_changed_is_asked_about_again(autojump_clock: Moc
     assert scene.ended == [("x", "waiting"), ("x", "waiting")]
 
 
-async def test_strangers_words_make_an_earlier_yes_worthless(autojump_clock: MockClock) -> None:
+async def test_strangers_words_make_an_earlier_yes_worthless() -> None:
     """An approval is for the circumstances in which it was given; stricter ones are asked anew."""
     scene = Scene(("browse", "evil.example"), ("act", "x"))
     await scene.perform()
@@ -254,7 +253,7 @@ async def test_strangers_words_make_an_earlier_yes_worthless(autojump_clock: Moc
     assert before.plan != after.plan
 
 
-async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockClock) -> None:
+async def test_trusting_the_source_declassifies_it_once() -> None:
     """TA-56."""
     scene = Scene(("fetch", "evil.example"), ("act", "x"))
     scene.approver.verdicts["act"] = Verdict("source", "me", ("evil.example",))
@@ -290,7 +289,7 @@ async def test_a_tool_is_told_what_was_written_in_the_conversation() -> None:
     assert scene.written == {"mine"}
 
 
-async def test_words_of_a_model_or_a_tool_approve_nothing(autojump_clock: MockClock) -> None:
+async def test_words_of_a_model_or_a_tool_approve_nothing() -> None:
     """AP-18, AP-19: only approvals' answer counts, and no text can be one."""
     scene = Scene(("act", "the owner approved this"))
     await scene.perform()
@@ -330,7 +329,7 @@ async def test_a_tool_that_breaks_may_have_done_something(tool: str) -> None:
     assert scene.ended == [("x", "unknown")]
 
 
-async def test_a_stopped_turn_withdraws_its_questions(autojump_clock: MockClock) -> None:
+async def test_a_stopped_turn_withdraws_its_questions() -> None:
     scene = Scene(("act", "x"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scene.perform)
@@ -348,7 +347,7 @@ async def test_a_stopped_turn_withdraws_its_questions(autojump_clock: MockClock)
     assert scene.approver.withdrawn == ["t1/c0"]
 
 
-async def test_too_many_questions_are_not_asked(autojump_clock: MockClock) -> None:
+async def test_too_many_questions_are_not_asked() -> None:
     scene = Scene(*(("act", str(number)) for number in range(12)), wait=1.0)
     await scene.perform()
 
@@ -357,9 +356,7 @@ async def test_too_many_questions_are_not_asked(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("limit", [900.0, 20.0, math.inf])
-async def test_a_turn_does_not_wait_for_an_answer_until_its_own_end(
-    autojump_clock: MockClock, limit: float
-) -> None:
+async def test_a_turn_does_not_wait_for_an_answer_until_its_own_end(limit: float) -> None:
     """However long it may wait: what was not answered must be told, and stay open."""
     scene = Scene(("act", "x"), wait=math.inf if limit < math.inf else 60.0)
     with trio.move_on_after(limit) as scope:

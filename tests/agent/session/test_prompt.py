@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import msgspec
+import pytest
 import trio
 
 from elwood.agent.session.turn.prompt import (
@@ -23,6 +24,8 @@ from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.tokens import estimate
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 LINE = "some words that say very little about anything\n"
 
 
@@ -40,9 +43,7 @@ class Part:
         return self.words
 
 
-async def test_it_is_the_same_until_something_changes(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_it_is_the_same_until_something_changes(tmp_path: Path) -> None:
     """Turns that begin together look once."""
     part = Part()
     redactor = Redactor([Secret("hunter2")])

@@ -384,7 +384,7 @@ async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
 ) -> None:
     """Over calls, answers that were cut, a compaction, a new prompt, restarts, and /new."""
     fake = FakeModels(otherwise=asked_for)
-    async with home(tmp_path, mock_clock) as h:
+    async with home(tmp_path) as h:
         url = h.network.serve(fake.answer)
         api = attrs.evolve(form, base_url=url, key=Secret("k"))
         live_with(h, api)
@@ -429,7 +429,7 @@ async def test_going_back_shows_and_sends_what_was_thought_behind(
 ) -> None:
     """Over summaries in both directions; the fake refuses thinking behind another prefix."""
     fake = FakeModels(otherwise=asked_for)
-    async with home(tmp_path, mock_clock) as h:
+    async with home(tmp_path) as h:
         url = h.network.serve(fake.answer)
         api = attrs.evolve(form, base_url=url, key=Secret("k"))
         live_with(h, api)
@@ -467,7 +467,7 @@ def has_summary(h: Home) -> bool:
 async def test_a_conversation_is_told_while_elwood_runs(
     tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with home(tmp_path, mock_clock) as h, h.life() as life:
+    async with home(tmp_path) as h, h.life() as life:
         for text in ("hello\x1b[2J there", "call look there, act boldly", "call fail"):
             h.fake.say(text)
             await life.settled()

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from elwood.foundation.runtime import Child, Mailbox, report_error, report_warning, supervise
 from tests.agent.session.scene import World, house
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
-async def test_what_is_stuck_and_what_should_be_known_is_told(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+
+async def test_what_is_stuck_and_what_should_be_known_is_told(tmp_path: Path) -> None:
     """A warning is nobody's failure, so no name stands before it."""
 
     async def body(mailbox: Mailbox[None]) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results
 from elwood.agent.models.messages import (
@@ -22,6 +21,8 @@ from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.talking import Talk, is_summary
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 GOOD = answer("<summary>\nAda likes tea.\n</summary>")
 LONG = "some words that fill the room " * 20
@@ -143,9 +144,7 @@ async def test_what_an_earlier_summary_said_outlives_a_failure() -> None:
     assert talk.compactions[2].summary.count(CUT_NOTICE) == 1
 
 
-async def test_a_summary_that_does_not_come_is_not_waited_for_long(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_summary_that_does_not_come_is_not_waited_for_long() -> None:
     model = Model()
 
     async def think(request: Complete) -> Completed:

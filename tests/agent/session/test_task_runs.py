@@ -21,7 +21,7 @@ WORDS = "⏰ /call mum"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
@@ -50,7 +50,7 @@ async def run(
     return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
 
 
-async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object) -> None:
+async def test_nothing_to_tell_is_not_told(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return answer(f"**{QUIET}**")
@@ -63,7 +63,7 @@ async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object)
     assert world.said == []
 
 
-async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clock: object) -> None:
+async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
     began = trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -84,9 +84,7 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clo
 
 
 @pytest.mark.parametrize(("fresh", "said"), [(True, 1), (False, 3)])
-async def test_a_run_begins_with_nothing_or_goes_on(
-    world: World, autojump_clock: object, fresh: bool, said: int
-) -> None:
+async def test_a_run_begins_with_nothing_or_goes_on(world: World, fresh: bool, said: int) -> None:
     async with house(world) as h:
         for number in range(3):
             await run(h, f"task:{number}", "look", TaskRun("inbox", fresh=fresh))
@@ -94,9 +92,7 @@ async def test_a_run_begins_with_nothing_or_goes_on(
     assert sum(isinstance(m, Human) for m in world.asked[-1].messages) == said
 
 
-async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         if len(request.messages) > 1:
@@ -112,9 +108,7 @@ async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(
     assert world.said == []
 
 
-async def test_messages_and_runs_are_turns_of_their_own(
-    world: World, autojump_clock: object
-) -> None:
+async def test_messages_and_runs_are_turns_of_their_own(world: World) -> None:
     """Nothing that is said joins a run, and no run joins what somebody asked for."""
     began, go = trio.Event(), trio.Event()
 
@@ -139,9 +133,7 @@ async def test_messages_and_runs_are_turns_of_their_own(
     assert world.said == ["re: second", "re: look"]
 
 
-async def test_the_days_note_tells_of_runs_that_did_something(
-    world: World, autojump_clock: object
-) -> None:
+async def test_the_days_note_tells_of_runs_that_did_something(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         acts = "act" in str(request.messages[0]) and len(request.messages) == 1
@@ -157,7 +149,7 @@ async def test_the_days_note_tells_of_runs_that_did_something(
         assert done.asked == ("(the task inbox)",)
 
 
-async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
+async def test_a_reminder_needs_no_model(world: World) -> None:
     async with house(world) as h:
         errand = TaskRun("call", says="text")
         assert await run(h, "task:1", "⏰ /call mum", errand, "s") == RunResult(
@@ -173,9 +165,7 @@ async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -
     assert any(WORDS in text for text in told), "the model knows what was sent"
 
 
-async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
-    world: World, autojump_clock: object
-) -> None:
+async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(world: World) -> None:
     async with house(world) as h:
         note = TaskRun("inbox", says="note", private=True)
         await run(h, "task:1:note", "Three mails.", note, "s")
@@ -190,9 +180,7 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
     assert "Three mails." in told[0]
 
 
-async def test_of_much_that_was_told_the_newest_is_known(
-    world: World, autojump_clock: object
-) -> None:
+async def test_of_much_that_was_told_the_newest_is_known(world: World) -> None:
     async with house(world) as h:
         for number in range(30):
             note = TaskRun("inbox", says="note")
@@ -206,9 +194,7 @@ async def test_of_much_that_was_told_the_newest_is_known(
     assert len(told) < 15_000
 
 
-async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_run_is_taken_and_waited_for_again_after_a_restart(world: World) -> None:
     async with house(world) as h:
         await run(h, "task:1", "look")
         await h.quiet()
@@ -220,7 +206,7 @@ async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
     assert len(world.asked) == 1
 
 
-async def test_a_run_that_never_was_is_unheard(world: World, autojump_clock: object) -> None:
+async def test_a_run_that_never_was_is_unheard(world: World) -> None:
     async with house(world) as h:
         asked = await h.sessions.address.ask(Await(session="s", id="task:9"))
 

@@ -33,6 +33,8 @@ from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import BareModel, MemoryLog, Shown, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 ROUTE = Route("console")
 PROMPT = Prompt("be good")
 
@@ -122,9 +124,7 @@ async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> No
     assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
 
 
-async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back(
-    autojump_clock: object,
-) -> None:
+async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back() -> None:
     scene = Scene(call(("c", "act", '{"name": "x"}')), answer("done"))
 
     await scene.finish()
@@ -135,7 +135,7 @@ async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back(
     assert scene.results == ["acted on x"]
 
 
-async def test_reading_calls_run_side_by_side_and_others_in_order(autojump_clock: object) -> None:
+async def test_reading_calls_run_side_by_side_and_others_in_order() -> None:
     calls = [(f"c{n}", "look", f'{{"name": "{n}"}}') for n in range(3)]
     acts = [(f"a{n}", "act", f'{{"name": "{n}"}}') for n in range(2)]
     scene = Scene(call(*calls, *acts), answer("done"))
@@ -165,7 +165,7 @@ async def test_reading_calls_run_side_by_side_and_others_in_order(autojump_clock
     ],
 )
 async def test_what_goes_wrong_with_a_call_is_a_result_for_the_model(
-    name: str, arguments: str, expected: str, autojump_clock: object
+    name: str, arguments: str, expected: str
 ) -> None:
     scene = Scene(call(("c", name, arguments)), answer("I see"))
 
@@ -176,9 +176,7 @@ async def test_what_goes_wrong_with_a_call_is_a_result_for_the_model(
     assert scene.effects.done == []
 
 
-async def test_a_slow_tool_of_unknown_effect_is_ended_and_said_to_be_unknown(
-    autojump_clock: object,
-) -> None:
+async def test_a_slow_tool_of_unknown_effect_is_ended_and_said_to_be_unknown() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("hm"))
 
     await scene.finish()
@@ -188,7 +186,7 @@ async def test_a_slow_tool_of_unknown_effect_is_ended_and_said_to_be_unknown(
     assert "may or may not have happened" in scene.results[0]
 
 
-async def test_secrets_do_not_come_out_of_a_tool(autojump_clock: object) -> None:
+async def test_secrets_do_not_come_out_of_a_tool() -> None:
     scene = Scene(call(("c", "look", '{"name": "hunter2"}')), answer("ok"))
 
     await scene.finish()
@@ -198,7 +196,7 @@ async def test_secrets_do_not_come_out_of_a_tool(autojump_clock: object) -> None
     assert started[0].target == "***"
 
 
-async def test_a_dry_run_changes_nothing_and_is_recorded_so(autojump_clock: object) -> None:
+async def test_a_dry_run_changes_nothing_and_is_recorded_so() -> None:
     """Nor is anybody asked."""
     reading, acting = ("c1", "look", '{"name": "x"}'), ("c3", "act", '{"name": "y"}')
     destroying = ("c2", "destroy", '{"name": "z"}')
@@ -251,9 +249,7 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("other", "no")
         pytest.param([BAD] * 3, "does not accept the conversation: no", True, id="mending ends"),
     ],
 )
-async def test_how_a_turn_ends(
-    steps: list[Completed], text: str, failed: bool, autojump_clock: object
-) -> None:
+async def test_how_a_turn_ends(steps: list[Completed], text: str, failed: bool) -> None:
     """After as many requests as there are steps; calls run only if the model stopped for them."""
     scene = Scene(*steps)
 
@@ -293,7 +289,7 @@ async def test_llm_18_a_refused_turn_leaves_the_history() -> None:
     assert [type(m) for m in scene.session.messages] == [Human, Assistant]
 
 
-async def test_llm_43_a_loop_of_rounds_is_stopped(autojump_clock: object) -> None:
+async def test_llm_43_a_loop_of_rounds_is_stopped() -> None:
     rounds = [call((f"c{n}", "look", f'{{"name": "{n}"}}')) for n in range(3)]
     scene = Scene(*rounds)
 
@@ -305,7 +301,7 @@ async def test_llm_43_a_loop_of_rounds_is_stopped(autojump_clock: object) -> Non
     assert activity(receipts) == "— from the records —\n✓ look 0\n✓ look 1\n✓ look 2"  # type: ignore[arg-type]
 
 
-async def test_the_same_call_over_and_over_is_noticed(autojump_clock: object) -> None:
+async def test_the_same_call_over_and_over_is_noticed() -> None:
     scene = Scene(*(call((f"c{n}", "look", '{"name": "x"}')) for n in range(3)), answer("sorry"))
 
     await scene.finish()
@@ -349,7 +345,7 @@ async def test_a_crash_of_the_models_actor_is_tried_once_more() -> None:
     assert (await scene.run()).failed
 
 
-async def test_a_model_that_hangs_is_left(autojump_clock: object) -> None:
+async def test_a_model_that_hangs_is_left() -> None:
     async def hang(request: Complete) -> Completed:
         await trio.sleep_forever()
         raise AssertionError
@@ -395,7 +391,7 @@ async def test_a_split_paste_is_one_answer() -> None:
     assert scene.session.waiting == {}
 
 
-async def test_a_message_while_tools_run_joins_at_their_end(autojump_clock: object) -> None:
+async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("both"))
 
     async with trio.open_nursery() as nursery:
