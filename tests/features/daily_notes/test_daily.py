@@ -11,7 +11,7 @@ from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Human, without_days
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.models.messages import Complete
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.entries import Entry, Received, Replied, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
@@ -23,7 +23,6 @@ from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scene import ROUTE, House, World, house
-from tests.agent.session.scripted import answer, call
 
 DAY = 86_400.0
 
@@ -48,26 +47,6 @@ def note(tmp_path: Path, day: str = "1970-01-01") -> str:
 
 def heard(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Human)]
-
-
-async def test_a_turn_is_noted_with_its_receipts(
-    world: World, tmp_path: Path, autojump_clock: object
-) -> None:
-    steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
-
-    async def model(request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        return steps.pop(0)
-
-    world.model = model
-    async with house(world) as h:
-        await h.say("look")
-        await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
-
-    assert note(tmp_path) == (
-        "# Thursday 1970-01-01\n\n- 00:00 s/t1: `look`\n  - ✓ look `the sky` #c\n"
-    )
 
 
 async def test_the_first_turn_of_a_day_begins_with_the_days_before_and_no_other_does(

@@ -3,7 +3,6 @@
 import errno
 import os
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,65 +116,40 @@ def test_what_cannot_be_read_whole_is_neither_replaced_nor_a_crash(tmp_path: Pat
 
 # --- the index ------------------------------------------------------------------------------------
 
-
-def _missing(path: Path) -> None:
-    path.unlink()
-
-
-def _no_database(path: Path) -> None:
-    path.write_bytes(b"no database at all" * 1000)
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
+DAMAGES = [
+    *("missing", "no database", "empty", "cut", "scribbled"),
+    "PRAGMA user_version = 999",
+    "DROP TABLE vectors; DROP TABLE notes",
+    # As after a crash in the middle of a rebuild.
+    "DELETE FROM words; DELETE FROM notes; PRAGMA application_id = 0",
+]
 
 
-def _cut(path: Path) -> None:
-    os.truncate(path, 8192)
-
-
-def _scribbled(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[4096:] = bytes(len(data) - 4096)
-    path.write_bytes(data)
-
-
-def _older(path: Path) -> None:
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 999")
-    db.close()
-
-
-def _other_tables(path: Path) -> None:
-    db = sqlite3.connect(path)
-    db.execute("DROP TABLE vectors")
-    db.execute("DROP TABLE notes")
-    db.commit()
-    db.close()
-
-
-def _half(path: Path) -> None:
-    """As after a crash in the middle of a rebuild."""
-    db = sqlite3.connect(path)
-    db.execute("DELETE FROM words")
-    db.execute("DELETE FROM notes")
-    db.execute("PRAGMA application_id = 0")
-    db.commit()
-    db.close()
-
-
-DAMAGES = [_missing, _no_database, _empty, _cut, _scribbled, _older, _other_tables, _half]
+def _spoil(path: Path, damage: str) -> None:
+    match damage:
+        case "missing":
+            path.unlink()
+        case "no database":
+            path.write_bytes(b"no database at all" * 1000)
+        case "empty":
+            path.write_bytes(b"")
+        case "cut":
+            os.truncate(path, 8192)
+        case "scribbled":
+            path.write_bytes(path.read_bytes()[:4096] + bytes(path.stat().st_size - 4096))
+        case _:
+            db = sqlite3.connect(path)
+            db.executescript(damage)
+            db.close()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_an_index_that_is_no_good_is_made_anew(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_an_index_that_is_no_good_is_made_anew(tmp_path: Path, damage: str) -> None:
     with opened(tmp_path) as memory:
         for number in range(20):
             save(memory, f"n{number}", f"number {number} of the notes")
-    damage(tmp_path / "memory.db")
-    memory = _bare(tmp_path)
+    _spoil(tmp_path / "memory.db", damage)
+    memory = NoteStore(tmp_path, Disk(blocking=inline, clock=lambda: 0.0), max_notes=1000)
     assert keys(memory, "number 7") == ["n7"]  # it is repaired before
     catch_up(memory)
     assert keys(memory, "number 7") == ["n7"]
@@ -185,20 +159,14 @@ def test_an_index_that_is_no_good_is_made_anew(
     memory.indexed.close()
 
 
-def _bare(state: Path) -> NoteStore:
-    return NoteStore(state, Disk(blocking=inline, clock=lambda: 0.0), max_notes=1000)
-
-
-@pytest.mark.parametrize("damage", [_missing, _no_database, _scribbled, _cut])
-def test_an_index_that_breaks_under_us_loses_nothing(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("damage", ["missing", "no database", "scribbled", "cut"])
+def test_an_index_that_breaks_under_us_loses_nothing(tmp_path: Path, damage: str) -> None:
     with opened(tmp_path) as memory:
         for number in range(20):
             save(memory, f"n{number}", f"number {number}")
         memory.indexed.index.close()
         memory.indexed.index.open()
-        damage(tmp_path / "memory.db")
+        _spoil(tmp_path / "memory.db", damage)
         assert save(memory, "new", "a new one") == Saved("new")
         assert "new" in keys(memory, "new")
         assert keys(memory, "number 7") == ["n7"]

@@ -13,10 +13,11 @@ from elwood.foundation.storage.files import Root
 BUDGET = 10_000
 
 
-def put(folder: Path, body: str = "Body.", more: str = "") -> None:
+def put(folder: Path, body: str = "Body.", more: str = "") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     text = f"---\nname: {folder.name}\ndescription: Fills PDF forms.\n{more}\n---\n{body}\n"
     (folder / "SKILL.md").write_text(text)
+    return folder
 
 
 def skills(workspace: Path, *always: str) -> SkillList:

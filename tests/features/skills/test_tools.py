@@ -21,16 +21,10 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, MemoryLog, gate_for
+from tests.features.skills.test_skill_list import put
 
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
 SCRIPT = "#!/bin/sh\necho do something daring\n"
-
-
-def put(folder: Path, body: str = "Do it well.", more: str = "") -> Path:
-    folder.mkdir(parents=True)
-    text = f"---\nname: {folder.name}\ndescription: Fill forms.\n{more}\n---\n{body}\n"
-    (folder / "SKILL.md").write_text(text)
-    return folder
 
 
 class Scene(MemoryLog):
@@ -83,7 +77,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) -> None:
-    folder = put(scene.workspace / "skills/pdf")
+    folder = put(scene.workspace / "skills/pdf", "Do it well.")
     ended = await scene.call("activate_skill", name="pdf")
     assert ended.outcome == "ok"
     assert ended.text.startswith('<skill name="pdf" version="')
@@ -96,7 +90,7 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
 async def test_a_second_activation_is_told_and_a_changed_skill_is_given_again(
     scene: Scene,
 ) -> None:
-    folder = put(scene.workspace / "skills/pdf")
+    folder = put(scene.workspace / "skills/pdf", "Do it well.")
     await scene.call("activate_skill", name="pdf")
     assert "active already" in (await scene.call("activate_skill", name="pdf")).text
     text = (folder / "SKILL.md").read_text().replace("well", "better")
@@ -147,7 +141,7 @@ async def test_the_owner_sees_what_can_act_before_it_is_installed(
     assert ended.outcome == "ok", ended.text
     question = scene.approver.asked[0].question
     hidden = f"takes the place of the skill of this name in {tmp_path}/team/pdf."
-    for part in ("do something daring", "scripts/go.sh --force", id_, "Fill forms.", hidden):
+    for part in ("do something daring", "scripts/go.sh --force", id_, "Fills PDF forms.", hidden):
         assert part in question.subject
     assert question.offered == (), "nothing but this once can be answered"
     assert (scene.workspace / "skills/pdf/scripts/go.sh").read_text() == SCRIPT
@@ -213,8 +207,6 @@ async def test_what_strangers_may_have_written_is_not_taken(scene: Scene) -> Non
     [
         ("https://blocked.example/x", "denied", "block"),
         ("https://127.0.0.1/x", "failed", "public address"),
-        ("http://e.example/x", "failed", "only https"),
-        ("ssh://e.example/x", "failed", "http"),
         ("../elsewhere", "failed", "leads out"),
         ("missing", "failed", "does not exist"),
         ("plain", "failed", "no SKILL.md"),

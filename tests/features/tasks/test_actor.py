@@ -22,7 +22,6 @@ from elwood.features.tasks.messages import (
     PlanTask,
     TimetableMail,
     Unscheduled,
-    Woken,
 )
 from elwood.features.tasks.rules import Agenda, DueRun, Outcome
 from elwood.features.tasks.state import PlannedRun, Timetable, TimetableEntry
@@ -50,12 +49,11 @@ class Full(Calls):
 
 @attrs.define
 class House:
-    """One timetable, what it hinted, and what it handed on."""
+    """One timetable, on a disk that may be full."""
 
     box: Mailbox[TimetableMail]
     actor_table: ActorTable
     disk: Full
-    hints: list[Woken] = attrs.field(factory=list)
     now: float = NOON
 
     async def consult(self, now: float) -> Agenda:
@@ -91,13 +89,9 @@ async def house(
         Disk(blocking=inline, clock=lambda: it.now, calls=calls),
     )
 
-    def hint(woken: Woken) -> bool:
-        it.hints.append(woken)
-        return True
-
     actor = TimetableActor(
         journal,
-        hint=hint,
+        hint=lambda woken: True,
         changed=changed,
         clock=lambda: it.now,
         zone="Europe/Berlin",

@@ -45,8 +45,6 @@ def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        (task(Every(1200.0)), "every 20 minutes"),
-        (task(Once(NOW)), "once, Sun 2026-11-22 12:00 CET"),
         (task(Cron("0 8 * * 1"), ends=NOW), "every Mon at 08:00, until Sun 2026-11-22 12:00 CET"),
         (task(Every(1200.0), hours=Hours("08:00", "20:00", (5,))), "every 20 minutes, only sat "
          "08:00-20:00"),

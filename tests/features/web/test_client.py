@@ -126,19 +126,6 @@ async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> 
         await web.aclose()
 
 
-@pytest.mark.parametrize(
-    "location",
-    [f"http://{INSIDE}:PORT/x", "http://inner.example:PORT/x", "//inner.example:PORT/", "/back"],
-)
-async def test_a_redirect_is_checked_like_the_first_request(location: str) -> None:
-    async with scene({"/": to(location), "/back": to("http://inner.example:PORT/")}) as s:
-        s.names["inner.example"] = [[INSIDE]]
-        with pytest.raises(WebRefused, match="public address") as caught:
-            await s.web.fetch(s.url())
-        assert caught.value.text_from == "site.example"
-        assert s.seen[INSIDE] == []
-
-
 async def test_five_redirects_are_followed_and_not_six() -> None:
     chain = {f"/{n}": to(f"/{n + 1}") for n in range(6)}
     async with scene(chain) as s:
