@@ -200,6 +200,20 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def replying(reply: Reply) -> AsyncIterator[tuple[str, list[Request]]]:
+    """Answer everything with *reply*; gives the base URL, and what was asked."""
+    seen: list[Request] = []
+
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        seen.append(request)
+        return reply
+
+    async with serving(answer) as url:
+        yield url, seen
+
+
 async def announced(answer: Answer, port_file: Path) -> None:
     """Serve for ever; write the port to a file at once, so that nobody reads half of it."""
     listener = await listen()

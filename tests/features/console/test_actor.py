@@ -51,6 +51,12 @@ class World:
     idle: trio.Event = attrs.field(factory=trio.Event)
     deaf: bool = False
 
+    async def feed(self, typed: bytes) -> None:
+        """Type all of it, and wait until it is done."""
+        await self.type_in(typed)
+        self.end()
+        await self.done.wait()
+
 
 @asynccontextmanager
 async def intake(*, terminal: bool = False, idle: bool = True) -> AsyncIterator[World]:
@@ -108,9 +114,7 @@ async def intake(*, terminal: bool = False, idle: bool = True) -> AsyncIterator[
 
 async def test_each_line_becomes_a_message_of_its_own(autojump_clock: MockClock) -> None:
     async with intake() as world:
-        await world.type_in("hello\n\n  \n/status now\nthe last line, grüß Gott".encode())
-        world.end()
-        await world.done.wait()
+        await world.feed("hello\n\n  \n/status now\nthe last line, grüß Gott".encode())
         assert [m.text for m in world.taken] == ["hello", "/status now", "the last line, grüß Gott"]
         assert [m.id for m in world.taken] == ["console:1", "console:2", "console:3"]
         first = world.taken[0]
@@ -136,9 +140,7 @@ async def test_it_is_done_only_when_no_session_has_work(
 async def test_a_pipe_waits_for_room_and_loses_nothing(autojump_clock: MockClock) -> None:
     async with intake() as world:
         world.answers = [Taken(), Busy(20), Busy(20), Taken()]
-        await world.type_in(b"one\ntwo\nthree\n")
-        world.end()
-        await world.done.wait()
+        await world.feed(b"one\ntwo\nthree\n")
         assert [m.text for m in world.taken] == ["one", "two", "three"]
         assert {m.id for m in world.seen if m.text == "two"} == {"console:2"}
         assert world.said == []
@@ -147,9 +149,7 @@ async def test_a_pipe_waits_for_room_and_loses_nothing(autojump_clock: MockClock
 async def test_a_person_is_told_that_there_is_no_room(autojump_clock: MockClock) -> None:
     async with intake(terminal=True) as world:
         world.answers = [Busy(20)]
-        await world.type_in(b"one\n/stop\n\n")
-        world.end()
-        await world.done.wait()
+        await world.feed(b"one\n/stop\n\n")
         assert [m.text for m in world.taken] == ["/stop"]
         # The empty line brings the prompt back.
         assert world.said == ["20 messages are waiting already; I did not take that one.", ""]
@@ -158,9 +158,7 @@ async def test_a_person_is_told_that_there_is_no_room(autojump_clock: MockClock)
 async def test_a_refusal_is_told_with_its_reason(autojump_clock: MockClock) -> None:
     async with intake() as world:
         world.answers = [Refused("the journal is damaged")]
-        await world.type_in(b"one\ntwo\n")
-        world.end()
-        await world.done.wait()
+        await world.feed(b"one\ntwo\n")
         assert [m.text for m in world.taken] == ["two"]
         assert world.said == ["I did not take that: the journal is damaged"]
 
@@ -171,18 +169,14 @@ async def test_a_session_that_never_answers_is_given_up_and_said_so(
     async with intake() as world:
         world.deaf = True
         begin = trio.current_time()
-        await world.type_in(b"one\n")
-        world.end()
-        await world.done.wait()
+        await world.feed(b"one\n")
         assert trio.current_time() - begin == pytest.approx(TAKE_LIMIT, abs=1)
         assert world.said == ["Not taken within 30 s; it may still be answered."]
 
 
 async def test_a_line_that_is_too_long_is_left_out_aloud(autojump_clock: MockClock) -> None:
     async with intake() as world:
-        await world.type_in(b"x" * (MAX_LINE + 1) + b"\ntwo\n")
-        world.end()
-        await world.done.wait()
+        await world.feed(b"x" * (MAX_LINE + 1) + b"\ntwo\n")
         assert [m.text for m in world.taken] == ["two"]
         assert world.said == ["That line was longer than 64 KiB; I left it out."]
 

@@ -491,6 +491,13 @@ def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:
         [again] = memory.save([learned("likes the TEA", "drink")], learned=True)
         assert isinstance(again, Unsaved)
         assert again.forgotten
+    with opened(tmp_path) as memory:
+        [again] = memory.save([learned("Another drink.", "tea")], learned=True)
+        assert isinstance(again, Unsaved)
+        # Who says it themselves is heard, and from then on it may be learned again.
+        assert save(memory, "tea", "Likes tea.") == Saved("tea")
+        [answer] = memory.save([learned("Likes tea, and cake.", "tea")], learned=True)
+        assert answer == Saved("tea", replaced=True)
 
 
 def test_what_was_seen_once_of_a_forgotten_note_is_not_kept_for_undoing(tmp_path: Path) -> None:

@@ -198,21 +198,6 @@ def test_deleting_a_file_by_hand_leaves_no_byte_either(tmp_path: Path) -> None:
         assert holding(tmp_path, "zanzibar") == []
 
 
-def test_what_was_forgotten_is_not_learned_again(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        save(memory, "ex", "Was married to Robin")
-        memory.forget(["ex"])
-    with opened(tmp_path) as memory:
-        again = [draft("ex", "Once had a wedding"), draft("past", "was MARRIED to robin.")]
-        answers = memory.save(again, learned=True)
-        assert [isinstance(one, Unsaved) and one.forgotten for one in answers] == [True, True]
-        assert holding(tmp_path, "robin", "married") == []
-        # Who says it themselves is heard, and from then on it may be learned again.
-        assert save(memory, "ex", "Was married to Robin") == Saved("ex")
-        [answer] = memory.save([draft("ex", "Was married to Robin, twice")], learned=True)
-        assert answer == Saved("ex", replaced=True)
-
-
 @pytest.mark.parametrize("at", [0, -2])
 def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: int) -> None:
     """Neither in a mark nor in the salt, by which all that is forgotten later is known."""

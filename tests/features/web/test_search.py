@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.route import NOWHERE
@@ -20,7 +19,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret
-from tests.fake_http import Reply, Request, serving
+from tests.fake_http import Reply, Request, replying
 
 KEY = "k" * 30
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
@@ -42,15 +41,8 @@ class Searcher:
 
 @asynccontextmanager
 async def service(kind: str, given: Reply) -> AsyncIterator[Searcher]:
-    seen: list[Request] = []
-
-    async def answer(request: Request) -> Reply:
-        await trio.lowlevel.checkpoint()
-        seen.append(request)
-        return given
-
     client, web = Client(), Web(EgressRules())
-    async with serving(answer) as base:
+    async with replying(given) as (base, seen):
         # With both, SearXNG.
         settings = SearchSettings(
             brave_key=Secret(KEY),

@@ -15,7 +15,7 @@ from elwood.features.web.tools import MAX_SENT, MAX_SHOWN, WebFetch, WebRequest,
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
-from tests.fake_http import Reply, Request, serving
+from tests.fake_http import Reply, Request, replying
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 _, WEB_FETCH, _ = tools(Web(EgressRules()), SearchSettings(), Client(), inline)
@@ -30,18 +30,11 @@ class House:
 
 @asynccontextmanager
 async def house(given: Reply) -> AsyncIterator[House]:
-    seen: list[Request] = []
-
-    async def answer(request: Request) -> Reply:
-        await trio.lowlevel.checkpoint()
-        seen.append(request)
-        return given
-
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         await trio.lowlevel.checkpoint()
         return ["127.0.0.1"]
 
-    async with serving(answer) as loopback:
+    async with replying(given) as (loopback, seen):
         port = int(loopback.rpartition(":")[2])
         web = Web(EgressRules(ports=(port,)), allow="127.0.0.1".__eq__, resolve=resolve)
         made = WebTools(web, SearchSettings(), Client(), inline)

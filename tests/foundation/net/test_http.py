@@ -20,7 +20,7 @@ from elwood.foundation.net.http import (
     _trust,
     sendable,
 )
-from tests.fake_http import Reply, Request, serving
+from tests.fake_http import Reply, Request, replying, serving
 
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 60.0
@@ -55,15 +55,9 @@ def assert_silent(error: BaseException) -> None:
 
 
 async def test_an_answer_comes_whole_with_lower_case_headers() -> None:
-    seen: list[Request] = []
-
-    async def answer(request: Request) -> Reply:
-        await trio.lowlevel.checkpoint()
-        seen.append(request)
-        return Reply(status=418, headers={"X-Thing": "a"}, pieces=(b"te", b"a"))
-
     client = Client()
-    async with serving(answer) as url:
+    reply = Reply(status=418, headers={"X-Thing": "a"}, pieces=(b"te", b"a"))
+    async with replying(reply) as (url, seen):
         got = await client.post_json(
             f"{url}/p?q=1", b"{}", headers={"k": "v"}, read_timeout=PATIENCE
         )
@@ -223,15 +217,8 @@ async def test_a_form_arrives_as_it_was_sent(
     fields: dict[str, str], name: str, data: bytes
 ) -> None:
     """It is read with the manners of the Bot API's server."""
-    got: list[Request] = []
-
-    async def answer(request: Request) -> Reply:
-        await trio.lowlevel.checkpoint()
-        got.append(request)
-        return Reply()
-
     client = Client()
-    async with serving(answer) as url:
+    async with replying(Reply()) as (url, got):
         await client.post_form(url, fields, ("document", name, data), read_timeout=PATIENCE)
         await client.aclose()
     [sent] = got
@@ -251,15 +238,9 @@ def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) ->
 
 async def test_no_cookie_is_kept_and_no_url_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    seen: list[Request] = []
-
-    async def answer(request: Request) -> Reply:
-        await trio.lowlevel.checkpoint()
-        seen.append(request)
-        return Reply(status=302, headers={"set-cookie": "a=b", "location": "/elsewhere"})
-
     client = Client()
-    async with serving(answer) as url:
+    reply = Reply(status=302, headers={"set-cookie": "a=b", "location": "/elsewhere"})
+    async with replying(reply) as (url, seen):
         for _ in range(2):
             assert (await client.get(f"{url}/{SECRET}", read_timeout=PATIENCE)).status == 302
         await client.aclose()

@@ -1,5 +1,6 @@
 """Mailboxes outlive actors; a crash costs the message in hand, never the queue."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,9 +114,11 @@ async def test_insist_asks_again_as_soon_as_it_is_up(autojump_clock: object) -> 
         assert made == scene.starts("it"), "asked in the moment of each start"
 
 
+@pytest.mark.parametrize("leave", [Mailbox.end, Mailbox.close], ids=["away", "draining"])
 async def test_insist_asks_every_five_seconds_of_an_actor_that_stays_away(
-    autojump_clock: object,
+    leave: Callable[[Mailbox[Say]], None], autojump_clock: object
 ) -> None:
+    """Also while its body still drains: then it is neither up nor away."""
     made: list[float] = []
 
     def make() -> Say:
@@ -123,27 +126,11 @@ async def test_insist_asks_every_five_seconds_of_an_actor_that_stays_away(
         return Say()
 
     mailbox = Mailbox[Say]("it", 1)
-    mailbox.end()
+    leave(mailbox)
     start = trio.current_time()
     with trio.move_on_after(12):
         await mailbox.address.insist(make)
     assert [at - start for at in made] == [0, 5, 10]
-
-
-async def test_insist_on_a_stopped_actor_waits_instead_of_spinning(autojump_clock: object) -> None:
-    """It is closed but its body still drains: neither up nor away."""
-    asked = 0
-
-    def make() -> Say:
-        nonlocal asked
-        asked += 1
-        return Say()
-
-    mailbox = Mailbox[Say]("it", 1)
-    mailbox.close()
-    with trio.move_on_after(11):
-        await mailbox.address.insist(make)
-    assert asked == 3
 
 
 async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 from elwood.foundation.runtime import Halt
 from elwood.foundation.storage.disk import PAGE, RESERVE, Calls, DiskFull, JournalBroken, temporary
 from elwood.foundation.storage.journal import snapshot_of, verify
-from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
+from tests.foundation.storage.diary import DiaryJournal, Wrote, kept, make_disk, names, opened
 
 
 class Failing(Calls):
@@ -62,11 +62,17 @@ class Failing(Calls):
         super().rename(old, new)
 
 
+async def begun(folder: Path) -> tuple[Failing, DiaryJournal]:
+    """A journal with one entry, on a disk that may fail."""
+    calls = Failing()
+    journal = await opened(folder / "a.jsonl", make_disk(calls))
+    await journal.append(Wrote("one"))
+    return calls, journal
+
+
 @pytest.mark.parametrize("room", [0, 1, 60])
 async def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
-    calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
-    await journal.append(Wrote("one"))
+    calls, journal = await begun(tmp_path)
     before = journal.path.read_bytes()
     calls.room = room
     for last_words in (False, True):
@@ -178,9 +184,7 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
 )
 async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
     """CP-33: nothing is tried again after an fsync that failed; Elwood halts."""
-    calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
-    await journal.append(Wrote("one"))
+    calls, journal = await begun(tmp_path)
     calls.fail = {call: code}
     with pytest.raises(JournalBroken) as caught:
         await journal.append(Wrote("two"))
@@ -196,9 +200,7 @@ async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, cod
 
 
 async def test_what_cannot_be_cut_off_again_ends_the_journal(tmp_path: Path) -> None:
-    calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
-    await journal.append(Wrote("one"))
+    calls, journal = await begun(tmp_path)
     calls.room = 5
     calls.fail = {"truncate": errno.EIO}
     with pytest.raises(JournalBroken, match="cutting"):
@@ -207,9 +209,7 @@ async def test_what_cannot_be_cut_off_again_ends_the_journal(tmp_path: Path) -> 
 
 
 async def test_having_no_descriptors_left_changes_nothing(tmp_path: Path) -> None:
-    calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
-    await journal.append(Wrote("one"))
+    calls, journal = await begun(tmp_path)
     calls.fail = {"open": errno.EMFILE}
     with pytest.raises(OSError, match="Too many open files"):
         await journal.append(Wrote("two"))

@@ -20,6 +20,7 @@ from elwood.foundation.storage.journal import (
 )
 from tests.foundation.storage.diary import (
     Counted,
+    DiaryJournal,
     Entry,
     Wrote,
     content,
@@ -275,11 +276,16 @@ class Later(msgspec.Struct):
         self.count += 1
 
 
+async def numbered(path: Path, numbers: range) -> DiaryJournal:
+    journal = await opened(path, snapshot_every=10)
+    for number in numbers:
+        await journal.append(Wrote(str(number)))
+    return journal
+
+
 async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await opened(path, snapshot_every=10)
-    for number in range(25):
-        await journal.append(Wrote(str(number)))
+    journal = await numbered(path, range(25))
     found = verify(path)
     assert found.snapshot == "ok"
     # Proof that it is used: what stands before its line is not looked at.
@@ -294,15 +300,11 @@ async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other journal", "nonsense"])
 async def test_a_snapshot_in_doubt_is_ignored(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await opened(path, snapshot_every=10)
-    for number in range(15):
-        await journal.append(Wrote(str(number)))
+    journal = await numbered(path, range(15))
     snapshot = snapshot_of(path)
     content = snapshot.read_bytes()
     if damage == "other journal":
-        other = await opened(tmp_path / "b.jsonl", snapshot_every=10)
-        for number in range(10):
-            await other.append(Wrote(str(-number)))
+        other = await numbered(tmp_path / "b.jsonl", range(10, 20))
         content = snapshot_of(other.path).read_bytes()
     changed = {
         "cut": content[:-9],
@@ -320,9 +322,7 @@ async def test_a_snapshot_in_doubt_is_ignored(tmp_path: Path, damage: str) -> No
 async def test_a_snapshot_of_a_shorter_state_is_ignored(tmp_path: Path) -> None:
     """A field that is new in this version is filled from the journal, not left empty."""
     path = tmp_path / "a.jsonl"
-    journal = await opened(path, snapshot_every=10)
-    for number in range(10):
-        await journal.append(Wrote(str(number)))
+    await numbered(path, range(10))
     later: Journal[Entry, Later] = Journal(path, Entry, Later, make_disk())
     await later.open()
     assert later.state.count == 10
@@ -330,9 +330,7 @@ async def test_a_snapshot_of_a_shorter_state_is_ignored(tmp_path: Path) -> None:
 
 async def test_a_journal_older_than_its_snapshot_is_read_in_full(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await opened(path, snapshot_every=10)
-    for number in range(10):
-        await journal.append(Wrote(str(number)))
+    await numbered(path, range(10))
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5]))
     assert len((await opened(path)).state.texts) == 5
