@@ -177,19 +177,6 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     assert Secret(KEY) in config.secrets
 
 
-@pytest.mark.parametrize("left_out", [feature.name for feature in FEATURES])
-async def test_without_any_one_feature_there_is_still_a_conversation(
-    tmp_path: Path, left_out: str
-) -> None:
-    with short_folder() as runtime:
-        config = settings(tmp_path, runtime, "offline")
-        features = [one for one in FEATURES if one.name != left_out]
-        async with talking(config, features, {"offline": OfflineModel()}) as line:
-            assert "I am Elwood's offline model" in await line.ask("help")
-            assert "/new: start a new conversation" in await line.ask("/help")
-            assert "thinking with offline/m" in await line.ask("/status")
-
-
 # What a process does that has no folder of one feature: it talks, by what is given as arguments.
 TALK = """
 import sys
@@ -210,7 +197,8 @@ async def main(house, state, runtime):
         ModelSettings(default="offline/m", summarizer="offline/m"),
     )
     async with talking(config, FEATURES, {"offline": OfflineModel()}) as line:
-        print(await line.ask("help"))
+        for words in ("help", "/help", "/status"):
+            print(await line.ask(words))
 
 trio.run(main, *map(Path, sys.argv[1:]))
 """
@@ -252,6 +240,8 @@ def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
             check=False,
         )
     assert "I am Elwood's offline model" in done.stdout, done.stderr
+    assert "/new: start a new conversation" in done.stdout
+    assert "thinking with offline/m" in done.stdout
 
 
 # --- who names a feature --------------------------------------------------------------------------

@@ -1,16 +1,16 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
 import difflib
+import re
 import tomllib
 import types
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import msgspec
 
-from elwood.app.config.source import FromVariable, Source, listed
 from elwood.app.main import sections as all_sections
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.secrets.store import SecretUnusable, look_up
@@ -19,6 +19,7 @@ from elwood.foundation.settings import (
     Config,
     Key,
     Loaded,
+    Report,
     Section,
     Settings,
     Tables,
@@ -28,6 +29,9 @@ from elwood.foundation.settings import (
 )
 
 T = TypeVar("T")
+PREFIX = "ELWOOD__"
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+Tree = dict[str, object]
 # Bytes of a configuration file.
 LARGEST = 1_048_576
 # Characters of a wrong value that are repeated to the operator.
@@ -83,6 +87,121 @@ def load(
     return _Loading(path, environ, sections or all_sections(), secrets).config()
 
 
+# --- what stands where ----------------------------------------------------------------------------
+
+
+class _FromVariable(str):
+    """The text of a variable: unlike the text in a file it may stand for a number or a list."""
+
+    __slots__ = ()
+
+
+@attrs.define
+class _Source:
+    """The *tree* of values: at first what is *written* in the file."""
+
+    written: Tree
+    tree: Tree = attrs.field(init=False)
+    # Where a variable of ours has been put over the file.
+    variables: dict[Where, str] = attrs.field(factory=dict)
+    # The variables that were put into the text at a place by ${…}.
+    expanded: dict[Where, set[str]] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.tree = self.written
+
+    def variable(self, where: Where) -> str | None:
+        """Find the variable that *where*, or something in it, comes from; None: the file."""
+        for end in range(len(where), 0, -1):
+            if where[:end] in self.variables:
+                return self.variables[where[:end]]
+        if _found(self.written, where) is not None:
+            return None
+        inside = (name for at, name in self.variables.items() if at[: len(where)] == where)
+        return next(inside, None)
+
+    def expand(self, environ: Mapping[str, str], report: Report) -> None:
+        """Replace ``${NAME}`` in all texts of the file; ``$${`` stands for ``${``."""
+        self.tree = {
+            key: self._expanded(value, (key,), environ, report) for key, value in self.tree.items()
+        }
+
+    def _expanded(
+        self, value: object, where: Where, environ: Mapping[str, str], report: Report
+    ) -> object:
+        if isinstance(value, dict):
+            return {k: self._expanded(v, (*where, k), environ, report) for k, v in value.items()}
+        if isinstance(value, list):
+            items = enumerate(value)
+            return [self._expanded(item, (*where, n), environ, report) for n, item in items]
+        if not isinstance(value, str):
+            return value
+
+        def put(match: re.Match[str]) -> str:
+            name = match[1]
+            if name is None and match[0] == "${":
+                report(where, "${ without a name and }", "write $${ for a plain ${")
+            if name is None:
+                return "${"
+            if name not in environ:
+                report(where, f"the variable {name} is not set", f"set it, or write $${{{name}}}")
+            self.expanded.setdefault(where, set()).add(name)
+            return environ.get(name, "")
+
+        return _VARIABLE.sub(put, value)
+
+    def overlay(self, environ: Mapping[str, str]) -> None:
+        """Put the variables ``ELWOOD__SECTION__KEY`` over the tree; lists in them are JSON."""
+        for name in sorted(environ):
+            if name.startswith(PREFIX):
+                self._put(name, environ[name])
+
+    def _put(self, name: str, text: str) -> None:
+        table = self.tree
+        where: Where = ()
+        *sections, key = name.removeprefix(PREFIX).split("__")
+        for section in sections:
+            where = (*where, _known(table, section))
+            below = table.setdefault(_known(table, section), {})
+            if not isinstance(below, dict):
+                return  # not a table; the complaint about that says enough
+            table = below
+        where = (*where, _known(table, key))
+        table[_known(table, key)] = _FromVariable(text)
+        self.variables[where] = name
+
+
+def _found(tree: object, where: Where) -> object:
+    """Return what stands at *where* in *tree*; None if there is nothing."""
+    for step in where:
+        if isinstance(tree, dict):
+            tree = tree.get(step)
+        else:
+            items = _listed(tree) or []
+            tree = items[step] if isinstance(step, int) and step < len(items) else None
+    return tree
+
+
+def _listed(value: object) -> list[object] | None:
+    """Return the list that *value* is, from a file or from a variable; None if it is none."""
+    if isinstance(value, _FromVariable):
+        try:
+            return msgspec.json.decode(str(value), type=list[object])
+        except msgspec.DecodeError:
+            return None
+    return value if isinstance(value, list) else None
+
+
+def _known(table: Tree, name: str) -> str:
+    """Spell the key *name* of a variable as the table does, if it has it."""
+    plain = name.lower()
+    same = (key for key in table if key.lower().replace("-", "_") == plain)
+    return next(same, plain)
+
+
+# --- reading it -----------------------------------------------------------------------------------
+
+
 class _Loading:
     """One run of `load`: what has been read and what was wrong with it so far."""
 
@@ -102,16 +221,14 @@ class _Loading:
         self._problems: list[tuple[Where, Problem]] = []
         self._inline: list[str] = []
         self._spent: set[str] = set()  # variables to be removed, since secrets came from them
-        self._source = Source({})
+        self._source = _Source({})
 
     def config(self) -> Config:
-        self._source = Source(_read(self._path))
+        self._source = _Source(_read(self._path))
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
-        tabled = {s.name: s.tables for s in self._descriptions() if s.tables}
-        keyed = [name for name, tables in tabled.items() if tables.keyed]
-        self._source.overlay(self._environ, keyed)
+        self._source.overlay(self._environ)
         self._complete()
         self._secrets()
         for variable in self._spent:
@@ -222,7 +339,7 @@ class _Loading:
         """Read the tables of a section; None stands for those with complaints."""
         written = self._source.tree.get(name, {} if tables.keyed else [])
         if not tables.keyed:
-            items = listed(written)
+            items = _listed(written)
             if items is None:
                 what = f"expected tables, found {_described(written)}"
                 self._report((name,), what, f"begin each with [[{name}]]")
@@ -239,8 +356,8 @@ class _Loading:
         """Make a *kind* of *raw*, which stands at *where*; None if anything is wrong with it."""
         if not isinstance(raw, dict):
             begin = f"[[{where[0]}]]" if isinstance(where[-1], int) else f"[{dotted(where)}]"
-            from_variable = isinstance(raw, FromVariable)
-            remedy = "write a JSON object" if from_variable else f"begin it with {begin}"
+            is_variable = isinstance(raw, _FromVariable)
+            remedy = "set its keys one by one" if is_variable else f"begin it with {begin}"
             self._report(where, f"expected a table, found {_described(raw)}", remedy)
             return None
         before = len(self._problems)
@@ -292,9 +409,9 @@ class _Loading:
 
     def _elements(self, raw: object, kind: type, where: Where, key: Key) -> tuple[object, ...]:
         example = "write [1, 2]" if kind is int else 'write ["a", "b"]'
-        items = listed(raw)
+        items = _listed(raw)
         if items is None:
-            in_json = " in JSON" if isinstance(raw, FromVariable) else ""
+            in_json = " in JSON" if isinstance(raw, _FromVariable) else ""
             raise BadSetting(f"expected a list{in_json}, found {_described(raw)}", example)
         made = []
         for index, element in enumerate(items):
@@ -322,7 +439,7 @@ def _scalar(raw: object, kind: Any, home: Path) -> object:
         return raw
     if kind is str and isinstance(raw, str):
         return str(raw)
-    if isinstance(raw, FromVariable):
+    if isinstance(raw, _FromVariable):
         try:
             return {"true": True, "false": False}[raw] if kind is bool else kind(raw)
         except (KeyError, ValueError):

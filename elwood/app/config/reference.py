@@ -20,7 +20,7 @@ Elwood reads this file when it starts and never writes it; `elwood init` makes t
 `elwood doctor` says what is wrong with it. All keys are optional.
 
 - Every key can be set by a variable, which comes before the file: `ELWOOD__SECTION__KEY`, for
-  example `ELWOOD__TURN__DEADLINE=60`. Lists and tables are JSON:
+  example `ELWOOD__TURN__DEADLINE=60`. Lists are JSON:
   `ELWOOD__TELEGRAM__OWNERS='[123456789]'`.
 - `${NAME}` in a text stands for the variable NAME; `$${` stands for `${`.
 - Secrets are looked for in `$CREDENTIALS_DIRECTORY` (systemd), then where the key says, then in a
