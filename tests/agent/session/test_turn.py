@@ -80,7 +80,8 @@ class Scene(MemoryLog):
             arrivals=self.arrivals,
             showing=Shown(self.show),
         )
-        return await run.run()
+        with trio.fail_after(36_000):  # of an autojump clock
+            return await run.run()
 
     async def finish(self, **settings: int) -> TurnResult:
         """Run, and close the turn as the session does."""
