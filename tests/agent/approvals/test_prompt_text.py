@@ -81,6 +81,8 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     assert shown.startswith(spans[0])
     assert shown.endswith(spans[-1])
     assert min(map(len, spans)) >= min(ENDS, len(shown))
+    if len(parts) > 1:
+        assert f"[… {len(shown) - sum(map(len, spans))} characters; " in parts[-1].text
     assert "/allow ABC234 once" in parts[-1].text
 
 

@@ -1,7 +1,7 @@
 """The gate: what is asked, what waits, what runs, and what the log holds of it."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 import attrs
 import msgspec
@@ -45,7 +45,7 @@ class Scene(MemoryLog):
         super().__init__()
         self.approver = Approver()
         self.done: list[str] = []
-        self.written: Collection[str] = ()
+        self.context: ToolContext | None = None
         self.facts = {"file": "one"}
         self.during: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self.gate = gate_for(
@@ -71,7 +71,7 @@ class Scene(MemoryLog):
     def tools(self) -> list[Tool]:
         async def act(given: Named, context: ToolContext) -> str:
             await self.during()
-            self.written = context.written
+            self.context = context
             self.done.append(given.name)
             return f"did {given.name}"
 
@@ -280,13 +280,22 @@ async def test_a_configured_secret_does_not_leave() -> None:
     assert scene.done == []
 
 
-async def test_a_tool_is_told_what_was_written_in_the_conversation() -> None:
-    """By receipts of success: what it may change without another look."""
-    scene = Scene(("act", "mine"), ("look", "theirs"), ("shell", "x"), ("act", "last"))
+async def test_a_tool_is_told_what_was_written_and_read_in_the_conversation() -> None:
+    """By receipts of success: what it may change without another look, and whose words it has."""
+    calls = (
+        ("act", "mine"),
+        ("look", "theirs"),
+        ("shell", "x"),
+        ("browse", "x.org"),
+        ("act", "last"),
+    )
+    scene = Scene(*calls)
     scene.approver.verdicts = {"act": YES}
     await scene.perform()
     assert scene.done == ["mine", "theirs", "last"]
-    assert scene.written == {"mine"}
+    assert scene.context is not None
+    assert scene.context.written == {"mine"}
+    assert scene.context.source == "s by me, after reading x.org"
 
 
 async def test_words_of_a_model_or_a_tool_approve_nothing() -> None:

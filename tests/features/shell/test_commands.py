@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
-from tests.features.shell.command_running import looked, repository
+from elwood.features.shell.tools import CommandTool, ShellCommand
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+from tests.features.shell.command_running import CONTEXT, Unwalled, looked, repository
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
 ROWS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -55,6 +59,33 @@ async def test_safe_commands_change_nothing(tmp_path: Path) -> None:
         if row["class"] == "benign_allow":
             await looked(tmp_path, row["input"])
             assert snapshot(tmp_path) == before, row["input"]
+
+
+@pytest.mark.parametrize(
+    ("command", "changed", "is_another"),
+    [
+        ("sh build.sh", "build.sh", True),
+        ("./build.sh>log", "build.sh", True),
+        ("sh build.sh", "other.txt", False),
+        ("git push", ".git/refs/heads/main", True),
+        ("git push", ".git/HEAD", True),
+        ("make", ".git/HEAD", False),
+    ],
+)
+async def test_what_a_command_hangs_on_is_part_of_what_is_approved(
+    tmp_path: Path, command: str, changed: str, is_another: bool
+) -> None:
+    """The files that it names, and for git the commit and branch it stands at (AP-10)."""
+    (tmp_path / ".git/refs/heads").mkdir(parents=True)
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in ("build.sh", "other.txt", ".git/refs/heads/main", ".git/refs/heads/next"):
+        (tmp_path / name).write_text("one")
+    tool = CommandTool(Unwalled(tmp_path), WorkspaceFiles(Root(tmp_path)), inline)
+    before = await tool.examine(ShellCommand(command), CONTEXT)
+    (tmp_path / changed).write_text("ref: refs/heads/next\n")
+    after = await tool.examine(ShellCommand(command), CONTEXT)
+    assert (before.action, before.subject) == (after.action, command)
+    assert (before.facts != after.facts) is is_another
 
 
 async def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
@@ -513,6 +513,18 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         times = sorted(message.at for message in fake.sent)
         assert times[29] - times[0] < 0.1
         assert times[49] - times[0] < 1.0
+
+
+async def test_previews_of_all_chats_have_half_of_what_messages_have(
+    mock_clock: MockClock,
+) -> None:
+    """A second's worth, as the clock stands still; messages have theirs beside it."""
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing(total=4.0)) as out:
+        for chat in (101, 102, 103):
+            out.typing(route=Route("telegram", chat))
+            await wait_all_tasks_blocked(0.1)
+        assert fake.actions == [101, 102]
+        assert isinstance(await out.post("hi"), Sent)
 
 
 async def test_drafts_grow_and_are_dropped_rather_than_queued(jumping_clock: MockClock) -> None:

@@ -61,20 +61,20 @@ async def test_the_same_error_three_times_is_stuck_until_a_try_works(
     autojump_clock: object,
 ) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
-        for error in ("refused", "refused", "refused", "reset"):
+        for error in ("slow", "refused", "refused", "refused", "reset"):
             report_error("the poll", error)
             await trio.sleep(10)
         clear_error("the poll")
         await trio.sleep_forever()
 
     async with house(child("it", body, grace=1)) as scene:
-        await trio.sleep(15)
+        await trio.sleep(25)
         assert not stuck(scene)
         await trio.sleep(10)
-        assert stuck(scene) == [("it", "the poll failed 3 times: refused")]
+        assert stuck(scene) == [("it", "the poll failed 4 times: refused")]
         (key,) = [s.key for s in scene.actor_table.stuck()]
         await trio.sleep(10)
-        assert stuck(scene) == [("it", "the poll failed 4 times: reset")], "it still does not work"
+        assert stuck(scene) == [("it", "the poll failed 5 times: reset")], "it still does not work"
         assert [s.key for s in scene.actor_table.stuck()] == [key], "and is the same trouble"
         await trio.sleep(10)
         assert not stuck(scene)
