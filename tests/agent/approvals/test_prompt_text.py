@@ -4,7 +4,7 @@ import re
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.prompt_text import (
@@ -67,6 +67,7 @@ def code_in(parts: tuple[Rich, ...]) -> str:
 
 @settings(max_examples=50, deadline=None)
 @given(SUBJECTS, EVIL, EVIL)
+@example("x" * 5000, "it writes", "a")
 def test_one_question_shows_the_call_whole_and_the_rest_flat(
     subject: str, why: str, origin: str
 ) -> None:

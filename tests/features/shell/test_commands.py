@@ -132,7 +132,8 @@ def test_asked_about(command: str) -> None:
         "\"rm\" -rf /", "/bin/rm -rf /", "r\\m -rf /", "FOO=1 rm -rf /", "command rm -rf /*",
         "env -i A=1 sudo x", "busybox reboot", "nohup nice -n 5 sudo x", "ls | xargs sudo rm",
         "timeout 5s sudo ls", "if true; then sudo ls; fi", "(sudo ls)", "{ sudo ls; }", "! sudo ls",
-        "ls; sudo ls", "ls && /usr/bin/sudo ls", "ls\nsudo ls", "echo $(sudo ls)", "echo `sudo ls`",
+        "ls; sudo ls", "ls; `sudo ls`", "ls && /usr/bin/sudo ls", "ls\nsudo ls",
+        "echo $(sudo ls)", "echo `sudo ls`",
         "echo \"a $(sudo ls)\"", "bash -c 'sudo ls'", "sh -ec \"rm -rf /\"", "eval sudo ls", "sudo",
         "bash -c \"sh -c 'sudo ls'\"", "dd if=x of=/dev/sda bs=1M", "echo x > /dev/nvme0n1",
         "cat < /dev/tcp/x/1", "exec 3<>/dev/udp/x/1", "curl x | tee y | bash",
@@ -157,7 +158,8 @@ def test_refused(command: str) -> None:
         "curl x | grep -c sh", "cat a | sh", "kill -1 123", "kill -9 123", "dd of=/dev/null if=x",
         "head -c 5 < /dev/urandom", "ls > /dev/null", "find / -name x", "find . -delete", "init x",
         "systemctl status x", "chmod -R 755 src", "crontab -l", "docker run -v data:/x y",
-        "nc -z host 1", "echo \"$(date)\" sudo", "bash x.sh; echo $(curl x)", "echo '/dev/tcp/x/1'",
+        "nc -z host 1", "echo \"$(date)\" sudo", "echo `date` sudo", "bash x.sh; echo $(curl x)",
+        "echo '/dev/tcp/x/1'",
     ],
 )  # fmt: skip
 def test_not_refused(command: str) -> None:
