@@ -17,7 +17,7 @@ from elwood import __version__
 from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
 from elwood.app.main import ALL, sections
-from elwood.foundation.command_line import FAILURE, MISCONFIGURED, USAGE, CliCommand, CliFailure
+from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
@@ -63,15 +63,10 @@ def _run(command: CliCommand, given: Namespace) -> int:
     level: str | None = None
     needs = command.needs(given) if callable(command.needs) else command.needs
     if needs != "nothing":
-        from elwood.app.config.load import ConfigErrors, load
+        from elwood.app.config.load import load
         from elwood.foundation.log import LogSettings
 
-        try:
-            config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
-        except ConfigErrors as errors:
-            for problem in errors.problems:
-                print(problem, file=sys.stderr)
-            return MISCONFIGURED
+        config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
         level = config.of(LogSettings).level
     verbose = getattr(given, "verbose", False)
     if level is not None or "verbose" in given:

@@ -1,14 +1,13 @@
 """What ``elwood init`` does: writes the first files, and never over one that is there."""
 
 import os
-import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from elwood.agent.session.turn.prompt import default_documents
-from elwood.app.config.load import ConfigErrors, load
+from elwood.app.config.load import load
 from elwood.app.config.reference import template
-from elwood.foundation.command_line import MISCONFIGURED
+from elwood.foundation.command_line import OK
 from elwood.foundation.settings import Paths
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.
@@ -18,23 +17,13 @@ FILE_MODE = 0o600
 
 def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
-    try:
-        _write(config, template().encode(), say=print)
-        paths = load(config, environ, secrets=False).of(Paths)
-        for folder in (paths.state, paths.workspace):
-            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        copy_documents(paths.workspace, say=print)
-    except ConfigErrors as errors:
-        for problem in errors.problems:
-            print(problem, file=sys.stderr)
-        return MISCONFIGURED
-    except OSError as error:
-        # The documents that we ship may be missing: that error says it in words of its own.
-        what = f"cannot write {error.filename}: {error.strerror}" if error.filename else error
-        print(what, file=sys.stderr)
-        return 1
+    _write(config, template().encode(), say=print)
+    paths = load(config, environ, secrets=False).of(Paths)
+    for folder in (paths.state, paths.workspace):
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    copy_documents(paths.workspace, say=print)
     print(f"\nNext: put your keys into {config}, then run: elwood doctor")
-    return 0
+    return OK
 
 
 def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:

@@ -183,7 +183,7 @@ def test_init_into_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = elwood(tmp_path, "init", "--config", str(tmp_path / "file" / "config.toml"))
     assert done.returncode == 1
-    assert done.stderr == f"cannot write {tmp_path}/file: File exists\n"
+    assert done.stderr == f"File exists: {tmp_path}/file\n"
 
 
 def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> None:

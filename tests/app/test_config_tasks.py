@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Hours, Owner
+from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import ModelSettings, models_in_use
 from elwood.features.tasks.rules import problem
-from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, HeartbeatSettings, TaskForm
+from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, TaskForm
 from elwood.features.tasks.task import MAX_TASKS, Task
 from elwood.features.tasks.when import Cron, Every
 from tests.app.test_config import complaints, configured
@@ -89,17 +89,6 @@ def test_what_is_sound_here_is_taken_into_the_timetable(tmp_path: Path, table: s
     """Its refusal would be told at the start alone, long after `elwood doctor` said all is well."""
     config = configured(tmp_path, f'[[tasks]]\nwhen = "0 9 * * *"\n{table}\n')
     assert [problem(task) for task in config.of(ConfiguredTasks).tasks] == [""]
-
-
-def test_without_tasks_there_are_none(tmp_path: Path) -> None:
-    config = configured(tmp_path, "")
-    assert config.of(ConfiguredTasks).tasks == ()
-    assert config.of(HeartbeatSettings) == HeartbeatSettings()
-    assert config.of(Owner).hours == "08:00-22:00"
-    assert set(models_in_use(config)) == {
-        config.of(ModelSettings).default,
-        config.of(ModelSettings).summarizer,
-    }
 
 
 def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import attrs
 import msgspec
 
 from elwood.app.main import sections as all_sections
+from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.secrets.store import SecretUnusable, look_up
 from elwood.foundation.settings import (
@@ -48,14 +49,14 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.complaint}; {self.remedy}"
 
 
-class ConfigErrors(Exception):
+class ConfigErrors(CliFailure):
     """The configuration cannot be used; *problems* are all that is wrong with it.
 
     The operator's fault.  Holds no secret.
     """
 
     def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
+        super().__init__("\n".join(map(str, problems)), MISCONFIGURED)
         self.problems = problems
 
 
