@@ -79,7 +79,8 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
 
     *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat
     actions together; *total* is the rate of the messages of all chats.  Previews of all chats
-    together have half as much of their own, so that they never hold up a message.
+    together have half as much of their own, so that they never hold up a message, and at most
+    *all_previews*: when a crowd writes, answers come first.
     """
 
     # One message a second; the vendor lets short bursts pass.
@@ -87,6 +88,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     group: tuple[Window, ...] = (Window(4, 4.0), Window(20, 60.0))
     previews: tuple[Window, ...] = (Window(20, 5.0), Window(40, 30.0))
     total: float = 30.0
+    all_previews: float = 15.0
     # Seconds between two frames of a draft, between two edits in a group (they count as messages
     # there), and between two chat actions (one is seen for 5 s).
     draft_gap: float = 1.0

@@ -126,8 +126,7 @@ class LiveSessions:
 
     def _make(self, path: Path) -> None:
         if not path.exists():
-            self._disk.make_folder(path.parent)
-            self._disk.replace(path, b"")
+            self._disk.append(path, b"", at=0)
 
     def _list(self) -> list[str]:
         if not self._folder.is_dir():

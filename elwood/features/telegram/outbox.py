@@ -223,7 +223,7 @@ class Outbox:
         self._random = random
         self._pacing = pacing or Pacing()
         self._total = Bucket(self._pacing.total)
-        self._all_previews = Bucket(self._pacing.total / 2)
+        self._all_previews = Bucket(min(self._pacing.total / 2, self._pacing.all_previews))
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
