@@ -56,15 +56,13 @@ class ParcelSettings:
 # --- messages.py ----------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class Track(Request[str]):
+class Track(Request[str], frozen=True, kw_only=True):
     """Watch the parcel *number*; the answer says so."""
 
     number: str
 
 
-@attrs.frozen
-class ListParcels(Request[tuple[str, ...]]):
+class ListParcels(Request[tuple[str, ...]], frozen=True, kw_only=True):
     """Name the parcels."""
 
 

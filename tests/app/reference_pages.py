@@ -20,6 +20,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.features.memory import messages as memory
 from elwood.features.tasks import messages as timetable
 from elwood.features.tasks.state import TimetableEntry
+from elwood.foundation.runtime import Request
 from tests.every_tool import every_tool
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
@@ -86,9 +87,11 @@ def _described(kind: type) -> str:
 
 def _fields(kind: type) -> Iterator[str]:
     if attrs.has(kind):
-        yield from (field.name for field in attrs.fields(kind) if field.name != "reply")
+        yield from (field.name for field in attrs.fields(kind))
     else:
-        yield from (field.name for field in msgspec.structs.fields(kind))
+        hidden = msgspec.structs.fields(Request) if issubclass(kind, Request) else ()
+        own = msgspec.structs.fields(kind)
+        yield from (field.name for field in own if field.name not in {one.name for one in hidden})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """What approvals is asked: who may talk to us, and what may be done."""
 
-import attrs
 import msgspec
 
 from elwood.agent.approvals.state import Question
@@ -19,8 +18,7 @@ class Stranger(msgspec.Struct, frozen=True):
     code: str | None
 
 
-@attrs.frozen(kw_only=True)
-class Meet(Request[Known | Stranger]):
+class Meet(Request[Known | Stranger], frozen=True, kw_only=True):
     """May *principal* talk to us?  From an Intake, for people who are not in the configuration.
 
     *route* is where they wrote, *name* what they call themselves (untrusted).
@@ -31,8 +29,7 @@ class Meet(Request[Known | Stranger]):
     route: Route
 
 
-@attrs.frozen(kw_only=True)
-class FindPerson(Request[str | None]):
+class FindPerson(Request[str | None], frozen=True, kw_only=True):
     """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
 
     principal: str
@@ -45,8 +42,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     ok: bool
 
 
-@attrs.frozen(kw_only=True)
-class ButtonPressed(Request[CommandResult]):
+class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
     """*principal* pressed the button *data* under a message in *route*.  From an Intake.
 
     Without a route nobody knows where: then it answers no question about a call.
@@ -57,23 +53,20 @@ class ButtonPressed(Request[CommandResult]):
     route: Route | None = None
 
 
-@attrs.frozen(kw_only=True)
-class ApprovePairing(Request[CommandResult]):
+class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
     """The owner approves the pairing *code*.  From the control socket."""
 
     code: str
 
 
-@attrs.frozen(kw_only=True)
-class MoveChat(Request[None]):
+class MoveChat(Request[None], frozen=True, kw_only=True):
     """The group *old* is now *new* (supergroup upgrade).  From an Intake; may be repeated."""
 
     old: int
     new: int
 
 
-@attrs.frozen(kw_only=True)
-class MovedChats(Request[dict[int, int]]):
+class MovedChats(Request[dict[int, int]], frozen=True, kw_only=True):
     """All chats that moved: present id → the id their session was named after."""
 
 
@@ -98,8 +91,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return allows(self.ruling)
 
 
-@attrs.frozen(kw_only=True)
-class RequestApproval(Request[Pending | Verdict]):
+class RequestApproval(Request[Pending | Verdict], frozen=True, kw_only=True):
     """May this call run?  From a gate or a session; repeating it changes nothing.
 
     The first time the owner is asked, unless a standing permission covers it.
@@ -108,8 +100,7 @@ class RequestApproval(Request[Pending | Verdict]):
     question: Question
 
 
-@attrs.frozen(kw_only=True)
-class LookUpDecision(Request[Pending | Verdict]):
+class LookUpDecision(Request[Pending | Verdict], frozen=True, kw_only=True):
     """What was decided about *call* of *session*, which was asked about with *plan*?
 
     From a session whose turn has gone on without it.  What is not known any more has expired.
@@ -120,8 +111,7 @@ class LookUpDecision(Request[Pending | Verdict]):
     plan: str
 
 
-@attrs.frozen(kw_only=True)
-class WithdrawRequests(Request[bool]):
+class WithdrawRequests(Request[bool], frozen=True, kw_only=True):
     """These calls of *session* will not run any more: close their questions.  False: no room.
 
     From a session, before it writes that down itself, so that no crash leaves a question open
@@ -134,8 +124,7 @@ class WithdrawRequests(Request[bool]):
     anew: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class DecideRequest(Request[CommandResult]):
+class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
     """*by* types a decision about the question *code*.
 
     From a session (`/allow`, `/deny`) or the control socket.
@@ -146,23 +135,20 @@ class DecideRequest(Request[CommandResult]):
     by: str
 
 
-@attrs.frozen(kw_only=True)
-class ListApprovals(Request[CommandResult]):
+class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
     """What waits for a decision and what is permitted for good, in words; for owners only."""
 
     by: str
 
 
-@attrs.frozen(kw_only=True)
-class TrustDomain(Request[CommandResult]):
+class TrustDomain(Request[CommandResult], frozen=True, kw_only=True):
     """*by* trusts the domain *host*: requests to it need no question of their own."""
 
     host: str
     by: str
 
 
-@attrs.frozen(kw_only=True)
-class RevokePermission(Request[CommandResult]):
+class RevokePermission(Request[CommandResult], frozen=True, kw_only=True):
     """*by* takes the permission *number* back."""
 
     number: int

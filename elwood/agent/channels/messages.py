@@ -52,8 +52,7 @@ class Attachment:
     data: bytes = attrs.field(repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class Post(Request[PostResult]):
+class Post(Request[PostResult], frozen=True, kw_only=True):
     """Send one message.  Who asks owns the delivery: records before and after, asks again.
 
     *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.route import Route
@@ -74,8 +73,7 @@ class NotNow(msgspec.Struct, frozen=True):
 Reception = Taken | Busy | Refused | NotNow
 
 
-@attrs.frozen(kw_only=True)
-class Inbound(Request[Reception]):
+class Inbound(Request[Reception], frozen=True, kw_only=True):
     """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import attrs
 import msgspec
 import trio
 
@@ -46,8 +45,7 @@ class BadHistory(msgspec.Struct, frozen=True):
 Completed = Completion | BudgetSpent | ModelUnavailable | ContextTooLong | BadHistory
 
 
-@attrs.frozen(kw_only=True)
-class Complete(Request[Completed]):
+class Complete(Request[Completed], frozen=True, kw_only=True):
     """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
 
     *progress* gets the text so far, as a whole, each time there is more; what does not fit is
@@ -89,15 +87,13 @@ class Unembedded(msgspec.Struct, frozen=True):
     refused: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class Embed(Request[Embeddings | Unembedded]):
+class Embed(Request[Embeddings | Unembedded], frozen=True, kw_only=True):
     """Make a vector of each of *texts*.  From the memory; what is abandoned is paid for as well."""
 
     texts: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
-class Spending(Request[Spent]):
+class Spending(Request[Spent], frozen=True, kw_only=True):
     """What *session*, the day and the month have cost so far, and their limits.
 
     *purses* are those of the jobs, as far as whoever asks knows them.
@@ -107,8 +103,7 @@ class Spending(Request[Spent]):
     purses: Mapping[str, Purse] = {}
 
 
-@attrs.frozen(kw_only=True)
-class MayAsk(Request[str]):
+class MayAsk(Request[str], frozen=True, kw_only=True):
     """Why *job* may not ask a model now, as a limit is reached; empty if it may."""
 
     session: str

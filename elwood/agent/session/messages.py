@@ -1,6 +1,5 @@
 """What sessions are told and asked."""
 
-import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import Decided
@@ -13,8 +12,7 @@ class Unheard(msgspec.Struct, frozen=True):
     """No such run stands in the log, or it is too old to be remembered."""
 
 
-@attrs.frozen(kw_only=True)
-class Await(Request[RunResult | Unheard]):
+class Await(Request[RunResult | Unheard], frozen=True, kw_only=True):
     """Wait until the run of a task with the message *id* has its answer.  From the scheduler."""
 
     session: str

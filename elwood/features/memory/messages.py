@@ -1,6 +1,5 @@
 """What the memory is told and asked, and what it answers."""
 
-import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
@@ -110,15 +109,13 @@ class Unlearned(msgspec.Struct, frozen=True):
     why: str
 
 
-@attrs.frozen(kw_only=True)
-class Remember(Request[tuple[Saved | Unsaved, ...]]):
+class Remember(Request[tuple[Saved | Unsaved, ...]], frozen=True, kw_only=True):
     """Keep *drafts*; each is answered, in order.  Repeating it changes nothing but the time."""
 
     drafts: tuple[NoteDraft, ...]
 
 
-@attrs.frozen(kw_only=True)
-class Recall(Request[tuple[Note, ...]]):
+class Recall(Request[tuple[Note, ...]], frozen=True, kw_only=True):
     """Find kept notes by the words, and the meaning, of *query*.
 
     With *every*, only those that have all the words, but also those that are out of date.
@@ -129,27 +126,23 @@ class Recall(Request[tuple[Note, ...]]):
     every: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class Suggest(Request[tuple[Note, ...]]):
+class Suggest(Request[tuple[Note, ...]], frozen=True, kw_only=True):
     """Find notes that may help with *message*, which nobody asked for: none of strangers' words."""
 
     message: str
 
 
-@attrs.frozen(kw_only=True)
-class ReadNotes(Request[tuple[Note, ...]]):
+class ReadNotes(Request[tuple[Note, ...]], frozen=True, kw_only=True):
     """Read these notes, pending ones too, as far as they are there."""
 
     keys: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
-class ListKnown(Request[tuple[Note, ...]]):
+class ListKnown(Request[tuple[Note, ...]], frozen=True, kw_only=True):
     """List what was kept last, and all that waits for the owner."""
 
 
-@attrs.frozen(kw_only=True)
-class Learn(Request[Lesson | Unlearned]):
+class Learn(Request[Lesson | Unlearned], frozen=True, kw_only=True):
     """Take in the facts *found* by one look at a conversation, the *batch*.
 
     What was forgotten is not learned again.  Repeating it changes nothing.
@@ -160,28 +153,24 @@ class Learn(Request[Lesson | Unlearned]):
     settings: LearningSettings
 
 
-@attrs.frozen(kw_only=True)
-class SettleObservation(Request[CommandResult]):
+class SettleObservation(Request[CommandResult], frozen=True, kw_only=True):
     """The owner says to keep or to drop what is called *code*."""
 
     code: str
     keep: bool
 
 
-@attrs.frozen(kw_only=True)
-class Forget(Request[CommandResult]):
+class Forget(Request[CommandResult], frozen=True, kw_only=True):
     """Forget these notes for good, and never learn them again.  Repeating it changes nothing."""
 
     keys: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
-class Undo(Request[CommandResult]):
+class Undo(Request[CommandResult], frozen=True, kw_only=True):
     """Take back what was written last."""
 
 
-@attrs.frozen(kw_only=True)
-class Overlook(Request[MemoryOverview | None]):
+class Overlook(Request[MemoryOverview | None], frozen=True, kw_only=True):
     """How much is remembered, and what came last?  None if nobody can say now."""
 
 

@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import assert_never
 
-import attrs
+import msgspec
 import trio
 
 from elwood.agent.approvals.messages import CommandResult, Decided
@@ -424,7 +424,7 @@ class TaskRunner:
 
     def _note(self, run: DueRun, done: RunResult, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
-        return attrs.evolve(
+        return msgspec.structs.replace(
             made,
             session=home,
             id=f"{made.id}:note",

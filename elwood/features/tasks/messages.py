@@ -1,6 +1,5 @@
 """What the timetable is asked: about tasks by tools and commands, about runs by the scheduler."""
 
-import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
@@ -16,8 +15,7 @@ class Unscheduled(msgspec.Struct, frozen=True):
     why: str
 
 
-@attrs.frozen(kw_only=True)
-class PlanTask(Request[TaskStatus | Unscheduled]):
+class PlanTask(Request[TaskStatus | Unscheduled], frozen=True, kw_only=True):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes
@@ -27,15 +25,13 @@ class PlanTask(Request[TaskStatus | Unscheduled]):
     task: Task
 
 
-@attrs.frozen(kw_only=True)
-class ListTasks(Request[tuple[TaskStatus, ...]]):
+class ListTasks(Request[tuple[TaskStatus, ...]], frozen=True, kw_only=True):
     """All tasks, those that run next first; with *chores* also what Elwood does itself."""
 
     chores: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class WhichCancelled(Request[frozenset[tuple[str, int]]]):
+class WhichCancelled(Request[frozenset[tuple[str, int]]], frozen=True, kw_only=True):
     """Which of *runs*, each a task and the series of its run, belong to a task that was cancelled?
 
     From sessions, before they do what the owner has allowed such a run.
@@ -44,8 +40,7 @@ class WhichCancelled(Request[frozenset[tuple[str, int]]]):
     runs: frozenset[tuple[str, int]]
 
 
-@attrs.frozen(kw_only=True)
-class Change(Request[CommandResult]):
+class Change(Request[CommandResult], frozen=True, kw_only=True):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
     What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
@@ -60,23 +55,20 @@ class Change(Request[CommandResult]):
     own: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class Adopt(Request[None]):
+class Adopt(Request[None], frozen=True, kw_only=True):
     """These are the tasks of *origin* now; others of it are gone.  From the scheduler."""
 
     origin: Origin
     tasks: tuple[Task, ...]
 
 
-@attrs.frozen(kw_only=True)
-class Consult(Request[Agenda]):
+class Consult(Request[Agenda], frozen=True, kw_only=True):
     """What is to be done at Unix time *now*, and when to ask again.  From the scheduler."""
 
     now: float
 
 
-@attrs.frozen(kw_only=True)
-class Begin(Request[bool]):
+class Begin(Request[bool], frozen=True, kw_only=True):
     """Write down that a run begins; False if it must not, as things have changed meanwhile.
 
     *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
@@ -86,8 +78,7 @@ class Begin(Request[bool]):
     seen: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class End(Request[bool]):
+class End(Request[bool], frozen=True, kw_only=True):
     """Write down what became of a run; False if there is no room: ask again later.
 
     A run that found things `unchanged` need not have begun.  Repeating it changes nothing.
@@ -97,8 +88,7 @@ class End(Request[bool]):
     outcome: Outcome
 
 
-@attrs.frozen(kw_only=True)
-class Heard(Request[None]):
+class Heard(Request[None], frozen=True, kw_only=True):
     """The owner has been told what `Agenda.tell` said, up to the entry *upto*."""
 
     upto: int

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
-import attrs
+import msgspec
 import outcome
 import trio
 
@@ -51,6 +51,9 @@ class Reply(Generic[T]):
         self._settled = trio.Event()
         self._abandoned = trio.Event()
 
+    def __repr__(self) -> str:
+        return "Reply()"
+
     @property
     def is_settled(self) -> bool:
         """Whether there is an answer, or nobody waits for one any more."""
@@ -84,11 +87,10 @@ class Reply(Generic[T]):
             self._settled.set()
 
 
-@attrs.frozen(kw_only=True)
-class Request(Generic[T]):
-    """Base of the messages that want one answer."""
+class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """Base of the messages that want one answer; one that is sent again needs another *reply*."""
 
-    reply: Reply[T] = attrs.field(factory=lambda: Reply[T](), init=False, eq=False, repr=False)
+    reply: Reply[T] = msgspec.field(default_factory=Reply)
 
 
 class Address(Generic[M]):

@@ -128,7 +128,7 @@ class House:
         return await self.models.ask(wanted(session, role))
 
     async def ask_for(self, job: str, purse: Purse, session: str = "s") -> Completed:
-        request = attrs.evolve(wanted(session), job=job, purse=purse)
+        request = msgspec.structs.replace(wanted(session), job=job, purse=purse)
         return await self.models.ask(request)
 
     def troubles(self) -> dict[str, str]:
@@ -416,7 +416,7 @@ async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_els
     a, purse = Scripted(), Purse(tokens=200)
     async with house(tmp_path, a=a) as it:
         assert isinstance(await it.ask_for("news", purse, "one"), Completion)
-        summary = attrs.evolve(wanted("two", "summarizer"), job="news", purse=purse)
+        summary = msgspec.structs.replace(wanted("two", "summarizer"), job="news", purse=purse)
         summed_up = await it.models.ask(summary)
         assert isinstance(summed_up, Completion)
         assert isinstance(await it.ask_for("mail", purse), Completion)
@@ -546,12 +546,12 @@ async def test_an_abandoned_probe_lets_the_next_one_through(
 async def test_progress_is_shown_and_never_waited_for(tmp_path: Path, clock: MockClock) -> None:
     async with house(tmp_path, a=Scripted()) as it:
         send, receive = trio.open_memory_channel[str](1)
-        await it.models.ask(attrs.evolve(wanted(), progress=send))
+        await it.models.ask(msgspec.structs.replace(wanted(), progress=send))
         assert receive.receive_nowait() == "hello"
         full, _ = trio.open_memory_channel[str](0)
-        await it.models.ask(attrs.evolve(wanted(), progress=full))
+        await it.models.ask(msgspec.structs.replace(wanted(), progress=full))
         receive.close()
-        await it.models.ask(attrs.evolve(wanted(), progress=send))
+        await it.models.ask(msgspec.structs.replace(wanted(), progress=send))
 
 
 async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(

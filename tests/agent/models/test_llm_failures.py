@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -210,7 +209,7 @@ async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
     send, receive = trio.open_memory_channel[str](10)
     async with real(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(it.models.ask, attrs.evolve(asked(), progress=send))
+            nursery.start_soon(it.models.ask, msgspec.structs.replace(asked(), progress=send))
             assert await receive.receive()
             assert not gone.is_set()
             nursery.cancel_scope.cancel()

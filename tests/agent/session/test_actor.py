@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -198,7 +199,8 @@ async def test_decisions_are_typed_as_commands(
         await h.say(text)
         await h.quiet()
 
-    assert world.decided == [asked]
+    [decided] = world.decided
+    assert decided == msgspec.structs.replace(asked, reply=decided.reply)
     assert world.said == ["So be it."]
     assert not world.asked
 

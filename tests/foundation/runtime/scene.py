@@ -77,8 +77,7 @@ def child(
     return Child(Mailbox[Any](name, capacity), body, policy or RestartPolicy(), grace)
 
 
-@attrs.frozen(kw_only=True)
-class Say(Request[str]):
+class Say(Request[str], frozen=True, kw_only=True):
     """A request whose answer is its own word, back."""
 
     word: str = "hello"

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import get_args
 
-import attrs
+import msgspec
 import trio
 
 from elwood import __version__
@@ -27,7 +27,7 @@ from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
-from elwood.foundation.runtime import ActorUnavailable
+from elwood.foundation.runtime import ActorUnavailable, Reply
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.markdown import Rich
@@ -155,7 +155,9 @@ class Commands:
             return f"I do not understand that. /{command.name}: {COMMANDS[command.name]}"
         settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
-            settled = await self._core.approvals.insist(lambda: attrs.evolve(asked))
+            settled = await self._core.approvals.insist(
+                lambda: msgspec.structs.replace(asked, reply=Reply())
+            )
         return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
 
     # --- how it goes, and what it costs ---

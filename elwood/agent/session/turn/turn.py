@@ -287,7 +287,7 @@ class TurnRun:
     async def _request(self, request: Complete) -> Completed:
         """Ask; all that is asked in the run of a task is charged to it, a summary too."""
         if (run := self._turn.errand) is not None:
-            request = attrs.evolve(request, job=run.job, purse=run.purse)
+            request = msgspec.structs.replace(request, job=run.job, purse=run.purse)
         return await self.model.complete(request)
 
     async def _complete(self, progress: trio.MemorySendChannel[str]) -> Completed:
