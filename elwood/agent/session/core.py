@@ -126,7 +126,7 @@ class LiveSessions:
 
     def _make(self, path: Path) -> None:
         if not path.exists():
-            self._disk.append(path, b"", at=0)
+            self._disk.append(path, b"", at=0, last_words=False, synced=True)
 
     def _list(self) -> list[str]:
         if not self._folder.is_dir():
