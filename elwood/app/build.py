@@ -11,7 +11,7 @@ from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
-from elwood.agent.channels.channel import Channels, LastHeard
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature
@@ -181,7 +181,7 @@ def _core(
         sessions=sessions.address,
         approvals=approvals.address,
         models=models.address,
-        channels=Channels(LastHeard(paths.state / "heard.json", disk)),
+        channels=Channels(),
         live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
         admission=Admission(restored(paths.state)),
         events=Mailbox[Event]("health", 256),

@@ -250,7 +250,7 @@ async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(h: Home) -> None:
     over_http(h, h.network.serve(fake.answer))
     h.fake.say("act")
     await recover(h)
-    assert fake.count >= 4  # with the list of models
+    assert fake.count >= 3
     assert h.effects.done == ["act boldly"]
     assert h.names().count("said") == 2
     assert h.texts() == ["Done.\n\n— from the records —\n✓ act boldly"]

@@ -1,17 +1,12 @@
 """The ways to talk with people, and where among them the owner is."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address
-from elwood.foundation.storage.disk import Disk, DiskFull
-
-log = logging.getLogger("elwood")
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,55 +27,11 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = False
 
 
-class LastHeard:
-    """One route in the file *path*.  What is not saved when a process dies is no great loss."""
-
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self._path = path
-        self._disk = disk
-        self.route: Route | None = None
-        self._saved: Route | None = None
-
-    async def load(self) -> None:
-        """Read it; what cannot be read counts for nothing."""
-        data = await self._disk.blocking(self._read)
-        try:
-            read = msgspec.json.decode(data, type=Route) if data else None
-        except msgspec.DecodeError as error:
-            log.warning("not known where the owner was heard", extra={"why": str(error)})
-        else:
-            self._saved = read
-            self.route = self.route or read  # they may have been heard meanwhile
-
-    def note(self, route: Route) -> None:
-        """The owner was heard at *route*, in private."""
-        self.route = msgspec.structs.replace(route, reply_to=None)
-
-    async def save(self) -> None:
-        """Write it, if it is another than before; for one caller, now and then."""
-        route = self.route
-        if route is None or route == self._saved:
-            return
-        data = msgspec.json.encode(route)
-        try:
-            await self._disk.blocking(lambda: self._disk.replace(self._path, data))
-        except DiskFull as error:
-            log.warning("not noted where the owner was heard", extra={"why": str(error)})
-        else:
-            self._saved = route
-
-    def _read(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
-            return b""
-
-
 class Channels:
-    """All channels of the app; *heard* knows where the owner wrote last."""
+    """All channels of the app, and where the owner wrote last since the start."""
 
-    def __init__(self, heard: LastHeard) -> None:
-        self.heard = heard
+    def __init__(self) -> None:
+        self._heard: Route | None = None
         self._channels: dict[str, Channel] = {}
         self._outboxes: dict[str, Address[OutboxMail]] = {}
 
@@ -106,7 +57,11 @@ class Channels:
 
     def owner_routes(self) -> tuple[Route, ...]:
         """Where the owner reads now, the best first."""
-        return owner_routes(self.places, self.heard.route)
+        return owner_routes(self.places, self._heard)
+
+    def hear(self, route: Route) -> None:
+        """The owner wrote at *route*, in private."""
+        self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def named(self, name: str) -> Channel | None:
         """Find a channel."""

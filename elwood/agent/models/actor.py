@@ -12,7 +12,7 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Usage, rough
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.client import Catalogued, ModelFailure, ModelRequest, Provider
+from elwood.agent.models.client import ModelFailure, ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder, EmbeddingFailed
 from elwood.agent.models.messages import (
     BadHistory,
@@ -36,7 +36,6 @@ from elwood.agent.models.routing import (
     NextModel,
     Reaction,
     TryAgain,
-    at_risk,
     describe,
     on_failure,
     patience,
@@ -310,8 +309,6 @@ class Models:
         async with trio.open_nursery() as tellings:
             self._book.on_warning(lambda text: tellings.start_soon(self._tell, text))
             async with trio.open_nursery() as calls:
-                checks = trio.CancelScope()
-                calls.start_soon(self._check_models, checks)
                 async for message in mailbox:
                     match message:
                         case Complete():
@@ -325,7 +322,6 @@ class Models:
                             message.reply.set(self._book.spent(session, purses))
                         case _:
                             assert_never(message)
-                checks.cancel()
             tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
 
     async def _tell(self, warning: str) -> None:
@@ -526,22 +522,3 @@ class Models:
         if usage.input:
             self._book.owe(NOBODY, self._embedder.model, usage)
         return made
-
-    async def _check_models(self, scope: trio.CancelScope) -> None:
-        """Warn of configured models that are retired or unknown; failing to is no failure."""
-        settings = self._settings
-        names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
-        with scope:
-            for provider, client in self._providers.items():
-                if not isinstance(client, Catalogued):
-                    continue
-                try:
-                    found = at_risk(names, provider, await client.offers())
-                except ModelFailure as error:
-                    level = logging.WARNING if error.kind in PAUSES else logging.INFO
-                    log.log(level, "models not checked", extra={"why": str(error)})
-                    continue
-                for model, risk in found.items():
-                    why = f"{risk.why}; {risk.remedy}"
-                    log.warning("model at risk", extra={"model": model, "why": why})
-                    report_error(f"model {model}", why)

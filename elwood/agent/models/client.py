@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import msgspec
 import trio
@@ -88,14 +88,6 @@ class Provider(Protocol):
         """
 
 
-@runtime_checkable
-class Catalogued(Protocol):
-    """A provider that can list its models."""
-
-    async def offers(self) -> tuple[ListedModel, ...]:
-        """Return what it has, or raise ModelFailure."""
-
-
 class HttpProvider(ABC):
     """A provider that streams its responses over HTTP; each API adds its forms.
 
@@ -171,19 +163,6 @@ class HttpProvider(ABC):
         if stream.error is not None:
             raise self.judge(0, stream.error)
         return stream.completion(body)
-
-    async def offers(self) -> tuple[ListedModel, ...]:
-        """List the models of this account; raises ModelFailure."""
-        with self._mapped():
-            answer = await self._client.get(
-                self._base_url + self.models_path, headers=self.headers(), read_timeout=self._stall
-            )
-        if answer.status != 200:
-            raise self.judge(answer.status, answer.body, answer.headers)
-        try:
-            return models_in(answer.body)
-        except ValueError as error:
-            raise self.failure("server", "the list of models is not readable") from error
 
     def failure(
         self,

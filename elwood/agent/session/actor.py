@@ -79,7 +79,7 @@ class SessionActor:
         self._log = log_
         self._live = core.live
         self._admission = core.admission
-        self._heard = core.channels.heard
+        self._channels = core.channels
         self._delivery = delivery
         self._runner = runner
         self._commands = commands
@@ -243,7 +243,7 @@ class SessionActor:
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.errand is None and received.route.private:
-            self._heard.note(received.route)
+            self._channels.hear(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:

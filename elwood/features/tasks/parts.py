@@ -189,7 +189,6 @@ class TaskClock:
 
     async def schedule(self, mailbox: Mailbox[Woken]) -> None:
         """Be the scheduler."""
-        await self._channels.heard.load()
         chores = self._others.chores
         await self._adopt("config", self._config.of(ConfiguredTasks).tasks)
         await self._adopt("house", tuple(chore_task(one, self._zone) for one in chores))
@@ -219,7 +218,6 @@ class TaskClock:
 
     async def _refresh(self, nursery: trio.Nursery) -> None:
         """Take in what people have written into HEARTBEAT.md, and tell what is wrong with it."""
-        await self._channels.heard.save()
         try:
             written = await self._core.environment.blocking(self._file.read)
         except Unconfined as error:

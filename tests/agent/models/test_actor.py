@@ -28,7 +28,7 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
     Spending,
 )
-from elwood.agent.models.routing import FailureKind, ListedModel
+from elwood.agent.models.routing import FailureKind
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Ledger, UsageEntry, Warned
 from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
@@ -73,7 +73,6 @@ class Scripted:
     asked: list[tuple[float, str]] = attrs.field(factory=list)
     running: int = 0
     most: int = 0
-    found: tuple[ListedModel, ...] = ()
     codec: str = "scripted"
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
@@ -97,9 +96,6 @@ class Scripted:
             raise failure(step)
         message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))
         return Completion(message, "end", Usage(100, 10))
-
-    async def offers(self) -> tuple[ListedModel, ...]:
-        return self.found
 
 
 def failure(step: Fail) -> ModelFailure:
@@ -573,17 +569,6 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
         assert it.troubles() == {}
         assert (await it.models.ask(Spending(session="s"))).session.tokens == 330
     assert len(a.asked) == 3
-
-
-async def test_models_at_risk_are_shown_at_the_start(tmp_path: Path, clock: MockClock) -> None:
-    a = Scripted(
-        found=(ListedModel("m", "deprecated", "2026-11-30T00:00:00Z"), ListedModel("s", "active"))
-    )
-    async with house(tmp_path, a=a) as it:
-        await trio.sleep(1)
-        assert it.troubles() == {
-            "model a/m": "is deprecated and retires on 2026-11-30; choose another in [models]"
-        }
 
 
 async def test_a_model_without_a_provider_is_a_permanent_failure(

@@ -25,7 +25,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.models.anthropic import Anthropic
 from elwood.agent.models.client import ModelFailure, ModelRequest
 from elwood.agent.models.providers import encode
-from elwood.agent.models.routing import ListedModel
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -319,18 +318,3 @@ async def test_a_revoked_key_is_told_without_the_key() -> None:
     assert caught.value.kind == "bad_key"
     quoting = await failing(Error(401, "authentication_error", f"no such key: {KEY}"))
     assert quoting.detail == "no such key: ***"
-
-
-async def test_models_are_listed() -> None:
-    fake = FakeModels(
-        models=[
-            {"id": "new", "lifecycle": "active", "retires_at": None, "display_name": "New"},
-            {"id": "old", "lifecycle": "deprecated", "retires_at": "2026-11-30T00:00:00Z"},
-        ]
-    )
-    async with provider(fake) as anthropic:
-        offers = await anthropic.offers()
-    assert offers == (
-        ListedModel("new", "active"),
-        ListedModel("old", "deprecated", "2026-11-30T00:00:00Z"),
-    )

@@ -199,7 +199,7 @@ async def test_failures_over_a_real_socket_end_in_an_answer(tmp_path: Path) -> N
         answer = await it.ask()
         assert isinstance(answer, Completion)
         assert answer.message.text == "here"
-        assert fake.count == 6  # with the one for the list of models
+        assert fake.count == 5
 
 
 async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:

@@ -352,8 +352,3 @@ async def test_failures_are_told_apart(step: Bytes | Say | Error, kind: str) -> 
         with pytest.raises(ModelFailure) as caught:
             await openai.complete(wanted(), lambda text: None)
     assert caught.value.kind == kind
-
-
-async def test_models_are_listed() -> None:
-    async with provider(FakeModels(models=[{"id": "qwen", "object": "model"}])) as openai:
-        assert [offer.id for offer in await openai.offers()] == ["qwen"]

@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from elwood.agent.approvals.messages import Decided
-from elwood.agent.channels.channel import Channel, Channels, LastHeard
+from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import (
     Draft,
     OutboxMail,
@@ -252,7 +252,7 @@ class House:
         world, paths = self.world, self._paths()
         clock = OwnerClock(world.now, world.zone)
         environment = Environment(now=world.now, blocking=world.blocking, calls=world.calls)
-        channels = Channels(LastHeard(world.folder / "heard.json", self.disk))
+        channels = Channels()
         chat = Channel(
             name="chat",
             outbox=self.outbox.address,

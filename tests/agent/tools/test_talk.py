@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
-from elwood.agent.channels.channel import Channel, Channels, LastHeard
+from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.calls import SendMessage, exact
 from elwood.agent.conversation.route import Route
@@ -29,7 +29,6 @@ from elwood.agent.tools.talk import (
 )
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.foundation.runtime import Address, Mailbox, Request, inline
-from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import Sender, outbox
@@ -75,8 +74,7 @@ class Speaker:
 def speaker(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = None) -> Speaker:
     (folder / "ws").mkdir(exist_ok=True)
     home = Route("telegram", OWNER)
-    disk = Disk(blocking=inline, clock=lambda: 0.0)
-    channels = Channels(LastHeard(folder / "heard.json", disk))
+    channels = Channels()
     channel = Channel(
         name="telegram", outbox=mailbox.address, owner=(home,), serves=lambda name: True, files=True
     )

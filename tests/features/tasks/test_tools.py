@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.channel import Channel, Channels, LastHeard
+from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.calls import Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import Label
@@ -33,8 +33,7 @@ from elwood.features.tasks.tools import (
     bounds_of,
 )
 from elwood.features.tasks.when import Cron, Every, Once
-from elwood.foundation.runtime import Address, Mailbox, inline
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.runtime import Address, Mailbox
 from tests.features.tasks.timetables import keeping
 
 # Sunday 2026-11-22 12:00 in Paris.
@@ -87,8 +86,7 @@ class World:
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
-    disk = Disk(blocking=inline, clock=lambda: 0.0)
-    channels = Channels(LastHeard(folder / "heard.json", disk))
+    channels = Channels()
     box: Mailbox[OutboxMail] = Mailbox("outbox", 1)
     own = Channel(name="telegram", outbox=box.address, owner=(CHAT,), serves=lambda name: True)
     channels.add(own)
