@@ -21,7 +21,7 @@ from elwood.agent.approvals.prompt_text import button_pressed
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.log.state import Nothing, next_work
+from elwood.agent.session.log.state import next_work
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.state import Timetable, TimetableEntry
@@ -276,7 +276,7 @@ class Trial:
             *(
                 f"{session} is busy"
                 for session, state in states.items()
-                if not state.is_idle or not isinstance(next_work(state), Nothing)
+                if not state.is_idle or next_work(state) is not None
             ),
             *(f"to do: {run}" for run in agenda.runs),
             *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),

@@ -19,7 +19,7 @@ from elwood.agent.approvals.prompt_text import button_pressed
 from elwood.agent.approvals.state import ApprovalDecided
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Entry
-from elwood.agent.session.log.state import Nothing, next_work
+from elwood.agent.session.log.state import next_work
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.state import RunFinished, Timetable, TimetableEntry
@@ -162,7 +162,7 @@ class World:
         """Tell whether nobody owes anything, but for tries of tasks that are to be made later."""
         here = self.here
         states = {name: fold(here.state, name) for name in here.journals()}
-        idle = all(s.is_idle and isinstance(next_work(s), Nothing) for s in states.values())
+        idle = all(s.is_idle and next_work(s) is None for s in states.values())
         asked, waiting = asked_and_waiting(approvals(here.state)[1], states)
         table = self.table()
         agenda = rules.agenda(table, time.time())

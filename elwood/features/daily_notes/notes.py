@@ -14,7 +14,9 @@ import msgspec
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import DAYS_TAG, without_days
 from elwood.agent.conversation.task_run import QUIET
-from elwood.agent.session.log.turns import FinishedTurn
+from elwood.agent.session.log.entries import CallEnded
+from elwood.agent.session.log.turns import FinishedTurn, plain_words
+from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
 from elwood.agent.tools.tool import SearchResult
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
@@ -147,10 +149,21 @@ def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
     what = ", ".join(said) or "a call that had waited"
     yield f"- {when:%H:%M} {id_}{marks}: {what}{' (no answer found)' * turn.failed}"
     for call in turn.calls:
-        target = f" `{call.target}`" if call.target and not forgets else ""
-        yield f"  - {call.mark} {call.tool}{target}{call.words} #{call.call}"
+        yield f"  - {_call(call, turn.label, forgets)}"
     if turn.more:
         yield f"  - and {turn.more} more calls"
+
+
+def _call(call: CallEnded, label: Label, forgets: bool) -> str:
+    """Tell of a call; the names of tools and the ids of calls are a model's words as well."""
+    tool, id_ = (re.sub(r"\W", "", name)[:64] for name in (call.tool, call.call))
+    target = plain_words(call.target)
+    if label.untrusted:
+        tool, id_, target = "a tool", "call", ""
+    told = f" `{target}`" if target and not forgets else ""
+    words = f" ({WORDS[call.outcome]})" if call.outcome in WORDS else ""
+    ruling = f" · {allowed_by(call.ruling)}" if call.ruling else ""
+    return f"{MARKS[call.outcome]} {tool}{told}{words}{ruling} #{id_}"
 
 
 # --- entries --------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Session, Start, next_work
+from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, next_work
 
 ROUTE = Route("console")
 U = Label(untrusted=True)
@@ -69,15 +69,15 @@ STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"))
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        ((), Nothing()),
+        ((), None),
         ((received("a"), received("b")), Start((received("a"), received("b")))),
         ((received("a"), received("b", "/New"), received("c")), Start((received("a"),))),
-        ((received("a", "/status"),), Nothing()),
+        ((received("a", "/status"),), None),
         ((received("a", "/etc/hosts?"),), Start((received("a", "/etc/hosts?"),))),
         (STARTED, Resume(2)),
         ((*STARTED, TurnStarted("t1", (), 2, "")), GiveUpTurn()),
         ((*STARTED, TurnStarted("t1", (), 2, ""), said("c")), Resume(1)),
-        ((*STARTED, received("b"), Joined("t1", ("b",), "and this"), replied("a", "b")), Nothing()),
+        ((*STARTED, received("b"), Joined("t1", ("b",), "and this"), replied("a", "b")), None),
     ],
     ids=[
         *("nothing", "all that waits", "not what stands behind /new", "a command", "no command"),

@@ -414,13 +414,8 @@ class GiveUpTurn(msgspec.Struct, frozen=True):
     """The open turn has been started too often without progress: say so and move on."""
 
 
-class Nothing(msgspec.Struct, frozen=True):
-    """No turn is to be run."""
-
-
 # Commands that move the conversation: what is said behind them is for the place they move it to.
 MOVING = frozenset({"/new", "/undo", "/retry", "/branch", "/resume"})
-Work = Start | Resume | GiveUpTurn | Nothing
 
 
 def is_command(received: Received) -> bool:
@@ -460,7 +455,7 @@ def allowed(session: Session) -> tuple[str, ...]:
     return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
 
 
-def next_work(session: Session) -> Work:
+def next_work(session: Session) -> Start | Resume | GiveUpTurn | None:
     """Decide what the session must do next about turns (deliveries go on beside)."""
     if session.turn is not None:
         attempt = session.turn.attempts + 1
@@ -468,4 +463,4 @@ def next_work(session: Session) -> Work:
     if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
         return Start((), calls)
     taken = inputs(session)
-    return Start(taken) if taken else Nothing()
+    return Start(taken) if taken else None

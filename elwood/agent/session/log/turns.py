@@ -1,6 +1,5 @@
 """A turn: while it runs, with its calls; what is on its way; and what is kept when it has ended."""
 
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -26,7 +25,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
-from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
 from elwood.foundation.text.lines import one_line
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -232,28 +230,18 @@ MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
 _QUOTE = "[replying to: "
 
 
-class FinishedCall(msgspec.Struct, frozen=True):
-    """One call, as its receipt says: *words* are fixed, *target* is the model's."""
-
-    call: str
-    tool: str
-    mark: str
-    words: str
-    target: str
-
-
 class FinishedTurn(msgspec.Struct, frozen=True):
     """A turn that has its answer, as a daily note tells it.
 
     *asked* are the owner's words, *others* counts messages of somebody else.  *label* is what the
-    conversation knew then; *more* calls were made.
+    conversation knew then; *calls* come without what they gave, and *more* were made.
     """
 
     turn: str
     at: float
     asked: tuple[str, ...] = ()
     others: int = 0
-    calls: tuple[FinishedCall, ...] = ()
+    calls: tuple[CallEnded, ...] = ()
     more: int = 0
     failed: bool = False
     label: Label = Label(untrusted=True)
@@ -285,7 +273,7 @@ def finished(
         at=at,
         asked=tuple(_asked(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
-        calls=tuple(_call(one, label) for one in calls[:MAX_CALLS]),
+        calls=tuple(msgspec.structs.replace(one, text="") for one in calls[:MAX_CALLS]),
         more=len(calls[MAX_CALLS:]),
         failed=replied.failed,
         label=label,
@@ -295,22 +283,7 @@ def finished(
 def _asked(received: Received) -> str:
     if received.errand is not None:
         return f"(the task {received.errand.job})"
-    return _words(_own(received.text))
-
-
-def _call(receipt: CallEnded, label: Label) -> FinishedCall:
-    words = f" ({WORDS[receipt.outcome]})" if receipt.outcome in WORDS else ""
-    if receipt.ruling:
-        words += f" · {allowed_by(receipt.ruling)}"
-    # The names of tools and the ids of calls are a model's words as well.
-    strange = label.untrusted
-    return FinishedCall(
-        call="call" if strange else re.sub(r"\W", "", receipt.call)[:64],
-        tool="a tool" if strange else re.sub(r"\W", "", receipt.tool)[:64],
-        mark=MARKS[receipt.outcome],
-        words=words,
-        target="" if strange else _words(receipt.target),
-    )
+    return plain_words(_own(received.text))
 
 
 def _own(text: str) -> str:
@@ -318,10 +291,10 @@ def _own(text: str) -> str:
     return text.rpartition("]\n")[2] if text.startswith(_QUOTE) else text
 
 
-def _words(text: str) -> str:
+def plain_words(text: str) -> str:
     """Make *text* fit between backticks in one line.
 
-    >>> _words("`a`\\n\\n# b")
+    >>> plain_words("`a`\\n\\n# b")
     "'a' # b"
     """
     return one_line(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS)

@@ -14,7 +14,7 @@ from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
-from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
+from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, next_work
 from elwood.agent.session.log.turns import Turn, spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
@@ -90,7 +90,7 @@ class TurnRunner:
 
         *begun* is the turn to be run first, if its start has been written.
         """
-        if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
+        if not self.is_working and next_work(self._log.state) is not None:
             self.is_working = True
             nursery.start_soon(self._run_turns, begun)
 
@@ -195,7 +195,7 @@ class TurnRunner:
                 continue  # somebody has said more meanwhile, or taken it back
             before: tuple[Rewound, ...] = ()
             match work:
-                case Nothing():
+                case None:
                     return None
                 case GiveUpTurn():
                     await self._gate.abandon()
