@@ -117,6 +117,8 @@ WRONG = [
      ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
     ('[models]\ndefault = "antropic/claude"',
      ": models.default: there is no provider antropic; did you mean anthropic?"),
+    ('memory.embeddings = "offline/rules"',
+     ": memory.embeddings: the offline model makes no vectors; name another, or leave it out"),
     ('telegram.token = "${NOT_SET}"', ": telegram.token: the variable NOT_SET is not set; "
      "set it, or write $${NOT_SET}"),
     ('[paths]\nstate = "here"', ': paths.state: the text "here" is not an absolute path; '

@@ -6,7 +6,6 @@ import attrs
 import pytest
 import trio
 
-from elwood.agent.models.embeddings import hashed
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Charged, Ledger, UsageEntry
@@ -16,6 +15,7 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
+from tests.hashed_vectors import hashed
 from tests.journeys.home import Home
 from tests.journeys.test_memory import equip, typed
 

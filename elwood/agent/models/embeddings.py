@@ -3,9 +3,8 @@
 The services speak as OpenAI does; Ollama does, too.
 """
 
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,7 +15,6 @@ from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.runtime import ActorUnavailable, Address
-from elwood.foundation.text.words import telling, words
 
 # Seconds for an answer; a model that must first be loaded takes longer, and is asked again.
 DEADLINE = 30.0
@@ -49,30 +47,6 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text.  Raises EmbeddingFailed."""
-
-
-def embedder_of(
-    model: str | None, providers: Mapping[str, ProviderSettings], client: Client
-) -> Embedder | None:
-    """Make the embedder that the configuration names, if any; *client* stays the caller's.
-
-    ``offline`` needs no service and knows spelling only.
-    """
-    if model is None:
-        return None
-    settings = providers[split_name(model)[0]]
-    return Hashing() if settings.api == "offline" else HttpEmbedder(model, settings, client)
-
-
-class Hashing:
-    """Vectors of words and letters, made here."""
-
-    model = "offline/hashing-256"
-
-    async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return one vector per text."""
-        await trio.lowlevel.checkpoint()
-        return Embeddings([hashed(text) for text in texts], tokens=0)
 
 
 class _Datum(msgspec.Struct):
@@ -165,12 +139,6 @@ class ThroughModels:
         return answer
 
 
-# Dimensions of a hashed vector.
-HASHED = 256
-# What a word weighs against one of the triples of letters in it.
-_WORD, _TRIPLE = 1.0, 0.3
-
-
 def unit(vector: Vector) -> tuple[float, ...]:
     """Bring *vector* to length 1, so that products are cosines; nothing stays nothing.
 
@@ -198,23 +166,3 @@ def signs(vector: Vector) -> int:
     '0b101'
     """
     return sum(1 << place for place, x in enumerate(vector) if x > 0)
-
-
-def hashed(text: str) -> tuple[float, ...]:
-    """Make a vector of the words and triples of letters in *text*, without any model.
-
-    It knows spelling, not meaning: for tests, and where there is no model.
-
-    >>> a, b, c = map(hashed, ("birthday", "birthdays", "a red car"))
-    >>> cosine(a, b) > 0.3 > cosine(a, c)
-    True
-    """
-    vector = [0.0] * HASHED
-    for word in telling(words(text)):
-        framed = f"^{word}$"
-        triples = (framed[at : at + 3] for at in range(len(framed) - 2))
-        for piece, weight in ((word, _WORD), *((triple, _TRIPLE) for triple in triples)):
-            digest = hashlib.blake2b(piece.encode("utf-8", "replace"), digest_size=4).digest()
-            number = int.from_bytes(digest, "little")
-            vector[number % HASHED] += weight if number & 0x8000_0000 else -weight
-    return unit(vector)

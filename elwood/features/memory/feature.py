@@ -2,6 +2,7 @@
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
 from typing import ClassVar
 
 import attrs
@@ -10,10 +11,16 @@ from elwood.agent.feature import Feature, imported
 from elwood.agent.models.settings import is_model
 from elwood.agent.session.settings import LearningSettings
 from elwood.foundation.command_line import CliCommand, count
-from elwood.foundation.settings import Section, at_least, between, setting
+from elwood.foundation.settings import Complaint, Loaded, Section, at_least, between, setting
 from elwood.foundation.text.words import KEY
 
 CLI = "elwood.features.memory.cli"
+
+
+def _makes_vectors(loaded: Loaded) -> Iterator[Complaint]:
+    if (loaded.config.of(MemorySettings).embeddings or "").startswith("offline/"):
+        what, remedy = "the offline model makes no vectors", "name another, or leave it out"
+        yield ("memory", "embeddings"), what, remedy
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +31,9 @@ class MemorySettings:
     """
 
     SECTION: ClassVar = Section(
-        "memory", "What is remembered across conversations. See docs/operating.md."
+        "memory",
+        "What is remembered across conversations. See docs/operating.md.",
+        verify=_makes_vectors,
     )
 
     embeddings: str | None = setting(

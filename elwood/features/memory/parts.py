@@ -6,7 +6,8 @@ from functools import partial
 import attrs
 import trio
 
-from elwood.agent.models.embeddings import Embedder, ThroughModels, embedder_of
+from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
+from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
@@ -59,7 +60,8 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
     client = Client(connections=4)
     core.closing.push_async_callback(client.aclose)
     providers = core.config.of(Providers).by_name
-    embedder = embedder or embedder_of(settings.embeddings, providers, client)
+    if embedder is None and (model := settings.embeddings) is not None:
+        embedder = HttpEmbedder(model, providers[split_name(model)[0]], client)
     search = NoteSearch(memory)
     actor = Memory(
         NoteStore(state, core.disk, max_notes=settings.max_notes),

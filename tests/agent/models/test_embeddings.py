@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.models.embeddings import DEADLINE, Embedder, EmbeddingFailed, embedder_of
+from elwood.agent.models.embeddings import DEADLINE, EmbeddingFailed, HttpEmbedder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -21,7 +21,7 @@ KEY = "k" * 30
 @asynccontextmanager
 async def service(
     model: str, given: Reply, seen: list[Request] | None = None
-) -> AsyncIterator[Embedder]:
+) -> AsyncIterator[HttpEmbedder]:
     async def answer(request: Request) -> Reply:
         await trio.lowlevel.checkpoint()
         if seen is not None:
@@ -29,11 +29,8 @@ async def service(
         return given
 
     async with serving(answer) as base, aclosing(Client()) as client:
-        name = model.partition("/")[0]
         settings = ProviderSettings(api="openai", base_url=f"{base}/v1", key=Secret(KEY))
-        embedder = embedder_of(model, {name: settings}, client)
-        assert embedder is not None
-        yield embedder
+        yield HttpEmbedder(model, settings, client)
 
 
 def reply(value: Any, status: int = 200) -> Reply:
@@ -85,13 +82,3 @@ async def test_a_service_that_is_silent_is_left(mock_clock: MockClock) -> None:
         with pytest.raises(EmbeddingFailed):
             await embedder.embed(["one"])
         assert trio.current_time() - began <= DEADLINE
-
-
-async def test_without_a_model_there_is_none_and_offline_needs_no_service() -> None:
-    async with aclosing(Client()) as client:
-        assert embedder_of(None, {}, client) is None
-        offline = {"offline": ProviderSettings(api="offline")}
-        embedder = embedder_of("offline/hashing", offline, client)
-        assert embedder is not None
-        [one, other] = (await embedder.embed(["tea", "tea"])).vectors
-        assert one == other

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.embeddings import EmbeddingFailed, Hashing, hashed
+from elwood.agent.models.embeddings import EmbeddingFailed
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
@@ -35,6 +35,7 @@ from elwood.features.memory.tools import NoteSearch
 from elwood.foundation.runtime import Address, inline
 from tests.features.memory.observing import seen
 from tests.features.memory.store_alone import draft, holding, remembering
+from tests.hashed_vectors import hashed
 
 T = TypeVar("T")
 Mail = Address[MemoryMail]
@@ -273,8 +274,10 @@ async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_cloc
         await find(memory, "tea")
         await trio.sleep(1)
         assert embedder.asked[3:] == ["tea", "tea \nBlack tea"]
-    async with remembering(tmp_path, embedder=Hashing()) as memory:
+    other = Switched()
+    other.model = "test/other"
+    async with remembering(tmp_path, embedder=other) as memory:
         await trio.sleep(1)  # another model: all anew
     db = sqlite3.connect(tmp_path / "memory.db")
-    assert db.execute("SELECT DISTINCT model FROM vectors").fetchall() == [(Hashing.model,)]
+    assert db.execute("SELECT DISTINCT model FROM vectors").fetchall() == [(other.model,)]
     db.close()

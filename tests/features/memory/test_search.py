@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.models.embeddings import hashed, unit
+from elwood.agent.models.embeddings import unit
 from elwood.features.memory import actor
 from elwood.features.memory.extension import offered, relevant
 from elwood.features.memory.note import Note, render, stamped
@@ -23,6 +23,7 @@ from elwood.foundation.storage.search_index import SearchHit, SearchQuery, finge
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, expression, words
 from tests.features.memory.store_alone import MINE, opened
+from tests.hashed_vectors import hashed
 
 MODEL = "test/hashing"
 UPDATED, CHATTER = 30, 200
