@@ -23,7 +23,7 @@ from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, entries_of
 from tests.agent.session.scene import ROUTE, World, echo, house
 from tests.agent.session.scripted import answer, call
 
@@ -305,6 +305,8 @@ async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: Wo
         await h.quiet()
 
     assert world.said == ["re: hello"]
+    log = [entry for _, _, entry in entries_of(world.folder / "sessions/s.jsonl", Entry)]
+    assert [entry.attempt for entry in log if isinstance(entry, Posting)] == [1, 2, 3]
 
 
 async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World) -> None:
