@@ -57,8 +57,8 @@ def parse(text: str) -> TypedCommand:
 def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
     """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
 
-    >>> request(TypedCommand("allow", "ABC234"), "tg:1")
-    DecideRequest(code='ABC234', answer='once', by='tg:1')
+    >>> request(TypedCommand("allow", "ABC234"), "tg:1").answer
+    'once'
     >>> request(TypedCommand("allow", "ABC234 maybe"), "tg:1")
     """
     match command.name, command.given.split():
