@@ -37,8 +37,8 @@ BOUNDS = {
     "plain turn, CPU": 4.0,
     "one-tool turn, wall": 4.0,
     "one-tool turn, CPU": 4.0,
-    "start to first poll": 4.0,
-    "memory, idle": 1.6,
+    "start to first poll": 3.0,
+    "memory, idle": 1.5,
     "all chats answered": 8.0,
 }
 # Chats of which all write at once.
