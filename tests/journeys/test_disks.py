@@ -7,10 +7,12 @@ import errno
 import os
 
 import pytest
+import trio
 
 from elwood.agent.models.spending import UsageEntry
 from elwood.foundation.storage.journal import Verified, decoder, verify
-from tests.journeys.home import Home
+from tests.fake_telegram import OWNER
+from tests.journeys.home import OTHER, Home
 
 
 def no_room() -> None:
@@ -61,6 +63,26 @@ async def test_a_kill_on_a_full_disk_loses_nothing(h: Home) -> None:
     assert h.broken() == []
     assert h.names().count("received") == 2
     assert h.texts()[-1].endswith("two")
+
+
+@pytest.mark.parametrize("place", ["before it was taken", "while it was written"])
+async def test_a_message_that_waits_long_for_the_disk_is_done_once(h: Home, place: str) -> None:
+    """Nobody is asked to send again what may still be taken."""
+    async with h.life() as life:
+        chat = OWNER if place == "while it was written" else OTHER
+        h.fake.say("before", chat=chat, user=chat)
+        await life.settled()
+        h.hold_disk()
+        number = h.fake.say("call act once")
+        await trio.sleep(100)
+        assert h.fake.unconfirmed == [number]
+        [notice] = [text for text in h.texts() if text != "re: before"]
+        assert notice.startswith("I cannot take messages now: ")
+        assert "again" not in notice
+        h.release_disk()
+        await life.settled()
+    assert h.effects.done.count("act once") == 1
+    assert h.broken() == []
 
 
 def charges(h: Home) -> int:

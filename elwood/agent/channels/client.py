@@ -166,7 +166,7 @@ class IntakeReplies:
     async def settle(self, taken: Reception | None, number: int, route: Route) -> bool:
         """Tell the sender in *route* what became of the update *number*, unless it was taken.
 
-        False if it must be kept, and handed on again.
+        None: nobody answered.  False if it must be kept, and handed on again.
         """
         match taken:
             case Busy(waiting=count):
@@ -183,16 +183,14 @@ class IntakeReplies:
                 return told
             case Refused(why=why):
                 return await self.tell(route, f"I could not take this message: {why}")
-            case NotNow(why=why):
+            case NotNow() | None:
+                # It may still be taken, so nobody is asked to send it again.
+                why = taken.why if taken else f"no answer within {TRIES * PATIENCE:.0f} s"
                 if self._postponed.get(route.chat) != number:
                     self._postponed[route.chat] = number
                     await self.tell(route, f"I cannot take messages now: {why}. I keep trying.")
                 self.why = why
                 return False
-            case None:
-                return await self.tell(
-                    route, "I could not take this message. Please send it again in a minute."
-                )
         return True
 
     async def tell(self, route: Route, text: str) -> bool:

@@ -331,8 +331,6 @@ class Models:
             await self._tell_owner(warning)
 
     def _take(self, ask: Complete, calls: trio.Nursery) -> None:
-        if ask.reply.is_settled:
-            return
         if self._calls >= MAX_CALLS:
             ask.reply.set(ModelUnavailable("too many conversations wait for a model already"))
             return

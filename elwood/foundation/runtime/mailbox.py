@@ -146,6 +146,7 @@ class Mailbox(Generic[M]):
     """A bounded queue with a name, lent to one incarnation of its actor at a time.
 
     Made by the wiring; *capacity* messages fit.  A body iterates over it and never closes it.
+    What it gets is wanted: a request that was abandoned in the queue is dropped.
     """
 
     def __init__(self, name: str, capacity: int) -> None:
@@ -191,17 +192,21 @@ class Mailbox(Generic[M]):
 
     async def __anext__(self) -> M:
         try:
-            return self._took(await self._receive.receive())
+            return await self.receive()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
 
     async def receive(self) -> M:
         """Wait for one message.  Raises trio.EndOfChannel when the actor is being stopped."""
-        return self._took(await self._receive.receive())
+        while not self._is_wanted(message := await self._receive.receive()):
+            pass
+        return message
 
     def receive_nowait(self) -> M:
         """Take a message that is there already, or raise trio.WouldBlock or EndOfChannel."""
-        return self._took(self._receive.receive_nowait())
+        while not self._is_wanted(message := self._receive.receive_nowait()):
+            pass
+        return message
 
     # What follows is the runtime's own.
 
@@ -243,11 +248,17 @@ class Mailbox(Generic[M]):
             if isinstance(message, Request):
                 message.reply.fail(ActorDown(self.name))
 
-    def _took(self, message: M) -> M:
+    def _is_wanted(self, message: M) -> bool:
+        """Note that *message* was taken out; False if nobody waits for its answer any more.
+
+        Who gave up has told somebody so, or asks again: done now, it would be done unseen or twice.
+        """
         self.unread_since = trio.current_time() if self.depth else None
         if isinstance(message, Request):
+            if message.reply.is_settled:
+                return False
             self._in_hand.add(message.reply)
-        return message
+        return True
 
 
 class Signal:

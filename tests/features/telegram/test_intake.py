@@ -5,7 +5,6 @@ from typing import Any
 
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
@@ -157,16 +156,17 @@ async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) 
         assert "20" in house.notices[1]
 
 
-async def test_what_cannot_be_taken_is_kept_until_the_sender_is_told(
+async def test_what_nobody_takes_is_kept_and_its_sender_told_once(
     jumping_clock: MockClock,
 ) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: None
-        house.post = lambda _: Unsent("away")
         number = fake.say("a")
-        await house.until(lambda: len(house.posts) == 3)
+        await house.until(lambda: len(house.inbound) == 7)  # three tries each time
         assert fake.unconfirmed == [number]
-        house.take = lambda _: Taken()  # the session is back: it gets the message after all
+        [notice] = house.notices
+        assert "I keep trying" in notice
+        house.take = lambda _: Taken()
         await fake.until(lambda: not fake.unconfirmed)
         assert {m.id for m in house.inbound} == {f"tg:4242:{number}"}
 

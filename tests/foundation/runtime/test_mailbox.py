@@ -153,6 +153,28 @@ async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: obj
         assert not scene.crashes("it")
 
 
+async def test_a_request_that_was_abandoned_in_the_queue_is_never_taken(
+    autojump_clock: object,
+) -> None:
+    """However the actor takes its messages; what was told, not asked, is taken all the same."""
+    mailbox = Mailbox[Say]("it", 16)
+    for word in ("by receive", "by receive_nowait", "by iteration"):
+        with trio.move_on_after(1):
+            await mailbox.address.ask(Say(word="given up"))
+        settled = Say(word="settled")
+        settled.reply.set("by another")
+        await mailbox.address.tell(settled)
+        await mailbox.address.tell(Say(word=word))
+    assert (await mailbox.receive()).word == "by receive"
+    assert mailbox.receive_nowait().word == "by receive_nowait"
+    assert (await anext(mailbox)).word == "by iteration"
+    with trio.move_on_after(1):
+        await mailbox.address.ask(Say(word="given up"))
+    with pytest.raises(trio.WouldBlock):
+        mailbox.receive_nowait()
+    assert mailbox.unread_since is None, "nothing waits"
+
+
 async def test_closing_drains_what_is_queued_and_refuses_the_rest(autojump_clock: object) -> None:
     """What was told before the stop is still worked off; then the loop ends by itself."""
     seen: list[int] = []
