@@ -16,7 +16,7 @@ from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.hashed_vectors import hashed
-from tests.journeys.home import Home
+from tests.journeys.home import MINE, Home
 from tests.journeys.test_memory import equip, typed
 
 
@@ -34,6 +34,27 @@ async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h:
     assert "18 tokens a day" in warnings[0]
     assert "/budget shows where it went" in warnings[0]
     assert warnings[1].startswith("The limit of 18 tokens a day is reached. It resets at")
+    assert h.broken() == []
+
+
+async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
+    h.settings["limits"] = Limits(session_tokens=9, warn=0)
+    async with h.life() as life:
+        for text in ("one", "two", "/new", "three"):
+            h.fake.say(text)
+            await life.settled()
+    async with h.life() as life:
+        for text in ("four", "/new", "five", "/budget"):
+            h.fake.say(text)
+            await life.settled()
+    answers = h.texts()
+    assert "/new begins another one" in answers[1]
+    assert answers[3] == "re: three"
+    assert "limit of 9 tokens for this conversation is reached" in answers[4]
+    assert answers[6] == "re: five"
+    here, others = answers[7].split("Other conversations, in all")
+    assert "166 % of 9 tokens" in here
+    assert f"{MINE} (2)" in others
     assert h.broken() == []
 
 

@@ -215,10 +215,16 @@ class Limits:
     )
 
     session_tokens: int | None = setting(
-        None, help="most tokens of one conversation", check=at_least(1), example="2000000"
+        None,
+        help="most tokens of one conversation; /new begins another",
+        check=at_least(1),
+        example="2000000",
     )
     session_usd: float | None = setting(
-        None, help="most US dollars of one conversation", check=at_least(0), example="5.0"
+        None,
+        help="most US dollars of one conversation; /new begins another",
+        check=at_least(0),
+        example="5.0",
     )
     day_tokens: int | None = setting(
         None, help="most tokens of one day", check=at_least(1), example="10000000"

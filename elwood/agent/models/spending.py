@@ -391,7 +391,7 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
 def _way_out(account: Account, unit: Unit, zone: str) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
     if account.scope == "session":
-        return f"Only a higher {setting} lets it go on."
+        return f"/new begins another one; only a higher {setting} lets this one go on."
     if account.scope == "job":
         # One that was made in a conversation stands nowhere else.
         setting = (

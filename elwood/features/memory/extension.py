@@ -278,7 +278,7 @@ class MemoryExtension(SessionExtension):
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch)
-            found = await self._learning.find(self._log.id, text)
+            found = await self._learning.find(self._log.account, text)
             nursery.cancel_scope.cancel()
         return found
 

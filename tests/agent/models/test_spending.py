@@ -79,7 +79,7 @@ def folded(*entries: UsageEntry) -> Ledger:
         (Limits(), "UTC", None),
         (Limits(session_tokens=301, day_tokens=401, session_usd=3.01, day_usd=4.01), "UTC", None),
         (Limits(session_tokens=300), "UTC", "300 tokens for this conversation"),
-        (Limits(session_usd=3.0), "UTC", "Only a higher limits.session_usd in config.toml"),
+        (Limits(session_usd=3.0), "UTC", "only a higher limits.session_usd in config.toml"),
         (Limits(month_tokens=501, month_usd=5.01), "UTC", None),
         (Limits(month_tokens=500), "UTC", "500 tokens a month is reached. It resets at 2026-12-01"),
         (Limits(month_usd=5.0), "Europe/Berlin", "$5.00 a month is reached. It resets at 2026-12"),
@@ -203,7 +203,7 @@ def test_a_higher_limit_is_another_one() -> None:
     [
         (
             Warned(Account("session", "tg-1"), "usd", 5, 4.25),
-            "85 % of the limit of $5.00 for the conversation tg-1 is used. Only a higher",
+            "85 % of the limit of $5.00 for the conversation tg-1 is used. /new begins",
         ),
         (
             Warned(Account("day", TODAY), "tokens", 1000, 1200),

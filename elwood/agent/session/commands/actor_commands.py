@@ -195,7 +195,7 @@ class Commands:
     async def _spent(self, seconds: float) -> Spent | None:
         with trio.move_on_after(seconds):
             try:
-                return await self._core.models.ask(Spending(session=self._log.id))
+                return await self._core.models.ask(Spending(session=self._log.account))
             except ActorUnavailable:
                 pass
         return None

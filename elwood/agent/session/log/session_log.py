@@ -49,6 +49,12 @@ class SessionLog:
         return self._journal.state
 
     @property
+    def account(self) -> str:
+        """What is charged for its calls of models: the conversation that it holds now."""
+        number = self.state.conversation
+        return self.id if number == 1 else f"{self.id} ({number})"
+
+    @property
     def last(self) -> float:
         """When the newest entry was written, Unix time."""
         return self._journal.last

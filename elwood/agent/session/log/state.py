@@ -93,8 +93,9 @@ class Session(Branch):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
     lines.  *failed* says that its newest answer states a failure, *archived* that the person has
     not been told yet that their conversation was put away.  *calibration* corrects estimates, on
-    whatever line.  *observed* is the newest entry that was looked at to be learned from; *done* the
-    newest turn that ended.
+    whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
+    each has an account of its own.  *observed* is the newest entry that was looked at to be
+    learned from; *done* the newest turn that ended.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -104,6 +105,7 @@ class Session(Branch):
     runs: dict[str, RunResult] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
+    conversation: int = 1
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
     receipts: list[CallEnded] = msgspec.field(default_factory=list)
@@ -162,6 +164,7 @@ class Session(Branch):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
+                    self.conversation += 1
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
                     self._change_to(Resumed(0, same_prompt=True))
@@ -171,6 +174,7 @@ class Session(Branch):
                 self.tree.leave(self.path, seq - 1, at, "archived")
                 self._change_to(Resumed(0, same_prompt=True))
                 self.archived = True
+                self.conversation += 1
             case Resumed():
                 left: Why = "left" if entry.number else "undone"
                 self.tree.leave(self.path, seq - 1, at, left)

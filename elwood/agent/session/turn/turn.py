@@ -295,7 +295,7 @@ class TurnRun:
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
             request = Complete(
-                session=self.log.id,
+                session=self.log.account,
                 role=self._turn.errand.role if self._turn.errand else "default",
                 prompt=self.prompt,
                 messages=self.log.state.messages,
@@ -315,7 +315,7 @@ class TurnRun:
 
     async def _make_room(self, context: int | None) -> BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
-        made = await make_room(self.log.id, self.log.state, self._request, context)
+        made = await make_room(self.log.account, self.log.state, self._request, context)
         if isinstance(made, Compacted):
             await self.log.keep(made)
         return made if isinstance(made, BudgetSpent) else made is not None
