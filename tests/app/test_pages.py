@@ -1,9 +1,15 @@
-"""What the pages name exists: files of the source, tests, and other pages."""
+"""What the pages name exists: files, other pages, commands, settings, pinned packages."""
 
 import re
+import tomllib
+from argparse import ArgumentParser, _SubParsersAction
 from pathlib import Path
 
 import pytest
+
+from elwood.app.cli import make_parser
+from elwood.app.main import sections
+from elwood.foundation.settings import keys
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -14,6 +20,8 @@ FILES = {
 }
 ENDS = {"/".join(name.split("/")[start:]) for name in FILES for start in range(name.count("/") + 1)}
 
+FILE_ENDS = {"db", "forgotten", "json", "jsonl", "md", "py", "toml", "undo"}
+
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_what_a_page_names_exists(page: Path) -> None:
@@ -22,3 +30,39 @@ def test_what_a_page_names_exists(page: Path) -> None:
     assert [name for name in sources if name not in ENDS] == []
     links = re.findall(r"\]\(([^)#:]+\.md)[^)]*\)", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md" or page.parent.name == "decisions":
+        return  # they tell of what was
+    text = page.read_text()
+    typed = re.findall(r"`(?:\$ )?(?:[\w./]*/)?elwood ((?:[a-z]+ ?)+)", text)
+    typed += re.findall(r"^(?:\.venv/bin/)?elwood ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
+    assert [words for words in typed if not _is_command(make_parser(), words.split())] == []
+    plain = [kind for kind in sections() if kind.SECTION.tables is None]
+    known = {f"{kind.SECTION.name}.{field.name}" for kind in plain for field, _ in keys(kind)}
+    tables = {key.split(".")[0] for key in known}
+    named = re.findall(r"`([a-z_]+\.[a-z_]+)(?: = [^`]*)?`", text)
+    missing = {key for key in named if key.split(".")[0] in tables and key not in known}
+    assert {key for key in missing if key.split(".")[1] not in FILE_ENDS} == set()
+
+
+def _is_command(parser: ArgumentParser, words: list[str]) -> bool:
+    """Whether *words* begin with a command; what follows one without parts of its own is free."""
+    below = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
+    if not below or not words:
+        return True
+    found = below[0].choices.get(words[0])
+    return found is not None and _is_command(found, words[1:])
+
+
+def test_what_is_installed_with_hashes_is_what_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tested = re.findall(r"^([\w-]+==\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    blocks = re.split(r"^(?=\w)", (ROOT / "requirements.txt").read_text(), flags=re.MULTILINE)
+    pins = {block.split()[0] for block in blocks if block}
+    assert pins <= set(tested)
+    assert [block for block in blocks if block and "--hash=sha256:" not in block] == []
+    needed = {re.split(r"[><=]", needed)[0] for needed in project["dependencies"]}
+    assert needed <= {pin.split("==")[0] for pin in pins}
