@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
@@ -206,6 +207,15 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
         assert told(here, 3003) == []
         await here.stop()
         await here.verify()
+        assert undocumented(here.state) <= {"heard.json", "learning.day"}  # read no more
+
+
+def undocumented(state: Path) -> set[str]:
+    """List what lies in *state* and the operator's table of it does not name."""
+    [table] = re.findall(r"## Files\n(.+?)\n\n", (ROOT / "docs/operating.md").read_text(), re.S)
+    known = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| [^|]*", table, re.M)))
+    names = {path.name for path in state.iterdir()}
+    return {name for name in names if not any(fnmatch(name, it.strip("/")) for it in known)}
 
 
 async def test_its_records_are_read_from_a_shell(tmp_path: Path) -> None:
