@@ -36,7 +36,7 @@ class Owner:
 
 @attrs.frozen(kw_only=True)
 class TurnSettings:
-    """Limits of a turn: model responses with calls, tools, tokens of context, and seconds.
+    """Limits of a turn: model responses with calls, calls, tools, tokens of context, and seconds.
 
     *model_deadline* covers everything that one response takes: waits, retries, other models.  It
     is a little less than the *deadline*, so that a provider's trouble is told by its name.
@@ -45,6 +45,7 @@ class TurnSettings:
     SECTION: ClassVar = Section("turn", "Bounds of one answer.")
 
     max_rounds: int = setting(20, help="most model calls for one answer", check=between(1, 1000))
+    max_calls: int = setting(200, help="most tool calls for one answer", check=between(1, 10_000))
     deadline: float = setting(900.0, help="seconds for one answer", check=between(1, 86_400))
     model_deadline: float = setting(
         840.0, help="seconds for one model call, retries included", check=between(1, 86_400)

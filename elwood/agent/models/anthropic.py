@@ -21,6 +21,7 @@ from elwood.agent.conversation.message import (
     repair_text,
 )
 from elwood.agent.models.client import (
+    PART,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -77,7 +78,7 @@ class Anthropic(HttpProvider):
         return payload
 
     def begin(self, request: ModelRequest) -> "MessageStream":
-        return MessageStream(self, request.model)
+        return MessageStream(self, request)
 
 
 def _messages(
@@ -178,8 +179,8 @@ class _Open:
 class MessageStream(ResponseStream):
     """One response in the making: a stream without ``message_stop`` is no message."""
 
-    def __init__(self, provider: Anthropic, model: str) -> None:
-        super().__init__(provider, model)
+    def __init__(self, provider: Anthropic, request: ModelRequest) -> None:
+        super().__init__(provider, request)
         self._open: dict[int, _Open] = {}
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
@@ -201,6 +202,7 @@ class MessageStream(ResponseStream):
                 self._delta(self._open[data["index"]], data["delta"])
             case "content_block_start":
                 self._open[data["index"]] = _Open(dict(data["content_block"]))
+                self.size += max(PART, len(event))
                 self._gap = "\n\n" if self._text else ""
             case "content_block_stop":
                 self._open[data["index"]].is_closed = True
@@ -230,6 +232,7 @@ class MessageStream(ResponseStream):
             return
         field, key = _DELTAS[kind]
         block.pieces.setdefault(field, []).append(delta[key])
+        self.size += len(delta[key])
         if field == "text":
             self._text = f"{self._text or ''}{self._gap}{delta[key]}"
             self._gap = ""

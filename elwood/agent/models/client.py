@@ -19,6 +19,7 @@ from elwood.agent.conversation.message import (
     Message,
     Prompt,
     Stop,
+    Text,
     ToolCall,
     Usage,
     repair_text,
@@ -35,6 +36,12 @@ HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
 # Bytes of an error body that are read, and characters of it that are told.
 MAX_ERROR = 256 * 1024
 MAX_DETAIL = 400
+# Characters that a response may have for each token that it is allowed, thinking and calls
+# included, and at least: no text has more on average.  A service that ignores a limit of tokens is
+# held to this one.
+CHARACTERS, MOST_CHARACTERS = 8, 400_000
+# How many of them a call, or another part of a response, counts for.
+PART = 100
 # Seconds given to the end of the body after the last event, so that the connection can be kept.
 DRAIN = 1.0
 
@@ -156,6 +163,8 @@ class HttpProvider(ABC):
                     stream.tell(on_text)
                     if stream.is_done:
                         break
+                if stream.excess:
+                    return stream.cut_off(body)
                 # Whatever goes wrong here, the response was whole.
                 with suppress(Interrupted), trio.move_on_after(DRAIN):
                     async for _ in answer:
@@ -225,16 +234,20 @@ class HttpProvider(ABC):
 
 
 class ResponseStream(ABC):
-    """One response in the making; *model* is the provider's name for it.
+    """The response to *request* in the making.
 
-    Nothing is taken from it before it is whole: a stream that was cut is no message.
+    Nothing is taken from it before it is whole: a stream that was cut is no message.  *size* is
+    about how many characters it has; *excess* says that these are more than it may have.
     """
 
-    def __init__(self, provider: HttpProvider, model: str) -> None:
+    def __init__(self, provider: HttpProvider, request: ModelRequest) -> None:
         self.error: bytes | None = None
         self.is_done = False
+        self.size = 0
+        self.excess = ""
         self.provider = provider
-        self._model = f"{provider.name}/{model}"
+        self._model = f"{provider.name}/{request.model}"
+        self._limit = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._told: int | None = None
 
     @property
@@ -264,6 +277,9 @@ class ResponseStream(ABC):
             raise self.provider.failure(
                 "server", "an event of the stream is not readable"
             ) from error
+        if self.size > self._limit and not self.is_done:
+            self.is_done = True
+            self.excess = f"the response was longer than {self._limit} characters"
 
     def tell(self, on_text: Callable[[str], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began."""
@@ -271,6 +287,14 @@ class ResponseStream(ABC):
         if text is not None and self._told != len(text) and self.error is None:
             self._told = len(text)
             on_text(repair_text(text))
+
+    def cut_off(self, request: bytes) -> Completion:
+        """Return the words of a response that is too long; what else began in it is dropped."""
+        words = repair_text((self.text or "")[: self._limit])
+        said = f"{words}\n\n[cut off: {self.excess}]".lstrip()
+        message = Assistant((Text(said),), "", self._model, msgspec.Raw(b"null"))
+        usage = msgspec.structs.replace(estimated(request, ""), output=self.size // 3)
+        return Completion(message, "cut", usage, self.excess)
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""

@@ -19,6 +19,7 @@ from elwood.agent.conversation.message import (
     repair_text,
 )
 from elwood.agent.models.client import (
+    PART,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -175,7 +176,7 @@ class ChatStream(ResponseStream):
     """
 
     def __init__(self, provider: OpenAI, request: ModelRequest) -> None:
-        super().__init__(provider, request.model)
+        super().__init__(provider, request)
         self._echo = provider.echo
         self._new_id = provider.new_id
         said = (message for message in request.messages if isinstance(message, Assistant))
@@ -186,6 +187,7 @@ class ChatStream(ResponseStream):
         self._refusal = ""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._pieces = 0  # the size of calls and details
         self._finish: str | None = None
         self._usage: dict[str, Any] = {}
 
@@ -206,9 +208,14 @@ class ChatStream(ResponseStream):
             return
         if isinstance(usage := chunk.get("usage"), dict):
             self._usage = usage
+        before = len(self._calls) + len(self._details)
         for choice in (chunk.get("choices") or ())[:1]:
             self._delta(choice.get("delta") or {})
             self._finish = choice.get("finish_reason") or self._finish
+        if begun := len(self._calls) + len(self._details) - before:
+            self._pieces += max(PART * begun, len(event))
+        words = len(self._text) + len(self._reasoning) + len(self._refusal)
+        self.size = words + self._pieces
 
     def _delta(self, delta: dict[str, Any]) -> None:
         content = delta.get("content")
@@ -233,6 +240,7 @@ class ChatStream(ResponseStream):
                 for field, value in piece.items():
                     if field in ("text", "summary", "data") and isinstance(value, str):
                         known[field] = (known.get(field) or "") + value
+                        self._pieces += len(value)
                     elif value is not None:
                         known[field] = value
                 return
@@ -243,11 +251,11 @@ class ChatStream(ResponseStream):
         call = self._find(fragment, function, position)
         call.id = call.id or fragment.get("id") or ""
         call.name = call.name or function.get("name") or ""
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            call.arguments += arguments
-        elif arguments is not None:
-            call.arguments += msgspec.json.encode(arguments).decode()
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        call.arguments += arguments
+        self._pieces += len(arguments)
 
     def _find(self, fragment: dict[str, Any], function: dict[str, Any], position: int) -> _Call:
         """Return the call that *fragment* belongs to: by its index, else its id, else its place."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Human, Notice, Prompt, Results
+from elwood.agent.conversation.message import Assistant, Completion, Human, Notice, Prompt, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
@@ -27,7 +27,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.session.turn.turn import TurnResult, TurnRun
+from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import BareModel, MemoryLog, Shown, gate_for
@@ -300,6 +300,61 @@ async def test_llm_43_a_loop_of_rounds_is_stopped() -> None:
     assert "3 rounds" in end.text
     receipts = [e for e in scene.entries if type(e).__name__ == "CallEnded"]
     assert activity(receipts) == "— from the records —\n✓ look 0\n✓ look 1\n✓ look 2"  # type: ignore[arg-type]
+
+
+LONG = "it goes on\n\n[cut off: the response was longer than 9 characters]"
+
+
+async def test_a_response_that_was_longer_than_it_may_be_is_not_gone_on_with() -> None:
+    scene = Scene(answer(LONG, "cut", "the response was longer than 9 characters"))
+
+    end = await scene.finish()
+
+    assert end == TurnResult(LONG, failed=True, entries=end.entries)
+    said = scene.session.messages[-1]
+    assert isinstance(said, Assistant)
+    assert said.text == LONG, "the model sees where its words end"
+
+
+def looks(number: int, begin: int = 0) -> Completion:
+    numbers = range(begin, begin + number)
+    return call(*((f"c{n}", "look", f'{{"name": "{n}"}}') for n in numbers), text="I look.")
+
+
+async def test_of_too_many_calls_in_a_response_the_first_ones_run() -> None:
+    """Model and person are told of the others, the person also after a crash."""
+    scene = Scene(looks(MAX_CALLS + 30), answer("enough"))
+
+    await scene.finish()
+
+    assert set(scene.effects.done) == {f"look {n}" for n in range(MAX_CALLS)}
+    assert len(scene.results) == MAX_CALLS
+    told = scene.model.asked[-1].messages[-1]
+    assert isinstance(told, Notice)
+    assert f"first {MAX_CALLS} were run" in told.text
+    said = scene.model.asked[-1].messages[1]
+    assert isinstance(said, Assistant)
+    assert said.text == "I look."
+    assert len(said.calls) == MAX_CALLS
+    turn = Scene(looks(MAX_CALLS + 30), looks(1, 100), answer("enough"))
+    await turn.run()
+    assert turn.session.turn is not None
+    assert turn.session.turn.left_out == 30
+
+
+async def test_a_turn_has_a_limit_of_calls() -> None:
+    """It holds within the last response, too, and after a restart."""
+    scene = Scene(looks(5), looks(5, 5), answer("not asked for"))
+
+    end = await scene.run(max_calls=7)
+
+    assert set(scene.effects.done) == {f"look {n}" for n in range(7)}
+    assert end.failed
+    assert "7 tool calls" in end.text
+    assert len(scene.model.asked) == 2
+    again = await scene.run(max_calls=7)
+    assert again.failed
+    assert len(scene.model.asked) == 2
 
 
 async def test_the_same_call_over_and_over_is_noticed() -> None:

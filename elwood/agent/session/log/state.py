@@ -275,6 +275,7 @@ class Session(Branch):
         turn.attempts = 0
         turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
         turn.rounds += 1
+        turn.left_out += entry.left_out
         self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _decide(self, seq: int, at: float, entry: CallDecided) -> None:

@@ -101,8 +101,9 @@ class Turn(msgspec.Struct):
     *attempts* counts starts in a row without progress; *calls* are those of the last response;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
-    left out in it has no summary.  *acted* says that something was begun that must not be done
-    twice unasked, *has_acted* that a tool which does more than look has succeeded.
+    left out in it has no summary; *left_out* calls were too many to be run.  *acted* says that
+    something was begun that must not be done twice unasked, *has_acted* that a tool which does more
+    than look has succeeded.
     """
 
     id: str
@@ -115,6 +116,7 @@ class Turn(msgspec.Struct):
     denied: list[str] = []
     kept: list[WaitingCall] = []
     cut: str = ""
+    left_out: int = 0
     acted: bool = False
     has_acted: bool = False
 

@@ -40,12 +40,13 @@ MAX_LINES = 12
 MAX_TOOL, MAX_TARGET = 64, 80
 
 
-def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str:
+def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False, left_out: int = 0) -> str:
     """List the calls of a turn, one line each, for the foot of the reply.
 
     *unsupported* says that the reply speaks of something done, and no tool that acts succeeded:
-    that is told as a fact.  The names of unknown tools and the targets are the model's words:
-    neither can begin a line of its own, nor say who allowed it.
+    that is told as a fact; so is that *left_out* calls were too many to be run.  The names of
+    unknown tools and the targets are the model's words: neither can begin a line of its own, nor
+    say who allowed it.
 
     >>> print(activity([CallEnded("t", "c", "read_file", "ok", "...", "notes.txt")]))
     — from the records —
@@ -53,6 +54,10 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str
     >>> print(activity([CallEnded("t", "c", "pay", "failed", "...", "rent", ruling="once")]))
     — from the records —
     ✗ pay rent (failed) · allowed once by you
+    >>> print(activity([CallEnded("t", "c", "look", "ok", "...")], left_out=9))
+    — from the records —
+    ✓ look
+    ⛔ 9 more calls (too many, not run)
     >>> print(activity([], unsupported=True))
     — from the records —
     nothing was done for this answer
@@ -73,6 +78,8 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str
     shown = max(MAX_LINES, sum(line.startswith(open_) for line in lines))
     if len(lines) > shown:
         lines[shown:] = [f"… and {len(lines) - shown} more"]
+    if left_out:
+        lines.append(f"{MARKS['denied']} {left_out} more calls (too many, not run)")
     if unsupported:
         lines.append(NOTHING_ELSE)
     return "\n".join([HEAD, *lines])

@@ -50,6 +50,9 @@ MAX_SHRUNK = 3
 # How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
 MAX_CONTINUED = 2
 MAX_PAUSED = 5
+# Calls of one response that are run, and what the model is told of more.
+MAX_CALLS = 64
+LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
 # Equal calls with equal results in one turn after which the model is told.
 REPEATS = 3
 # Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
@@ -135,11 +138,13 @@ class TurnRun:
         await self._perform()
         while True:
             await self._join()
-            if turn.rounds >= self.settings.max_rounds:
-                return TurnResult(
-                    f"I stopped after {turn.rounds} rounds of tool calls without an answer.",
-                    failed=True,
-                )
+            for done, most, of in (
+                (turn.rounds, self.settings.max_rounds, "rounds of tool calls"),
+                (len(turn.receipts), self.settings.max_calls, "tool calls"),
+            ):
+                if done >= most:
+                    text = f"I stopped after {done} {of} without an answer."
+                    return TurnResult(text, failed=True)
             made = await self._make_room(self.settings.context_tokens)
             if isinstance(made, BudgetSpent):
                 return TurnResult(made.why, failed=True)
@@ -180,11 +185,19 @@ class TurnRun:
         match completion.stop:
             case "tools":
                 # A round that only reads is one line with its results: it may be read again.
+                given = len(message.calls)
+                run = min(given, MAX_CALLS, self.settings.max_calls - len(turn.receipts))
+                message = _first_calls(message, run)
                 reads = all(map(self.gate.only_reads, message.calls))
-                entry = self._entry(completion, message)
+                entry = self._entry(completion, message, left_out=given - run)
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
                 await self._perform()
+                if run < given:
+                    await self.log.stage(Noticed(turn.id, LEFT_OUT.format(given, run)))
+            case "cut" if completion.detail:  # longer than any response may be
+                entry = self._entry(completion, message)
+                return TurnResult(self._text + message.text, failed=True, entries=(entry,))
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
                 if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
@@ -211,7 +224,7 @@ class TurnRun:
                     why = "The model paused its work again and again and did not finish."
                     return self._failed(why)
                 self._paused += 1
-                if (said_so_far := _without_calls(message)).blocks:
+                if (said_so_far := _first_calls(message, 0)).blocks:
                     await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
@@ -223,15 +236,15 @@ class TurnRun:
         return None
 
     def _finished(self, completion: Completion, text: str) -> TurnResult:
-        entry = self._entry(completion, _without_calls(completion.message))
+        entry = self._entry(completion, _first_calls(completion.message, 0))
         return TurnResult(self._text + text, entries=(entry,))
 
     def _failed(self, why: str) -> TurnResult:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
-    def _entry(self, completion: Completion, message: Assistant) -> Said:
+    def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> Said:
         limit = self._doubled or self.max_tokens
-        return Said(self._turn.id, message, completion.usage, limit)
+        return Said(self._turn.id, message, completion.usage, limit, left_out)
 
     async def _perform(self) -> None:
         calls = list(self._turn.calls.values())
@@ -346,9 +359,10 @@ class TurnRun:
         return True
 
 
-def _without_calls(message: Assistant) -> Assistant:
-    """Drop the calls of a response after which none may run; its native form goes with them."""
-    if not message.calls:
+def _first_calls(message: Assistant, most: int) -> Assistant:
+    """Drop all calls of a response that may not run; its native form goes with them."""
+    run = {call.id for call in message.calls[:most]}
+    if len(run) == len(message.calls):
         return message
-    blocks = tuple(block for block in message.blocks if isinstance(block, Text))
+    blocks = tuple(one for one in message.blocks if isinstance(one, Text) or one.id in run)
     return Assistant(blocks, "", message.model, msgspec.Raw(b"null"))

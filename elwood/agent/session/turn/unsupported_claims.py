@@ -70,7 +70,7 @@ def with_receipts(text: str, turn: Turn) -> tuple[str, str]:
     text = neutralise(text)
     looked = any(receipt.outcome == "ok" for receipt in turn.receipts)
     unsupported = not turn.has_acted and speaks_of_deeds(text, looked=looked)
-    return text, activity(turn.receipts, unsupported=unsupported)
+    return text, activity(turn.receipts, unsupported=unsupported, left_out=turn.left_out)
 
 
 def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
