@@ -1,13 +1,121 @@
-"""The SSRF corpus through the real client: what it names is blocked, and only that."""
+"""The SSRF corpus through the real client on a scripted network.
+
+What it names is blocked, and only that.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+import httpcore2
 import pytest
+import trio
 
-from tests.foundation.net.ssrf import judge
+from elwood.features.web.client import Web, WebFailed
+from elwood.foundation.net.egress import WebRefused, is_public
+from elwood.foundation.net.http import Client
+from elwood.foundation.net.settings import EgressRules
+
+
+@attrs.define
+class Network(httpcore2.AsyncNetworkBackend):
+    """Servers at any address, which redirect as *redirects* says; nothing leaves this process."""
+
+    redirects: Mapping[str, str] = attrs.field(factory=dict)
+    dead: Sequence[str] = ()
+    connected: list[str] = attrs.field(factory=list)
+    asked: list[tuple[str, bytes]] = attrs.field(factory=list)  # URL, head of the request
+
+    async def connect_tcp(
+        self, host: str, port: int, *_: Any, **__: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        await trio.lowlevel.checkpoint()
+        self.connected.append(host)
+        if host in self.dead:
+            raise httpcore2.ConnectError
+        return _Connection(self)
+
+
+@attrs.define
+class _Connection(httpcore2.AsyncNetworkStream):
+    network: Network
+    scheme: str = "http"
+    server_name: str = ""
+    received: bytes = b""
+    answer: bytes | None = None
+
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.received += buffer
+
+    async def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self.answer is None:
+            self.answer = self._answered()
+        data, self.answer = self.answer[:max_bytes], self.answer[max_bytes:]
+        return data
+
+    async def start_tls(
+        self, *_: Any, server_hostname: str | None = None, **__: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        await trio.lowlevel.checkpoint()
+        self.scheme, self.server_name = "https", server_hostname or ""
+        return self
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def get_extra_info(self, info: str) -> None:
+        return None
+
+    def _answered(self) -> bytes:
+        first, *lines = self.received.split(b"\r\n\r\n")[0].decode("ascii").split("\r\n")
+        fields = dict(line.lower().split(": ", 1) for line in lines)
+        if self.scheme == "https":
+            assert self.server_name == fields["host"].split(":")[0], "SNI is not the name"
+        url = f"{self.scheme}://{fields['host']}{first.split(' ')[1]}"
+        self.network.asked.append((url, self.received))
+        to = self.network.redirects.get(url)
+        if to is None:
+            return b"HTTP/1.1 200 X\r\ncontent-length: 2\r\n\r\nok"
+        return b"HTTP/1.1 302 X\r\ncontent-length: 0\r\nlocation: %s\r\n\r\n" % to.encode()
+
+
+def judge(case: Mapping[str, Any]) -> str:
+    """Fetch the URL of *case*: "allow" if a page came, "pinned" if all of it from there."""
+    answers = {name.rstrip("."): list(each) for name, each in case.get("dns", {}).items()}
+    network = Network(case.get("redirects", {}), case.get("connect_fail", ()))
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        await trio.lowlevel.checkpoint()
+        left = answers.get(host, [[]])
+        found: Sequence[str] = left.pop(0) if len(left) > 1 else left[0]
+        return found
+
+    async def fetch() -> bool:
+        web = Web(
+            EgressRules(),
+            allow=lambda address: is_public(address, set(case.get("self_ips", ()))),
+            resolve=resolve,
+            client=lambda route: Client(route=route, network=network),
+        )
+        try:
+            await web.fetch(case["input"])
+        except (WebRefused, WebFailed):
+            return False
+        finally:
+            await web.aclose()
+        return True
+
+    has_come = trio.run(fetch)
+    if set(network.connected) & set(case.get("forbid_connect", ())):
+        return "connected to a forbidden address"
+    if not has_come:
+        return "block"
+    return "pinned" if set(network.connected) == {case.get("pinned")} else "allow"
+
 
 CASES = [
     json.loads(line)

@@ -2,24 +2,39 @@
 
 import errno
 import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from elwood.foundation.runtime import Halt
-from elwood.foundation.storage.disk import PAGE, RESERVE, Calls, DiskFull, JournalBroken, temporary
+from elwood.foundation.storage.disk import (
+    PAGE,
+    RESERVE,
+    AlreadyRunning,
+    Calls,
+    DiskFull,
+    JournalBroken,
+    holding,
+    temporary,
+)
 from elwood.foundation.storage.journal import snapshot_of, verify
 from tests.foundation.storage.diary import DiaryJournal, Wrote, kept, make_disk, names, opened
 
 
 class Failing(Calls):
-    """A disk with *room* bytes, the reserve included, whose calls may fail once told to."""
+    """A disk with *room* bytes, the reserve included, on which calls *fail* by these errors.
 
-    def __init__(self, room: int = 10 * RESERVE) -> None:
+    The "rest of it" is that of a write, of which half was done.
+    """
+
+    def __init__(self, fail: Mapping[str, int] | None = None, room: int = 10 * RESERVE) -> None:
         self.room = room
-        self.fail: dict[str, int] = {}
-        self.allocated: dict[tuple[int, int], int] = {}
+        self.fail = fail or {}
         self.synced: list[int] = []
 
     def _fail(self, call: str) -> None:
@@ -32,9 +47,11 @@ class Failing(Calls):
         return super().open(path, flags)
 
     def write(self, fd: int, data: bytes) -> int:
-        self._fail("write")
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._fail("write")
+        if "rest of it" in self.fail and not (data := data[: len(data) // 2]):
+            self._fail("rest of it")
         written = super().write(fd, data[: self.room])
         self.room -= written
         return written
@@ -53,7 +70,7 @@ class Failing(Calls):
         self.room -= more
 
     def sync(self, fd: int) -> None:
-        self._fail("sync")
+        self._fail("sync folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync")
         self.synced.append(os.fstat(fd).st_size)
         super().sync(fd)
 
@@ -129,15 +146,7 @@ async def test_last_words_fit_on_a_full_disk(tmp_path: Path) -> None:
     assert journal.state.texts == ["one", "result", "and another"]
     assert reserve.stat().st_size == 0
     assert calls.room > RESERVE - 1000
-
-
-async def test_space_of_the_reserve_is_not_for_ordinary_words(tmp_path: Path) -> None:
-    calls = Failing(room=RESERVE + 1000)
-    reserve = tmp_path / "reserve"
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, reserve))
-    await journal.append(Wrote("one"))
-    calls.room = 10
-    await journal.append(Wrote("result"), last_words=True)
+    # That room is not for ordinary words.
     with pytest.raises(DiskFull):
         await journal.append(Wrote("ordinary"))
     with pytest.raises(DiskFull):
@@ -282,3 +291,35 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic link"):
         make_disk().replace(tmp_path / "file", b"new")
     assert (tmp_path / "target").read_bytes() == b"untouched"
+
+
+# --- the lock -------------------------------------------------------------------------------------
+
+OTHER = """
+import sys, time
+from pathlib import Path
+from elwood.foundation.storage.disk import holding
+with holding(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    """CP-36."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(AlreadyRunning, match=f"process {other.pid} ") as caught,
+            holding(tmp_path),
+        ):
+            pass
+        assert caught.value.pid == other.pid
+        other.kill()
+        other.wait()
+        # However the other one ended, the folder is free.
+        with holding(tmp_path):
+            assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"

@@ -161,16 +161,13 @@ async def test_two_writers_are_noticed(tmp_path: Path) -> None:
     "spoil",
     [
         lambda line: line[:-1],
-        lambda line: line[: len(line) // 2],
         lambda line: line[:1],
         lambda line: bytes(len(line)),
         lambda line: bytes(len(line) // 2) + line[len(line) // 2 :],
-        lambda line: line[: len(line) // 2] + bytes(len(line) - len(line) // 2),
     ],
-    ids=["no newline", "half", "one byte", "zeros", "first half zero", "second half zero"],
+    ids=["no newline", "one byte", "zeros", "first half zero"],
 )
-async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: object) -> None:
-    assert callable(spoil)
+async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "a.jsonl"
     *good, last = await fill(path)
     torn = spoil(last)

@@ -84,15 +84,6 @@ ATTACKS = [
 ]
 
 
-@attrs.define
-class Outcome:
-    """How many tries were *done*, how many *refused*, and what went wrong."""
-
-    done: int = 0
-    refused: int = 0
-    escapes: list[str] = attrs.field(factory=list)
-
-
 @contextmanager
 def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
     """Let an attacker of *shape* swap things in the tree below *base*."""
@@ -106,80 +97,56 @@ def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
             attacker.kill()
 
 
-def survive(attack: Attack, base: Path, *, seed: int, tries: Iterator[int]) -> Outcome:
-    """Do what *attack* says again and again, and look for what got out, or was left behind."""
+def survive(attack: Attack, base: Path, *, seed: int) -> int:
+    """Do what *attack* says again and again; nothing gets out, or is left.  Count what was done."""
     root = build(base)
     for name in ("a.txt", "b.txt"):
         (base / "outside" / name).write_text(SENTINEL)
     files = Root(root)
     files.items(".")  # it was used before the attack began
     before = snapshot(base)
-    outcome = Outcome()
+    done = 0
     refused: set[str] = set()
     folder = os.open(root / "dir", os.O_RDONLY | os.O_DIRECTORY)
     with attacking(attack.shape, base, seed):
-        for number in tries:
-            content = f"ours {number}\n".encode() * 50
+        for number in range(TRIES[attack.op]):
             path = attack.path.format(number)
             try:
-                _do(files, attack.op, path, content, outcome)
+                do(files, attack.op, path, f"ours {number}\n".encode() * 50)
+                done += 1
             except PathRefused:
-                outcome.refused += 1
-                refused.add(path)
-            else:
-                outcome.done += 1
-            if outcome.escapes:
-                break
+                refused.add(Path(path).name)
             if attack.op == "remove":
-                _put_back(folder, Path(path).name)
+                # Something to remove again, in the open folder, wherever that is now.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+                os.close(os.open(Path(path).name, flags, dir_fd=folder))
     os.close(folder)
-    if attack.op in ("write", "remove"):
-        _inspect(base, before, attack, refused, outcome)
-    return outcome
+    if attack.shape == "root" and not (base / "evil").is_symlink():
+        os.rename(base / "ws", base / "link")
+        os.rename(base / "evil", base / "ws")
+    assert snapshot(base) == before
+    assert list((base / "ws/.git/hooks").iterdir()) == []
+    # What the attacker puts in the place of ours is a link of its own.
+    left = [path for path in base.rglob("*") if not path.is_symlink()]
+    assert not [path for path in left if is_temporary(path.name)]
+    if attack.op == "write" and "/new{}" in f"/{attack.path}":
+        assert not [path for path in left if path.name in refused]
+    elif attack.op == "write":
+        found = [path.read_bytes() for path in left if path.is_file() and path.suffix == ".txt"]
+        assert not [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]
+    return done
 
 
-def _do(files: Root, op: str, path: str, content: bytes, outcome: Outcome) -> None:
+def do(files: Root, op: str, path: str, content: bytes) -> None:
     match op:
         case "read":
-            if SENTINEL.encode() in files.read(path, 1000):
-                outcome.escapes.append(f"{path} was read outside")
+            assert SENTINEL.encode() not in files.read(path, 1000)
         case "list":
-            if "secret.txt" in [item.name for item in files.items(path)[0]]:
-                outcome.escapes.append(f"{path} was listed outside")
+            assert "secret.txt" not in [item.name for item in files.items(path)[0]]
         case "write":
             files.write(path, content, untrusted=False)
         case _:
             files.remove(path, untrusted=False)
-
-
-def _put_back(folder: int, name: str) -> None:
-    """Have something to remove again, in the open *folder*, wherever that is now."""
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, dir_fd=folder)
-    os.close(fd)
-
-
-def _inspect(
-    base: Path, before: dict[str, str], attack: Attack, refused: set[str], outcome: Outcome
-) -> None:
-    if attack.shape == "root" and not (base / "evil").is_symlink():
-        os.rename(base / "ws", base / "link")
-        os.rename(base / "evil", base / "ws")
-    after = snapshot(base)
-    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    outcome.escapes += [f"{path} was changed" for path in sorted(changed)]
-    hooks = base / "ws/.git/hooks"
-    outcome.escapes += [f"{path} was made" for path in hooks.iterdir()]
-    left = [path for path in base.rglob("*") if is_temporary(path.name) and not path.is_symlink()]
-    outcome.escapes += [f"{path} was left" for path in left]
-    if attack.op == "write" and "{}" in attack.path and "/x{}/" not in attack.path:
-        names = {Path(path).name for path in refused}
-        # What the attacker puts in the place of ours is a link of its own.
-        left = [p for p in base.rglob("new*") if p.name in names and not p.is_symlink()]
-        outcome.escapes += [f"{path} was refused" for path in left]
-    elif attack.op == "write":
-        found = [p.read_bytes() for p in base.rglob("*.txt") if p.is_file()]
-        half = [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]
-        outcome.escapes += ["a file is half of one and half of another"] * len(half)
 
 
 # Enough for one that checks, then uses, to lose.
@@ -190,10 +157,7 @@ TRIES = {"read": 500, "list": 500, "write": 80, "remove": 80}
 def test_an_attacker_gets_nothing(tmp_path: Path, attack: Attack) -> None:
     done = 0
     for seed in range(40):
-        base = tmp_path / str(seed)
-        outcome = survive(attack, base, seed=seed, tries=iter(range(TRIES[attack.op])))
-        assert not outcome.escapes
-        done += outcome.done
+        done += survive(attack, tmp_path / str(seed), seed=seed)
         if done and seed:
             return
     pytest.fail("nothing was ever done, so nothing was tried")

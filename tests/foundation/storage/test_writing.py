@@ -22,6 +22,7 @@ from tests.foundation.storage.crashes import (
     power_cuts,
     put,
 )
+from tests.foundation.storage.test_disk import Failing
 
 PROJECT = Path(__file__).parents[3]
 MARK = "user.elwood.untrusted"
@@ -197,43 +198,13 @@ def test_without_room_for_marks_only_trusted_content_is_written(tmp_path: Path) 
 # --- failures -------------------------------------------------------------------------------------
 
 
-class Failing(Calls):
-    """Lets the *call* fail once, after half of it was done if it is a write."""
-
-    def __init__(self, call: str, code: int) -> None:
-        self._call = call
-        self._error = OSError(code, os.strerror(code))
-
-    def _fail(self, call: str) -> None:
-        if call == self._call:
-            raise self._error
-
-    def open(self, path: Path, flags: int) -> int:
-        self._fail("open")
-        return super().open(path, flags)
-
-    def write(self, fd: int, data: bytes) -> int:
-        written = super().write(fd, data[: len(data) // 2 + 1])
-        if len(data) == written:
-            self._fail("write")
-        return written
-
-    def sync(self, fd: int) -> None:
-        self._fail("sync folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync")
-        super().sync(fd)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._fail("rename")
-        super().rename(old, new)
-
-
-@pytest.mark.parametrize("call", ["open", "write", "sync", "rename"])
+@pytest.mark.parametrize("call", ["open", "rest of it", "sync", "rename"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_a_failure_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, call: str, code: int
 ) -> None:
     (tmp_path / "a.txt").write_bytes(b"old")
-    root = Root(tmp_path, Failing(call, code))
+    root = Root(tmp_path, Failing({call: code}))
     words = "no room" if code in (errno.ENOSPC, errno.EDQUOT) else os.strerror(code)
     for path in ("a.txt", "b.txt"):
         with pytest.raises(PathRefused, match=words):
@@ -244,7 +215,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
 
 def test_what_a_disk_did_not_confirm_is_not_called_written(tmp_path: Path) -> None:
     with pytest.raises(PathRefused, match="may be lost in a power cut"):
-        Root(tmp_path, Failing("sync folder", errno.EIO)).write("a", b"new", untrusted=False)
+        Root(tmp_path, Failing({"sync folder": errno.EIO})).write("a", b"new", untrusted=False)
 
 
 class Moving(Calls):
