@@ -124,19 +124,6 @@ async def echo(request: Complete) -> Completed:
     return answer("re: " + " | ".join(reversed(words)))
 
 
-class CookExtension(SessionExtension):
-    """Knows the command /cook."""
-
-    def __init__(self, log: SessionLog) -> None:
-        self._log = log
-
-    async def expand(self, command: str) -> str:
-        """Say it in words."""
-        await trio.lowlevel.checkpoint()
-        word, _, rest = command.partition(" ")
-        return f"Use the skill cook: {rest}" if word == "/cook" else ""
-
-
 class House:
     """One process: its sessions, alive until the scope ends."""
 
@@ -171,6 +158,12 @@ class House:
             )
 
         return await self.sessions.address.insist(make)
+
+    async def talk(self, *texts: str) -> None:
+        """Say each, and wait until it is done with."""
+        for text in texts:
+            await self.say(text)
+            await self.quiet()
 
     def interrupt(self) -> None:
         """Press the stop button."""
@@ -239,7 +232,7 @@ class House:
         async with AsyncExitStack() as closing:
             core = self._core(closing)
             extensions = Extensions(
-                sessions=[CookExtension, *world.extend(self)],
+                sessions=world.extend(self),
                 commands=world.commands(self),
                 status=[lambda: "Elwood is well."],
             )

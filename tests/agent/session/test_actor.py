@@ -33,8 +33,8 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
-async def wake_up(world: World, *entries: Entry) -> None:
-    """Start with *entries* in the log, and wait until nothing is left to do."""
+async def wake_up(world: World, *entries: Entry) -> Session:
+    """Start with *entries* in the log, wait until nothing is left to do, and give the session."""
     journal: Journal[Entry, Session] = Journal(
         world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
@@ -45,6 +45,7 @@ async def wake_up(world: World, *entries: Entry) -> None:
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
+        return h.states["s"]
 
 
 async def test_a_redelivered_message_is_taken_once(world: World) -> None:

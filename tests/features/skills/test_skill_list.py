@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.parts import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
+from tests.agent.session.scene import ROUTE, World, house
+from tests.agent.session.test_actor import wake_up
 
 BUDGET = 10_000
 
@@ -85,3 +88,30 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text:
     assert await extension.expand("/fill-pdf") == "Use the skill fill-pdf."
     for other in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
         assert await extension.expand(other) == ""
+
+
+@pytest.fixture
+def world(tmp_path: Path, virtual_time: None) -> World:
+    """What surrounds conversations that know the skill cook."""
+    world = World(tmp_path)
+    put(tmp_path / "work/skills/cook")
+    listed = skills(tmp_path / "work")
+    world.extend = lambda house: [lambda log: SkillExtension(log, listed)]
+    return world
+
+
+async def test_the_name_of_a_skill_goes_to_the_model_in_words(world: World) -> None:
+    async with house(world) as h:
+        await h.talk("/cook an egg", "/retry", "/undo", "/burn it")
+
+    assert world.said[:2] == ["re: Use the skill cook: an egg"] * 2
+    assert "“Use the skill cook: an egg”" in world.said[2]
+    assert world.said[3].startswith("I do not know /burn.")
+    assert len(world.asked) == 2
+
+
+async def test_a_crash_before_it_is_put_into_words_loses_nothing(world: World) -> None:
+    heard = Received("a", "/cook an egg", "other", ROUTE, 0.0, untrusted=True)
+
+    assert (await wake_up(world, heard)).taint.label.untrusted  # whose words they are stays
+    assert world.said == ["re: Use the skill cook: an egg"]
