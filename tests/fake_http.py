@@ -3,13 +3,15 @@
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 import trio
+
+from elwood.foundation.net.egress import Resolve
 
 # Real seconds without any event after which a `MockClock` may jump to the next deadline, while both
 # ends of a loopback socket are in this process: then a busy machine is not taken for passing time.
@@ -198,6 +200,16 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
         await nursery.start(trio.serve_listeners, connection(answer), [listener])
         yield f"http://127.0.0.1:{port_of(listener)}"
         nursery.cancel_scope.cancel()
+
+
+def resolving(*addresses: str) -> Resolve:
+    """A resolver for which every name has these *addresses*."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        await trio.lowlevel.checkpoint()
+        return addresses
+
+    return resolve
 
 
 @asynccontextmanager

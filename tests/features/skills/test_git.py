@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,7 +15,7 @@ from elwood.features.skills.git_client import Git, GitFailed, clone, environment
 from elwood.features.skills.skill import MAX_FILES, SkillFile
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import Url
-from tests.fake_http import Reply, Request, connection, listen, port_of, whole
+from tests.fake_http import Reply, Request, connection, listen, port_of, resolving, whole
 
 SKILL = b"---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n"
 
@@ -81,17 +81,12 @@ async def serving(repository: Path) -> AsyncIterator[Served]:
         nursery.cancel_scope.cancel()
 
 
-async def _loopback(host: str, port: int) -> Sequence[str]:
-    await trio.lowlevel.checkpoint()
-    return ["127.0.0.1"]
-
-
 def local(served: Served) -> Git:
     """A client that may connect to this machine, by HTTP."""
     return Git(
         EgressRules(ports=(served.port,)),
         allow=lambda address: address == "127.0.0.1",
-        resolve=_loopback,
+        resolve=resolving("127.0.0.1"),
         schemes=("http",),
     )
 
@@ -210,7 +205,9 @@ async def test_other_addresses_are_refused_before_git_is_started(
 
 async def test_a_name_that_leads_inside_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GitFailed, match="public address"):
-        await Git(EgressRules(), resolve=_loopback).files("https://e.example/x", ".", tmp_path)
+        await Git(EgressRules(), resolve=resolving("127.0.0.1")).files(
+            "https://e.example/x", ".", tmp_path
+        )
 
 
 async def test_cancelling_ends_git_and_its_helpers(tmp_path: Path) -> None:

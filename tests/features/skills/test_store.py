@@ -18,13 +18,8 @@ from elwood.features.skills.store import (
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
-
-
-def put(folder: Path, description: str = "Does it.", name: str | None = None) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = f"---\nname: {name or folder.name}\ndescription: {description}\n---\nBody.\n"
-    (folder / "SKILL.md").write_text(text)
-    return folder
+from tests.features.skills.test_skill import manual
+from tests.features.skills.test_skill_list import put
 
 
 def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> FoundSkills:
@@ -55,9 +50,9 @@ def test_skills_are_found_in_all_places(tmp_path: Path) -> None:
 
 def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
     work, team = tmp_path / "work", tmp_path / "team"
-    put(work / "skills/one", "mine")
-    put(work / ".agents/skills/one", "shared")
-    put(team / "one", "team")
+    put(work / "skills/one", description="mine")
+    put(work / ".agents/skills/one", description="shared")
+    put(team / "one", description="team")
     found = look(work, team)
     assert [one.skill.description for one in found.skills] == ["mine"]
     assert len([p for p in found.problems if f"hidden by {work}/skills/one" in p]) == 2
@@ -122,7 +117,7 @@ async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path
     assert await shelf.found() is first
     os.utime(tmp_path / "skills/one/SKILL.md")
     assert await shelf.found() is first
-    put(tmp_path / "skills/one", "Does more.")
+    put(tmp_path / "skills/one", description="Does more.")
     assert (await shelf.found()).skills[0].skill.description == "Does more."
     (tmp_path / "skills/one/SKILL.md").unlink()
     assert names(await shelf.found()) == []
@@ -158,8 +153,7 @@ def places(tmp_path: Path) -> SkillInstaller:
 
 
 def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
-    text = f"---\nname: {name}\ndescription: Fill forms.\n---\nDo it.".encode()
-    found = candidate([SkillFile("SKILL.md", text), *more], *SOURCE)
+    found = candidate([SkillFile("SKILL.md", manual(name=name)), *more], *SOURCE)
     assert isinstance(found, Candidate)
     return found
 

@@ -49,17 +49,17 @@ class Scene(MemoryLog):
 
     async def call(self, tool: str, **given: str) -> CallEnded:
         """Make one call, and return how it ended."""
-        gate = gate_for(self, self.tools, approver=self.approver)
+        secrets = Redactor([Secret("hunter2")])
+        gate = gate_for(self, self.tools, approver=self.approver, redactor=secrets)
         self.rounds += 1
         asked = ToolCall(f"c{self.rounds}", tool, json.dumps(given))
         self.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))
-        turn = self.session.turn
-        assert turn is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
             await gate.perform()
             nursery.cancel_scope.cancel()
-        return turn.receipts[-1]
+        assert self.session.turn is not None
+        return self.session.turn.receipts[-1]
 
     async def fetched(self, source: str) -> str:
         """Fetch a skill, and return its id."""
@@ -207,6 +207,7 @@ async def test_what_strangers_may_have_written_is_not_taken(scene: Scene) -> Non
     [
         ("https://blocked.example/x", "denied", "block"),
         ("https://127.0.0.1/x", "failed", "public address"),
+        ("https://e.example/hunter2", "denied", "secret"),
         ("../elsewhere", "failed", "leads out"),
         ("missing", "failed", "does not exist"),
         ("plain", "failed", "no SKILL.md"),
@@ -216,18 +217,3 @@ async def test_sources_are_judged(scene: Scene, source: str, outcome: str, why: 
     (scene.workspace / "plain").mkdir()
     ended = await scene.call("fetch_skill", source=source)
     assert (ended.outcome, why in ended.text) == (outcome, True), ended.text
-
-
-async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
-    gate = gate_for(
-        scene,
-        scene.tools,
-        approver=scene.approver,
-        redactor=Redactor([Secret("hunter2")]),
-    )
-    asked = ToolCall("c", "fetch_skill", '{"source": "https://e.example/hunter2"}')
-    scene.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))
-    turn = scene.session.turn
-    assert turn is not None
-    await gate.perform()
-    assert turn.receipts[-1].outcome == "denied"
