@@ -22,6 +22,7 @@ from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.text.markdown import Rich
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 PLACES = (Route("chat", 1), Route("chat", 2))
 
 
@@ -54,7 +55,7 @@ async def test_news_go_to_the_owner_with_buttons() -> None:
     assert post.buttons == (Button("/tasks resume t", "c:0"),)
 
 
-async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object) -> None:
+async def test_news_that_did_not_arrive_follow_the_owner() -> None:
     """They may have arrived where the owner was before, so they are marked."""
     places = list(PLACES)
 
@@ -87,7 +88,6 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
     answers: tuple[PostResult | None, ...],
     repeats: list[bool],
     arrived: bool,
-    autojump_clock: object,
 ) -> None:
     left = list(answers)
     async with outbox(lambda post: left.pop(0)) as (boxes, heard):
@@ -97,7 +97,7 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
     assert [post.repeat for post in heard] == repeats * 2
 
 
-async def test_the_pauses_between_tries_double_to_a_minute(autojump_clock: object) -> None:
+async def test_the_pauses_between_tries_double_to_a_minute() -> None:
     tries = list[float]()
 
     def answer(post: Post) -> PostResult:

@@ -7,7 +7,7 @@ from itertools import count
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock, memory_stream_one_way_pair, wait_all_tasks_blocked
+from trio.testing import memory_stream_one_way_pair, wait_all_tasks_blocked
 
 from elwood.agent.channels.messages import (
     Attachment,
@@ -33,6 +33,7 @@ from elwood.features.console.actor import (
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Entity, Rich
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 Answer = Taken | Busy | Refused
 
 
@@ -112,7 +113,7 @@ async def intake(*, terminal: bool = False, idle: bool = True) -> AsyncIterator[
         nursery.cancel_scope.cancel()
 
 
-async def test_each_line_becomes_a_message_of_its_own(autojump_clock: MockClock) -> None:
+async def test_each_line_becomes_a_message_of_its_own() -> None:
     async with intake() as world:
         await world.feed("hello\n\n  \n/status now\nthe last line, grüß Gott".encode())
         assert [m.text for m in world.taken] == ["hello", "/status now", "the last line, grüß Gott"]
@@ -124,9 +125,7 @@ async def test_each_line_becomes_a_message_of_its_own(autojump_clock: MockClock)
 
 
 @pytest.mark.parametrize("ending", [b"", b"/quit\nnever read\n"])
-async def test_it_is_done_only_when_no_session_has_work(
-    autojump_clock: MockClock, ending: bytes
-) -> None:
+async def test_it_is_done_only_when_no_session_has_work(ending: bytes) -> None:
     async with intake(idle=False) as world:
         await world.type_in(b"hello\n" + ending)
         world.end()
@@ -137,7 +136,7 @@ async def test_it_is_done_only_when_no_session_has_work(
         assert [m.text for m in world.taken] == ["hello"]
 
 
-async def test_a_pipe_waits_for_room_and_loses_nothing(autojump_clock: MockClock) -> None:
+async def test_a_pipe_waits_for_room_and_loses_nothing() -> None:
     async with intake() as world:
         world.answers = [Taken(), Busy(20), Busy(20), Taken()]
         await world.feed(b"one\ntwo\nthree\n")
@@ -146,7 +145,7 @@ async def test_a_pipe_waits_for_room_and_loses_nothing(autojump_clock: MockClock
         assert world.said == []
 
 
-async def test_a_person_is_told_that_there_is_no_room(autojump_clock: MockClock) -> None:
+async def test_a_person_is_told_that_there_is_no_room() -> None:
     async with intake(terminal=True) as world:
         world.answers = [Busy(20)]
         await world.feed(b"one\n/stop\n\n")
@@ -155,7 +154,7 @@ async def test_a_person_is_told_that_there_is_no_room(autojump_clock: MockClock)
         assert world.said == ["20 messages are waiting already; I did not take that one.", ""]
 
 
-async def test_a_refusal_is_told_with_its_reason(autojump_clock: MockClock) -> None:
+async def test_a_refusal_is_told_with_its_reason() -> None:
     async with intake() as world:
         world.answers = [Refused("the journal is damaged")]
         await world.feed(b"one\ntwo\n")
@@ -163,9 +162,7 @@ async def test_a_refusal_is_told_with_its_reason(autojump_clock: MockClock) -> N
         assert world.said == ["I did not take that: the journal is damaged"]
 
 
-async def test_a_session_that_never_answers_is_given_up_and_said_so(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_session_that_never_answers_is_given_up_and_said_so() -> None:
     async with intake() as world:
         world.deaf = True
         begin = trio.current_time()
@@ -174,14 +171,14 @@ async def test_a_session_that_never_answers_is_given_up_and_said_so(
         assert world.said == ["Not taken within 30 s; it may still be answered."]
 
 
-async def test_a_line_that_is_too_long_is_left_out_aloud(autojump_clock: MockClock) -> None:
+async def test_a_line_that_is_too_long_is_left_out_aloud() -> None:
     async with intake() as world:
         await world.feed(b"x" * (MAX_LINE + 1) + b"\ntwo\n")
         assert [m.text for m in world.taken] == ["two"]
         assert world.said == ["That line was longer than 64 KiB; I left it out."]
 
 
-async def test_it_stops_while_it_waits_for_input(autojump_clock: MockClock) -> None:
+async def test_it_stops_while_it_waits_for_input() -> None:
     async with intake() as world:
         await world.type_in(b"one\nand")
         await trio.sleep(1000)

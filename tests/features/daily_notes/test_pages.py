@@ -13,6 +13,7 @@ from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNoteSea
 from elwood.foundation.runtime import inline
 from tests.features.memory.store_alone import holding
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 MARCH = "threads/daily/2026-03-14.md"
 APRIL = "threads/daily/2026-04-02.md"
 WEEK = "threads/weekly/2026-W11.md"
@@ -56,7 +57,7 @@ def diary(tmp_path: Path) -> Diary:
     return made
 
 
-async def test_a_question_gives_the_day_and_the_line(diary: Diary, autojump_clock: object) -> None:
+async def test_a_question_gives_the_day_and_the_line(diary: Diary) -> None:
     found = await diary.found("what did we do about the boiler in March?")
     day = SearchResult(
         text="- 08:00 s/t1: `drain the boiler`",
@@ -73,9 +74,7 @@ async def test_a_question_gives_the_day_and_the_line(diary: Diary, autojump_cloc
     assert await diary.paths("nothing of this") == []
 
 
-async def test_what_is_edited_or_removed_by_hand_is_noticed(
-    diary: Diary, autojump_clock: object
-) -> None:
+async def test_what_is_edited_or_removed_by_hand_is_noticed(diary: Diary) -> None:
     assert APRIL in await diary.paths("boiler")
     diary.put(APRIL, "- 08:00 s/t3: `the bicycle`")
     (diary.workspace / MARCH).unlink()
@@ -100,9 +99,7 @@ async def test_the_label_is_that_of_what_is_shown(diary: Diary) -> None:
     assert table.label == Label(private=True)
 
 
-async def test_nothing_outside_is_found(
-    diary: Diary, tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_nothing_outside_is_found(diary: Diary, tmp_path: Path) -> None:
     (tmp_path / "2026-05-01.md").write_text("outside words")
     (diary.workspace / "threads" / "monthly").symlink_to(tmp_path)
     (diary.workspace / "threads/daily/2026-05-02.md").symlink_to(tmp_path / "2026-05-01.md")
@@ -141,7 +138,7 @@ async def test_an_index_that_cannot_be_used_finds_nothing_and_forgets_neverthele
 
 @pytest.mark.parametrize("has_index", [True, False])
 async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
-    diary: Diary, autojump_clock: object, has_index: bool
+    diary: Diary, has_index: bool
 ) -> None:
     entry = "- 08:00 s/t3: `remember: my sister's birthday is 4 May`"
     diary.put(APRIL, entry, "  - ✓ save_memory `birthday` #c", "a sister in May")

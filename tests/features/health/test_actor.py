@@ -1,13 +1,13 @@
 """Health: the owner learns of what is stuck, once, and systemd of what is alive."""
 
 import logging
-import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -25,7 +25,15 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.core import Admission
 from elwood.agent.session.inspection import Inspection, ProcessSeen
 from elwood.app.build import listener
-from elwood.features.health.actor import VITAL, DiskMonitor, Health
+from elwood.features.health.actor import (
+    LITTLE,
+    MEASURE_EVERY,
+    NONE,
+    VITAL,
+    DiskMonitor,
+    Health,
+    HealthFile,
+)
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,
@@ -41,47 +49,19 @@ from elwood.foundation.runtime import (
     supervise,
     waiting,
 )
-from elwood.foundation.storage.disk import Space
+from elwood.foundation.storage.disk import DiskFull, Space
+from tests.foundation.net.test_systemd import Systemd
 from tests.foundation.runtime.scene import child
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 OWNER = Route("telegram", chat=1)
 SECRET = "sk-very-secret"
+SEEN = Inspection(ProcessSeen("1", 0.0), ())
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
 
 class Bug(Exception):
     """A mistake in a body."""
-
-
-class Systemd:
-    """The service manager's end of the notify socket."""
-
-    def __init__(self, folder: Path) -> None:
-        self.address = str(folder / "notify.sock")
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(self.address)
-        self.socket.setblocking(False)
-        self._messages: list[str] = []
-
-    async def listen(self) -> None:
-        """Keep its queue empty, which has room for ten messages or so."""
-        while True:
-            await trio.lowlevel.wait_readable(self.socket)
-            self._drain()
-
-    def received(self) -> list[str]:
-        """Take all that has come."""
-        self._drain()
-        messages, self._messages = self._messages, []
-        return messages
-
-    def _drain(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                self._messages.append(self.socket.recv(4096).decode())
-
-    def pings(self) -> int:
-        return self.received().count("WATCHDOG=1")
 
 
 @pytest.fixture
@@ -117,18 +97,32 @@ class Setting:
     channel: Channel
 
 
-async def measure() -> Space:
-    await trio.lowlevel.checkpoint()
-    return Space(10, 90)
+class Disks:
+    """Two disks that can be filled, as health sees them."""
 
+    def __init__(self) -> None:
+        self.space = self.other = Space(10, 90)
+        self.broken = self.full = False
+        self.written: list[HealthFile] = []
+        self.admission = Admission()
+        folders = {"the state": self._measure, "the workspace": self._measure_other}
+        self.monitor = DiskMonitor(folders, self._write, lambda: SEEN, lambda: 5.0, self.admission)
 
-async def write_nothing(data: bytes) -> None:
-    await trio.lowlevel.checkpoint()
+    async def _measure(self) -> Space:
+        await trio.lowlevel.checkpoint()
+        if self.broken:
+            raise OSError("no such folder")
+        return self.space
 
+    async def _measure_other(self) -> Space:
+        await trio.lowlevel.checkpoint()
+        return self.other
 
-def disks() -> DiskMonitor:
-    seen = Inspection(ProcessSeen("1", 0.0), ())
-    return DiskMonitor({"it": measure}, write_nothing, lambda: seen, lambda: 5.0, Admission())
+    async def _write(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.full:
+            raise DiskFull(Path("health.json"))
+        self.written.append(msgspec.json.decode(data, type=HealthFile))
 
 
 @asynccontextmanager
@@ -139,6 +133,7 @@ async def watched(
     watchdog: float = 30.0,
     vital: dict[str, float] | None = None,
     outbox: Child | None = None,
+    disks: Disks | None = None,
 ) -> AsyncIterator[Setting]:
     """*children* with an outbox, and the health of all."""
     actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
@@ -154,7 +149,7 @@ async def watched(
         up=up,
         stop=stop,
         redact=lambda text: text.replace(SECRET, "***"),
-        disks=disks(),
+        disks=(disks or Disks()).monitor,
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -188,9 +183,7 @@ async def two_pollers(mailbox: Mailbox[Any]) -> None:
     await fail("the poll", ["409 Conflict"] * 3, 3)
 
 
-async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_over(
-    autojump_clock: object,
-) -> None:
+async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_over() -> None:
     async def deaf_poll(mailbox: Mailbox[Any]) -> None:
         with waiting("getUpdates", limit=70):
             await trio.sleep(400)
@@ -206,7 +199,7 @@ async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_ove
         assert setting.channel.texts == [begun, "✓ Over: it: getUpdates"]
 
 
-async def test_secrets_do_not_reach_the_owner(autojump_clock: object) -> None:
+async def test_secrets_do_not_reach_the_owner() -> None:
     async def leaky(mailbox: Mailbox[Any]) -> None:
         await fail("the model", [f"401 for {SECRET}"] * 3, 0)
 
@@ -218,9 +211,7 @@ async def test_secrets_do_not_reach_the_owner(autojump_clock: object) -> None:
 
 
 @pytest.mark.parametrize("answer", [Unsent("no route"), Undeliverable("blocked")])
-async def test_what_could_not_be_sent_is_told_later(
-    answer: PostResult, autojump_clock: object
-) -> None:
+async def test_what_could_not_be_sent_is_told_later(answer: PostResult) -> None:
     async with watched(child("it", two_pollers, grace=0), channel=Channel()) as setting:
         setting.channel.answer = answer
         await trio.sleep(40)
@@ -233,7 +224,7 @@ async def test_what_could_not_be_sent_is_told_later(
         assert len(setting.channel.posts) == told, "and told once"
 
 
-async def test_what_may_have_arrived_is_repeated_with_a_mark(autojump_clock: object) -> None:
+async def test_what_may_have_arrived_is_repeated_with_a_mark() -> None:
     channel = Channel(answer=Unsure("the connection broke"))
     async with watched(child("it", two_pollers, grace=0), channel=channel):
         await trio.sleep(12)
@@ -243,7 +234,7 @@ async def test_what_may_have_arrived_is_repeated_with_a_mark(autojump_clock: obj
 
 
 async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_back(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     channel = Channel()
 
@@ -268,7 +259,7 @@ async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_ba
 
 
 async def test_ready_comes_when_the_house_is_up_and_stopping_when_it_stops(
-    autojump_clock: object, systemd: Systemd
+    systemd: Systemd,
 ) -> None:
     async with watched(systemd=systemd) as setting:
         await trio.sleep(5)
@@ -284,7 +275,7 @@ async def test_ready_comes_when_the_house_is_up_and_stopping_when_it_stops(
     assert last.count("STOPPING=1") == 1
 
 
-async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: Systemd) -> None:
+async def test_ready_is_said_until_it_is_taken(systemd: Systemd) -> None:
     sender = Notify(systemd.address)
     while sender.status("filling the queue"):
         pass
@@ -300,7 +291,7 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
         up=up,
         stop=trio.Event(),
         redact=str,
-        disks=disks(),
+        disks=Disks().monitor,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
@@ -311,9 +302,7 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
         mailbox.close()
 
 
-async def test_after_an_escalation_stopping_is_said_too(
-    autojump_clock: object, systemd: Systemd
-) -> None:
+async def test_after_an_escalation_stopping_is_said_too(systemd: Systemd) -> None:
     async def bad(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(5)
         raise Bug
@@ -324,9 +313,7 @@ async def test_after_an_escalation_stopping_is_said_too(
     assert systemd.received().count("STOPPING=1") == 1
 
 
-async def test_pings_go_on_while_the_vital_actors_answer(
-    autojump_clock: object, systemd: Systemd
-) -> None:
+async def test_pings_go_on_while_the_vital_actors_answer(systemd: Systemd) -> None:
     """A crash with its normal delay, a busy minute, and others' trouble do not stop them."""
     begun = 0
 
@@ -350,7 +337,7 @@ async def test_pings_go_on_while_the_vital_actors_answer(
 
 @pytest.mark.parametrize("ill", ["restarting", "deaf", "missing", "gave up"])
 async def test_pings_stop_when_a_vital_actor_does_not_come_back(
-    ill: str, autojump_clock: object, systemd: Systemd, caplog: pytest.LogCaptureFixture
+    ill: str, systemd: Systemd, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def sessions(mailbox: Mailbox[Any]) -> None:
         if ill != "deaf":
@@ -375,9 +362,7 @@ async def test_pings_stop_when_a_vital_actor_does_not_come_back(
     assert line.__dict__["actors"] == ["sessions"]
 
 
-async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(
-    autojump_clock: object, systemd: Systemd
-) -> None:
+async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(systemd: Systemd) -> None:
     async def sessions(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(200)
         async for _ in mailbox:
@@ -398,9 +383,7 @@ async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(
         assert "STATUS=stopping" in received
 
 
-async def test_a_short_watchdog_is_fed_three_times_as_often(
-    autojump_clock: object, systemd: Systemd
-) -> None:
+async def test_a_short_watchdog_is_fed_three_times_as_often(systemd: Systemd) -> None:
     async with watched(systemd=systemd, watchdog=0.6):
         systemd.received()
         await trio.sleep(3)
@@ -445,3 +428,45 @@ def test_events_become_log_lines_and_offers(caplog: pytest.LogCaptureFixture) ->
     ]
     assert caplog.records[2].exc_info is not None
     assert caplog.records[2].exc_info[1] is not None
+
+
+# --- the disks, and health.json -------------------------------------------------------------------
+
+
+async def test_little_room_is_told_and_none_refuses_work() -> None:
+    disks = Disks()
+    async with watched(disks=disks) as setting:
+
+        async def seen(seconds: float) -> tuple[str, set[str]]:
+            await trio.sleep(seconds)
+            return disks.admission.refusal, {found.subject for found in setting.actor_table.stuck()}
+
+        assert await seen(4 * MEASURE_EVERY) == ("", set())
+        disks.space = Space(91, 9)
+        assert await seen(MEASURE_EVERY) == ("", {LITTLE})
+        disks.space = Space(96, 4)
+        refusal, stuck = await seen(4 * MEASURE_EVERY)
+        assert "95 % of the disk with the state is in use" in refusal
+        assert stuck == {LITTLE, NONE}
+        disks.broken = True
+        assert await seen(MEASURE_EVERY) == (refusal, stuck), "what nobody can say lifts nothing"
+        disks.broken, disks.space = False, Space(10, 90)
+        assert await seen(2 * MEASURE_EVERY) == ("", set())
+        disks.broken, disks.other = True, Space(96, 4)
+        refusal, stuck = await seen(4 * MEASURE_EVERY)
+        assert "95 % of the disk with the workspace is in use" in refusal
+        assert stuck == {LITTLE, NONE}
+
+
+async def test_health_is_written_each_minute() -> None:
+    disks = Disks()
+    async with watched(disks=disks) as setting:
+        setting.up.set()
+        await trio.sleep(61)
+        spaces = {"the state": disks.space, "the workspace": disks.other}
+        assert disks.written[1:] == [HealthFile(5.0, "running", spaces, SEEN)]
+        disks.full = True
+        await trio.sleep(180)
+        disks.full = False
+        await trio.sleep(60)
+        assert len(disks.written) == 3

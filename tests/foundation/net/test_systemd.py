@@ -2,44 +2,60 @@
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from elwood.foundation.environment import MAX_STATUS, Notify
 
 
 class Systemd:
-    """The service manager's end of NOTIFY_SOCKET; *address* is bound as the kernel sees it."""
+    """The service manager's end of NOTIFY_SOCKET."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "notify.sock")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(address)
-        self.socket.settimeout(5)
+        self.socket.bind(self.address)
+        self.socket.setblocking(False)
+        self._messages: list[str] = []
 
-    def receive(self) -> str:
-        return self.socket.recv(4096).decode()
+    async def listen(self) -> None:
+        """Keep its queue empty, which has room for ten messages or so."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            self._drain()
+
+    def received(self) -> list[str]:
+        """Take all that has come."""
+        self._drain()
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self._messages.append(self.socket.recv(4096).decode())
+
+    def pings(self) -> int:
+        return self.received().count("WATCHDOG=1")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "notify.sock")
-
-
-@pytest.fixture
-def systemd(path: str) -> Iterator[Systemd]:
-    systemd = Systemd(path)
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    systemd = Systemd(tmp_path)
     yield systemd
     systemd.socket.close()
 
 
-def test_each_message_is_one_datagram(systemd: Systemd, path: str) -> None:
-    notify = Notify.from_environment({"NOTIFY_SOCKET": path}, 1)
+def test_each_message_is_one_datagram(systemd: Systemd) -> None:
+    notify = Notify.from_environment({"NOTIFY_SOCKET": systemd.address}, 1)
     assert notify.ready()
     assert notify.status("two\nlines  of text")
     assert notify.ping()
     assert notify.stopping()
-    assert [systemd.receive() for _ in range(4)] == [
+    assert systemd.received() == [
         "READY=1",
         "STATUS=two lines of text",
         "WATCHDOG=1",
@@ -47,11 +63,9 @@ def test_each_message_is_one_datagram(systemd: Systemd, path: str) -> None:
     ]
 
 
-def test_a_status_cannot_smuggle_in_another_message_and_is_short(
-    systemd: Systemd, path: str
-) -> None:
-    Notify(path).status("x\nREADY=1 " + "y" * 1000)
-    received = systemd.receive()
+def test_a_status_cannot_smuggle_in_another_message_and_is_short(systemd: Systemd) -> None:
+    Notify(systemd.address).status("x\nREADY=1 " + "y" * 1000)
+    [received] = systemd.received()
     assert "\n" not in received
     assert len(received) == len("STATUS=") + MAX_STATUS
 
@@ -93,12 +107,12 @@ def test_without_a_manager_there_is_nothing_to_do(address: str | None) -> None:
     assert not environ
 
 
-def test_a_manager_that_has_gone_is_a_false_and_no_error(path: str) -> None:
-    assert not Notify(path).ping()
+def test_a_manager_that_has_gone_is_a_false_and_no_error(tmp_path: Path) -> None:
+    assert not Notify(str(tmp_path / "notify.sock")).ping()
 
 
-def test_a_manager_that_does_not_read_holds_nobody_up(systemd: Systemd, path: str) -> None:
-    notify = Notify(path)
+def test_a_manager_that_does_not_read_holds_nobody_up(systemd: Systemd) -> None:
+    notify = Notify(systemd.address)
     taken = [notify.ping() for _ in range(5000)]
     assert taken[0]
     assert not taken[-1], "the queue is full and we still run"
