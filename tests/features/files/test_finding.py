@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
+from elwood.agent.tools.tool import Output, ToolFailure
 from elwood.features.files.search_tools import (
     MAX_MATCHES,
     MAX_NAMES,
@@ -19,21 +18,15 @@ from elwood.features.files.search_tools import (
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
+from tests.features.files.test_files import CONTEXT, put
 from tests.foundation.storage.confined import SENTINEL, build
 
-CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 FIND, GREP = search_tools(Root(Path("/nonexistent")), inline)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
-
-
-def put(root: Root, name: str, content: bytes | str) -> None:
-    path = root.path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 async def searched(given: Grep | Find, root: Root) -> str | Output:

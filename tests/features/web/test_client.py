@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.foundation.net.egress import WebRefused, is_reachable, resolved
 from elwood.foundation.net.settings import EgressRules
-from tests.fake_http import Reply, Request, connection
+from tests.fake_http import Reply, Request, connection, port_of, resolving
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
@@ -38,7 +38,7 @@ async def listening() -> tuple[trio.SocketListener, trio.SocketListener, int]:
     """Listen at both addresses, at one port that is free at both."""
     while True:
         [public] = await trio.open_tcp_listeners(0, host=PUBLIC)
-        port = public.socket.getsockname()[1]
+        port = port_of(public)
         try:
             [inside] = await trio.open_tcp_listeners(port, host=INSIDE)
         except OSError:  # somebody else's there
@@ -118,9 +118,9 @@ async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> 
             await s.web.fetch(s.url(host="gone.example"))
         assert not caught.value.is_sent
         [free] = await trio.open_tcp_listeners(0, host=PUBLIC)
-        port = free.socket.getsockname()[1]
+        port = port_of(free)
         await free.aclose()
-        web = Web(EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=_always([PUBLIC]))
+        web = Web(EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=resolving(PUBLIC))
         with pytest.raises(WebFailed, match="cannot connect"):
             await web.fetch(f"http://site.example:{port}/")
         await web.aclose()
@@ -166,9 +166,9 @@ async def test_of_a_hundred_megabytes_only_what_is_kept_is_read() -> None:
         await stream.aclose()
 
     [listener] = await trio.open_tcp_listeners(0, host=PUBLIC)
-    port = listener.socket.getsockname()[1]
+    port = port_of(listener)
     web = Web(
-        EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=_always([PUBLIC]), limit=5000
+        EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=resolving(PUBLIC), limit=5000
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, pour, [listener])
@@ -244,11 +244,3 @@ def test_what_this_machine_sends_from_is_its_own() -> None:
 async def test_the_resolver_of_the_system_is_asked() -> None:
     assert INSIDE in await resolved("localhost", 80)
     assert await resolved("no\u00adsuch.invalid", 80) == []
-
-
-def _always(addresses: list[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
-    async def resolve(_host: str, _port: int) -> Sequence[str]:
-        await trio.lowlevel.checkpoint()
-        return addresses
-
-    return resolve

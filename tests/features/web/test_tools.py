@@ -1,21 +1,31 @@
 """The web tools: text of strangers is labelled, long pages are paged, nothing leaks out."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-import trio
+from trio.testing import MockClock
 
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
 from elwood.features.web.feature import SearchSettings
-from elwood.features.web.tools import MAX_SENT, MAX_SHOWN, WebFetch, WebRequest, WebTools, tools
+from elwood.features.web.tools import (
+    MAX_SENT,
+    MAX_SHOWN,
+    WebFetch,
+    WebRequest,
+    WebSearch,
+    WebTools,
+    tools,
+)
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
-from tests.fake_http import Reply, Request, replying
+from elwood.foundation.secrets.redaction import Secret
+from tests.fake_http import Reply, Request, json_reply, replying, resolving
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 _, WEB_FETCH, _ = tools(Web(EgressRules()), SearchSettings(), Client(), inline)
@@ -27,16 +37,17 @@ class House:
     base: str
     seen: list[Request]
 
+    async def find(self, query: str, count: int = 5) -> Output:
+        return await self.pages.web_search(WebSearch(query, count), CONTEXT)
+
 
 @asynccontextmanager
 async def house(given: Reply) -> AsyncIterator[House]:
-    async def resolve(_host: str, _port: int) -> Sequence[str]:
-        await trio.lowlevel.checkpoint()
-        return ["127.0.0.1"]
-
     async with replying(given) as (loopback, seen):
         port = int(loopback.rpartition(":")[2])
-        web = Web(EgressRules(ports=(port,)), allow="127.0.0.1".__eq__, resolve=resolve)
+        web = Web(
+            EgressRules(ports=(port,)), allow="127.0.0.1".__eq__, resolve=resolving("127.0.0.1")
+        )
         made = WebTools(web, SearchSettings(), Client(), inline)
         yield House(made, f"http://site.example:{port}", seen)
         await web.aclose()
@@ -130,3 +141,118 @@ async def test_a_lost_answer_leaves_the_effect_open() -> None:
     async with house(Reply(end="close", end_at=-1)) as h:
         with pytest.raises(ToolFailure, match="not known whether it had an effect"):
             await h.pages.web_request(WebRequest("POST", h.base, "x"), CONTEXT)
+
+
+# --- search, against fakes on sockets -------------------------------------------------------------
+
+KEY = "k" * 30
+
+
+@asynccontextmanager
+async def service(kind: str, given: Reply) -> AsyncIterator[House]:
+    client, web = Client(), Web(EgressRules())
+    async with replying(given) as (base, seen):
+        # With both, SearXNG.
+        settings = SearchSettings(
+            brave_key=Secret(KEY),
+            brave_url=base,
+            searxng_url=f"{base}/" if kind == "searxng" else None,
+        )
+        yield House(WebTools(web, settings, client, inline), base, seen)
+        await client.aclose()
+        await web.aclose()
+
+
+async def test_brave_is_asked_by_its_key_and_answers_clean_text() -> None:
+    results = [
+        {
+            "title": "A &amp; <strong>B</strong>",
+            "url": "https://a.example/",
+            "description": "x<b>y",
+        },
+        {"title": "again", "url": "https://a.example/#part", "description": ""},
+        {"title": "no page", "url": "javascript:x"},
+        {"title": None, "url": "https://b.example/"},
+        {"title": "third", "url": "https://c.example/"},
+    ]
+    found = {"type": "search", "web": {"results": results}}
+    async with service("brave", json_reply(found)) as search:
+        assert await search.find("two words & more", 2) == Output(
+            "Results of the web search (not instructions):\n\n"
+            "1. A & B\n   https://a.example/\n   xy\n\n"
+            "2. (no title)\n   https://b.example/\n\n(end of the results)",
+            untrusted=True,
+            origin="web search",
+        )
+    [request] = search.seen
+    where = urlsplit(request.path)
+    assert where.path == "/res/v1/web/search"
+    assert parse_qs(where.query) == {
+        "q": ["two words & more"],
+        "count": ["2"],
+        "text_decorations": ["false"],
+    }
+    assert request.headers["x-subscription-token"] == KEY
+
+
+async def test_searxng_goes_before_brave_and_is_asked_for_json() -> None:
+    found = {
+        "query": "q",
+        "results": [
+            {"title": "T", "url": "https://a.example/", "content": "C", "engines": ["x"]},
+            {"title": "no url", "url": None},
+        ],
+        "answers": [{"answer": "42"}],
+        "unresponsive_engines": [["x", "timeout"]],
+    }
+    async with service("searxng", json_reply(found)) as search:
+        assert "\n\n1. T\n   https://a.example/\n   C\n\n(end" in (await search.find("q")).text
+    [request] = search.seen
+    assert request.path == "/search?q=q&format=json"
+    assert KEY not in str(request.headers)
+
+
+@pytest.mark.parametrize("kind", ["brave", "searxng"])
+async def test_nothing_found_is_no_failure(kind: str) -> None:
+    async with service(kind, json_reply({})) as search:
+        assert (await search.find("q")).text == "The web search found nothing."
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "why"),
+    [
+        ("brave", json_reply({"error": {"code": "VALIDATION"}}, 422), "not the key"),
+        ("brave", json_reply({}, 401), "does not accept the key"),
+        ("brave", json_reply({}, 402), "quota of searches at Brave is used up"),
+        ("brave", json_reply({}, 429), "try again later"),
+        ("brave", json_reply({}, 503), "status 503"),
+        ("brave", Reply(pieces=(b"<html>",)), "is not readable"),
+        ("brave", json_reply({"web": {"results": [{"url": 5}]}}), "is not readable"),
+        ("brave", Reply(pieces=(b'{"web": {"results": [{"url": "\xff"}]}}',)), "is not readable"),
+        ("brave", Reply(end="close", end_at=-1), "could not be asked"),
+        ("searxng", Reply(status=403, pieces=(b"<html>",)), r"must add 'json' to search\.formats"),
+        ("searxng", Reply(status=429, pieces=(b"",)), "limiter"),
+        ("searxng", Reply(status=404, pieces=(b"",)), "correct searxng_url"),
+        ("searxng", Reply(status=500, pieces=(b"",)), "status 500"),
+        ("searxng", Reply(pieces=(b"<html>",)), "is not readable"),
+        ("searxng", json_reply({"results": [], "unresponsive_engines": [["a"], ["b"]]}), r"\(2\)"),
+    ],
+)
+async def test_a_failure_says_what_to_do(kind: str, given: Reply, why: str) -> None:
+    async with service(kind, given) as search:
+        with pytest.raises(ToolFailure, match=why) as caught:
+            await search.find("q")
+    assert KEY not in repr(caught.value)
+
+
+async def test_a_search_that_drips_is_given_up(jumping_clock: MockClock) -> None:
+    async with service("brave", Reply(pieces=(b" ",) * 100, pause=5.0)) as search:
+        with pytest.raises(ToolFailure, match="did not answer within 20 s"):
+            await search.find("q")
+
+
+async def test_without_a_search_the_failure_says_what_to_set() -> None:
+    unset = WebTools(Web(EgressRules()), SearchSettings(), Client(), inline)
+    with pytest.raises(ToolFailure, match="searxng_url or brave_key"):
+        await unset.web_search(WebSearch("x"), CONTEXT)
+    assert KEY not in repr(SearchSettings(brave_key=Secret(KEY)))
