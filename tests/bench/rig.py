@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,14 @@ ROOT = Path(__file__).parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def spawn(module: str, *arguments: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a Python process from this checkout; what it says goes to *log*."""
+@contextlib.contextmanager
+def spawn(
+    module: str, *arguments: str, log: Path, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Python process from this checkout; what it says goes to *log*."""
     keep = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with log.open("ab") as out:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             env=keep | {"PYTHONPATH": str(ROOT)} | environment,
@@ -31,16 +34,21 @@ def spawn(module: str, *arguments: str, log: Path, **environment: str) -> subpro
             stdout=out,
             stderr=out,
         )
-
-
-@contextlib.contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill *process* at the end of the block."""
     try:
-        yield
+        yield process
     finally:
         process.kill()
         process.wait()
+
+
+def fastest(act: Callable[[], object], times: int = 3) -> float:
+    """Return the seconds of CPU of the best of so many runs."""
+    spent = []
+    for _ in range(times):
+        start = time.process_time()
+        act()
+        spent.append(time.process_time() - start)
+    return min(spent)
 
 
 @contextlib.contextmanager
@@ -49,8 +57,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
     port = folder / "port"
     folder.mkdir(parents=True, exist_ok=True)
     port.unlink(missing_ok=True)
-    process = spawn(module, "--port-file", str(port), *arguments, log=folder / "log")
-    with ended(process):
+    with spawn(module, "--port-file", str(port), *arguments, log=folder / "log") as process:
         deadline = time.monotonic() + 30
         while not port.exists():
             assert process.poll() is None, (folder / "log").read_text()
@@ -140,15 +147,8 @@ def floor(folder: Path, models: int) -> Iterator[Bot]:
     with telegrams(folder / "telegram") as telegram:
         workspace = files(folder / "workspace")
         before = time.time()
-        process = spawn(
-            "tests.bench.floor",
-            telegram.url,
-            TOKEN,
-            f"http://127.0.0.1:{models}",
-            str(workspace),
-            log=folder / "log",
-        )
-        with ended(process):
+        given = (telegram.url, TOKEN, f"http://127.0.0.1:{models}", str(workspace))
+        with spawn("tests.bench.floor", *given, log=folder / "log") as process:
             yield _polling("floor", process, telegram, before, folder / "log")
 
 
@@ -174,18 +174,10 @@ base_url = "http://127.0.0.1:{models}"
 """
         )
         settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()}
+        settings |= {"ELWOOD_TELEGRAM_TOKEN": TOKEN, "ANTHROPIC_API_KEY": "none"}
+        given = ("--config", str(config), "run")
         before = time.time()
-        process = spawn(
-            "elwood",
-            "--config",
-            str(config),
-            "run",
-            log=folder / "log",
-            ELWOOD_TELEGRAM_TOKEN=TOKEN,
-            ANTHROPIC_API_KEY="none",
-            **settings,
-        )
-        with ended(process):
+        with spawn("elwood", *given, log=folder / "log", **settings) as process:
             yield _polling("elwood", process, telegram, before, folder / "log")
 
 

@@ -1,14 +1,13 @@
 """Opening a journal of 100 000 entries, against plainly reading and decoding the same lines."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
 from elwood.foundation.storage.journal import digest, snapshot_of, write_line
+from tests.bench.rig import fastest
 from tests.foundation.storage.diary import Wrote, opened
 
 ENTRIES = 100_000
@@ -26,15 +25,6 @@ def write_long(path: Path) -> None:
 def plainly(path: Path) -> list[object]:
     with path.open() as file:
         return [json.loads(line) for line in file]
-
-
-def fastest(act: Callable[[], object], times: int = 3) -> float:
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        act()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
 
 
 @pytest.mark.bench

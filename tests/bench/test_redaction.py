@@ -3,12 +3,11 @@
 import random
 import re
 import string
-import time
-from collections.abc import Callable
 
 import pytest
 
 from elwood.foundation.secrets.redaction import Secret, redact
+from tests.bench.rig import fastest
 
 SIZE = 1_000_000
 # So many times the text must take so many times as long, not the square of it.
@@ -48,15 +47,6 @@ LINE = (
     '{"at":"2026-11-22T10:00:00.000+00:00","level":"info","logger":"elwood.turns",'
     '"event":"turn ended","f":1}'
 )
-
-
-def fastest(act: Callable[[], object], times: int = 3) -> float:
-    spent = []
-    for _ in range(times):
-        start = time.process_time()
-        act()
-        spent.append(time.process_time() - start)
-    return min(spent)
 
 
 def text_of(shape: str, size: int) -> str:

@@ -7,7 +7,8 @@ machine, on which every visit to a worker thread waits for its turn.
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import attrs
@@ -59,23 +60,12 @@ class Cost:
     cpu: float
 
 
-class Chats:
-    """Takes the chats in turn: Telegram lets nobody send to one more than once a second."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def __call__(self) -> int:
-        self._next = self._next % CHATS + 1
-        return self._next
-
-
-def compare(bots: list[Bot], text: str, turns: int, chat: Callable[[], int]) -> list[Cost]:
+def compare(bots: list[Bot], text: str, turns: int, chat: Iterator[int]) -> list[Cost]:
     """Measure *turns* turns of each bot, a block of one and then of the other."""
     walls: list[list[float]] = [[] for _ in bots]
     spent = [0.0 for _ in bots]
     for _ in range(turns // BLOCK):
-        chats = [chat() for _ in range(BLOCK)]
+        chats = list(islice(chat, BLOCK))
         for number, bot in enumerate(bots):
             before = bot.cpu()
             walls[number] += [bot.telegram.turn(chat, text) for chat in chats]
@@ -111,7 +101,8 @@ def judge(rows: Sequence[Row]) -> None:
 def test_turns_cost_a_small_multiple_of_the_floor(
     tmp_path: Path, models: int, bench_turns: int
 ) -> None:
-    chat = Chats()
+    # In turn, for Telegram lets nobody send to one more than once a second.
+    chat = cycle(range(1, CHATS + 1))
     with floor(tmp_path / "floor", models) as least, elwood(tmp_path / "elwood", models) as ours:
         bots = [least, ours]
         first = compare(bots, PLAIN, CHATS, chat)
