@@ -9,11 +9,14 @@ from math import inf
 from pathlib import Path
 from typing import cast
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail, Post
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
@@ -21,7 +24,19 @@ from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.net import control
 from elwood.foundation.runtime import Mailbox
 from tests.fake_http import JUMP
-from tests.journeys.home import MINE, OTHER, Body, Home, Life, OutboxBody, home, newest, obedient
+from tests.fake_telegram import OWNER
+from tests.journeys.home import (
+    EPOCH,
+    MINE,
+    OTHER,
+    Body,
+    Home,
+    Life,
+    OutboxBody,
+    home,
+    newest,
+    obedient,
+)
 
 # Virtual seconds for an answer while something else is broken.
 PROMPTLY = 2.0
@@ -138,6 +153,25 @@ async def test_one_session(h: Home) -> None:
         await life.settled()
         assert h.texts()[-1] == "re: and now?"
         assert h.broken() == []
+
+
+@pytest.mark.parametrize("name", ["tea.tmp", "tea.jsonl", "open"])
+async def test_a_session_of_any_name_is_woken(h: Home, name: str) -> None:
+    message = Inbound(
+        session=name,
+        id="1",
+        principal=Principal(f"tg:{OWNER}", "me", owner=True),
+        route=Route("telegram", OWNER),
+        text="hello",
+        sent_at=EPOCH,
+    )
+    h.kill("before write said")
+    async with h.life() as life:
+        assert await life.address("sessions").ask(message) == Taken()
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
+    assert h.texts() == ["re: hello"]
 
 
 async def test_models(h: Home) -> None:

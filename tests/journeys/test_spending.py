@@ -14,7 +14,7 @@ from elwood.features.memory.messages import Recall
 from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, Verified, verify
 from tests.hashed_vectors import hashed
 from tests.journeys.home import MINE, Home
 from tests.journeys.test_memory import equip, typed
@@ -55,6 +55,60 @@ async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
     here, others = answers[7].split("Other conversations, in all")
     assert "166 % of 9 tokens" in here
     assert f"{MINE} (2)" in others
+    assert h.broken() == []
+
+
+def flip(h: Home, line: int) -> bytes:
+    """Flip a bit in the middle of a line of the usage journal; return what is there now."""
+    path = h.state / "usage.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = len(lines[line]) // 2
+    lines[line] = lines[line][:at] + bytes([lines[line][at] ^ 1]) + lines[line][at + 1 :]
+    path.write_bytes(b"".join(lines))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("line", [0, 1])
+async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, line: int) -> None:
+    """It is put aside and what is sound of it goes on to count; the owner is told once."""
+    h.settings["limits"] = Limits(session_tokens=31, warn=0)
+    async with h.life() as life:
+        for text in ("one", "two", "three"):
+            h.fake.say(text)
+            await life.settled()
+    damaged = flip(h, line)
+    for text in ("four", "five"):
+        async with h.life() as life:
+            h.fake.say(text)
+            await life.settled()
+    answers = h.texts()
+    [told] = [text for text in answers if "usage.jsonl" in text]
+    assert "is damaged" in told
+    [aside] = h.state.glob("usage.jsonl.damaged-*")
+    assert aside.name in told
+    assert aside.read_bytes() == damaged
+    assert "re: four" in answers
+    assert "limit of 31 tokens for this conversation is reached" in answers[-1]
+    assert isinstance(verify(h.state / "usage.jsonl"), Verified)
+    assert h.broken() == []
+
+
+@pytest.mark.parametrize("place", ["before rename usage.jsonl", "after rename usage.jsonl"])
+async def test_a_kill_while_it_is_put_aside_changes_no_limit(h: Home, place: str) -> None:
+    h.settings["limits"] = Limits(session_tokens=30, warn=0)
+    async with h.life() as life:
+        for text in ("one", "two"):
+            h.fake.say(text)
+            await life.settled()
+    with (h.state / "usage.jsonl").open("ab") as file:
+        file.write(b"{}\n{}\n")
+    h.kill(place)
+    async with h.life() as life:
+        await life.died()
+    async with h.life() as life:
+        h.fake.say("three")
+        await life.settled()
+    assert "limit of 30 tokens for this conversation is reached" in h.texts()[-1]
     assert h.broken() == []
 
 

@@ -80,6 +80,11 @@ _SHARED: frozenset[FailureKind] = frozenset(
 )
 # Vectors serve all conversations, and none of them pays: a day and a month do.
 NOBODY = Caller("")
+DAMAGED = (
+    "The record of what models cost, usage.jsonl, is damaged: a disk, or somebody who edited it. I "
+    "have put it aside as {} and go on with the lines of it that are sound, so limits hold but for "
+    "what stood in the others."
+)
 NO_ROOM = "the disk is full, no cost can be noted: make room"
 
 
@@ -104,9 +109,14 @@ class UsageBook:
         self._warn: Callable[[str], None] = lambda text: None
         self._writing = trio.Lock()
 
-    async def open(self) -> None:
-        """Read the journal; raises what `Journal.open` raises."""
-        await self._journal.open()
+    async def open(self) -> str:
+        """Read the journal; return what the owner must be told of it, if anything.
+
+        What is lost of it would only have been counted: that must not stop all conversations.
+        Raises JournalBroken, DiskFull.
+        """
+        aside = await self._journal.open_sound()
+        return "" if aside is None else DAMAGED.format(aside.name)
 
     def on_warning(self, warn: Callable[[str], None]) -> None:
         """From now on have *warn* tell the owner what was written down, once; it must not wait."""
@@ -305,8 +315,10 @@ class Models:
 
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
         """Answer until stopped; calls under way may finish within the grace."""
-        await self._book.open()
+        damage = await self._book.open()
         async with trio.open_nursery() as tellings:
+            if damage:
+                tellings.start_soon(self._tell, damage)
             self._book.on_warning(lambda text: tellings.start_soon(self._tell, text))
             async with trio.open_nursery() as calls:
                 async for message in mailbox:
@@ -325,8 +337,8 @@ class Models:
             tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
 
     async def _tell(self, warning: str) -> None:
-        """Tell the owner of a limit; what is not told in time stands in the log."""
-        log.warning("limit near", extra={"why": warning})
+        """Tell the owner of a limit, or of damage; what is not told in time stands in the log."""
+        log.warning("told the owner", extra={"why": warning})
         with trio.move_on_after(TELLING):
             await self._tell_owner(warning)
 

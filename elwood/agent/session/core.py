@@ -131,7 +131,7 @@ class LiveSessions:
     def _list(self) -> list[str]:
         if not self._folder.is_dir():
             return []
-        return sorted(path.name for path in self._folder.iterdir() if path.suffix != ".tmp")
+        return sorted(path.name for path in self._folder.iterdir() if path.name[0] != ".")
 
 
 @attrs.frozen(kw_only=True)

@@ -45,6 +45,8 @@ MAX_BODY = 32 * 1024 * 1024
 
 # Bytes that are read at once from a connection that speaks no HTTP any more.
 _PIECE = 1 << 16
+# With what each part of a packed answer begins.
+_GZIP = b"\x1f"
 _HEADERS = [(b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
 # What cannot stand in the name of a file: the Bot API's server cuts the name at a semicolon also
 # between quotes, and knows no escapes (tdnet's HttpReader); the rest would mislead people.
@@ -280,18 +282,24 @@ async def _unpacked(
     chunks: AsyncGenerator[bytes, None], encoding: str
 ) -> AsyncGenerator[bytes, None]:
     """Unpack what was packed though we did not ask, a piece at a time: it may be a bomb."""
-    inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    inflate = None
     try:
         if encoding not in ("gzip", "x-gzip"):
             raise zlib.error
         async with aclosing(chunks):
             async for chunk in chunks:
                 while chunk:
+                    if inflate is None or inflate.eof:
+                        if inflate is not None and chunk[:1] != _GZIP:
+                            break  # padding
+                        inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
                     yield inflate.decompress(chunk, _PIECE)
-                    chunk = inflate.unconsumed_tail
+                    chunk = inflate.unconsumed_tail or inflate.unused_data
     except zlib.error:
         why = "the answer is packed in a way that was not asked for, or damaged"
         raise Interrupted(why) from None
+    if inflate is not None and not inflate.eof:
+        raise Interrupted("the answer ended before it was whole")
 
 
 def sendable(name: str) -> str:

@@ -17,6 +17,7 @@ ignored and the whole journal is read.
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -323,6 +324,19 @@ class Journal(Generic[E, S]):
             self._usable = True
             await self._snapshot_if_due()
 
+    async def open_sound(self) -> Path | None:
+        """Open a file of which each line counts by itself, without the damaged lines.
+
+        The damaged file is put aside then, and its path returned.  Raises JournalBroken, DiskFull.
+        """
+        try:
+            await self.open()
+        except JournalDamaged:
+            aside = await self._disk.blocking(self._keep_sound)
+            await self.open()
+            return aside
+        return None
+
     @property
     def last(self) -> float:
         """When the newest line was written, Unix time; 0 if there is none."""
@@ -441,6 +455,21 @@ class Journal(Generic[E, S]):
             place.torn = b""
         self._disk.settle(self.path)
         return state, place, saved
+
+    def _keep_sound(self) -> Path:
+        with judged(self.path):
+            damaged = self.path.read_bytes()
+        name = f"{self.path.name}.damaged-{self._disk.clock():.0f}"
+        aside = self._disk.set_aside(self.path.with_name(name), damaged)
+        place, sound = JournalPlace(), []
+        for raw in filter(is_sound, damaged.splitlines(keepends=True)):
+            with suppress(msgspec.DecodeError):
+                line = self._decode(raw)
+                raw = write_line(place.seq + 1, place.head, line.at, line.entries)
+                place.advance(raw, len(line.entries), line.at)
+                sound.append(raw)
+        self._disk.replace(self.path, b"".join(sound))
+        return aside
 
     def _shortcut(self, file: IO[bytes], kind: type[S]) -> tuple[S, JournalPlace] | None:
         snapshot = load(snapshot_of(self.path))

@@ -192,6 +192,25 @@ async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int,
     assert peak < 5_000_000
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
+async def test_a_packed_body_that_ends_too_early_is_no_whole_page(encoding: str) -> None:
+    """At each byte: what was cut off might be what matters."""
+    packed = gzip.compress(b"<p>It is not true that the bridge is open.</p>", mtime=0)
+    for end in range(1, len(packed)):
+        reply = Reply(headers={"content-encoding": encoding}, pieces=(packed[:end],))
+        async with scene({"/": reply}) as s:
+            with pytest.raises(WebFailed, match="ended before it was whole"):
+                await s.web.fetch(s.url())
+
+
+async def test_a_body_packed_in_several_parts_is_whole() -> None:
+    packed = gzip.compress(b"one, ") + gzip.compress(b"two") + bytes(10)
+    for cut in range(1, len(packed)):
+        pieces = packed[:cut], packed[cut:]
+        async with scene({"/": Reply(headers={"content-encoding": "gzip"}, pieces=pieces)}) as s:
+            assert (await s.web.fetch(s.url())).body == b"one, two"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
 async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
     broken = Reply(headers={"content-encoding": encoding}, pieces=(random.Random(1).randbytes(99),))
