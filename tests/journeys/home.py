@@ -145,6 +145,8 @@ class Home:
     more_channels: tuple[Feature, ...] = ()
     settings: dict[str, Any] = attrs.field(factory=dict)
     poll: int = 50
+    # Chats of several people that it takes part in.
+    groups: tuple[int, ...] = ()
     # Bodies around those of the channel: a place for bugs.
     outbox: Callable[[Mailbox[OutboxMail], OutboxBody], Awaitable[None]] | None = None
     intake: Callable[[Mailbox[None], Body], Awaitable[None]] | None = None
@@ -410,7 +412,11 @@ class Life:
         home = self.home
         owners = (OWNER, OTHER)
         settings = TelegramSettings(
-            token=Secret(TOKEN), owners=owners, base_url=home.fake.url, poll=home.poll
+            token=Secret(TOKEN),
+            owners=owners,
+            groups=home.groups,
+            base_url=home.fake.url,
+            poll=home.poll,
         )
 
         async def build_(core: Core, others: Gathered) -> Parts:

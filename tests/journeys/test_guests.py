@@ -1,4 +1,4 @@
-"""What a guest is told by slash commands: nothing that is the owner's, whatever they type."""
+"""What others are told: nothing that is the owner's, unless the owner has said yes to that."""
 
 import trio
 
@@ -14,7 +14,8 @@ from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, OTHER, OTHERS, Home, Life, newest
-from tests.journeys.test_approval_journeys import GUEST, asked
+from tests.journeys.test_approval_journeys import GUEST, asked, press
+from tests.journeys.test_memory import equip, typed
 
 ID, TITLE = "zq-party", "A surprise zqparty"
 KEY, NOTE = "zq-shoe", "Shoe size zqfortytwo"
@@ -118,3 +119,58 @@ async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
     assert [one for one in (ID, "zqparty", KEY, "zqfortytwo", CALL, *COSTS) if one not in own] == []
     assert OTHERS in own
     assert ".jsonl" in own
+
+
+GROUP = -500
+
+
+def in_group(h: Home, text: str) -> None:
+    """Let the owner say something to us in a group; a command is by our name."""
+    if text.startswith("/"):
+        name, _, given = text.partition(" ")
+        text = f"{name}@elwood_bot {given}".rstrip()
+        mark = {"type": "bot_command", "offset": 0, "length": len(f"{name}@elwood_bot")}
+    else:
+        text, mark = f"@elwood_bot {text}", {"type": "mention", "offset": 0, "length": 11}
+    h.fake.say(text, chat=GROUP, entities=[mark])
+
+
+async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(h: Home) -> None:
+    equip(h)
+    h.groups = (GROUP,)
+    asking = typed("search_memory", query="shoe")
+    async with h.life() as life:
+        h.fake.say(typed("save_memory", key=KEY, content=NOTE))
+        await life.settled()
+        in_group(h, asking)
+        question = await asked(h, life)
+        assert question.chat == OWNER
+        assert "in a group, where others read it too" in question.text
+        assert h.texts(GROUP) == []
+        await press(h, life, question, "d")
+        await life.settled()
+        assert "zqfortytwo" not in "".join(h.texts(GROUP))
+        in_group(h, asking)
+        await press(h, life, await asked(h, life, 2), "o")
+        await life.settled()
+        assert "zqfortytwo" in h.texts(GROUP)[-1]
+    assert not h.broken()
+
+
+async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) -> None:
+    h.more_tools = ("save_memory",)
+    h.groups = (GROUP,)
+    h.settings["policy"] = PolicySettings(allow=("save_memory",))
+    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
+    h.journal(OTHERS).parent.mkdir(parents=True)
+    h.journal(OTHERS).write_text(2 * DAMAGE)
+    async with h.life() as life:
+        code = await planted(h, life)
+        for name in (*COMMANDS, "memory", "tasks"):
+            for given in ("", *GIVEN.get(name, ())):
+                before = len(h.fake.sent)
+                in_group(h, f"/{name} {given}".strip().replace("CODE", code))
+                await life.until(lambda: any(m.chat == GROUP for m in h.fake.sent[before:]))  # noqa: B023
+                text = "".join(m.text for m in h.fake.sent[before:] if m.chat == GROUP)
+                shown = [one for one in (*PRIVATE, *COSTS) if one in text]
+                assert not shown, (name, given, text)

@@ -37,7 +37,7 @@ from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
-VERSION = 2
+VERSION = 3
 # Characters of path and query that a model may send to a stranger's host: a page needs no more
 # (TA-16).
 MAX_EXTRA = 200
@@ -87,7 +87,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     *origins* are what made it untrusted.  *named_before* are the URLs and hosts (see
     `mentions`) that the owner wrote before anything untrusted was read, *named_now* those
     that the owner wrote in this turn.  A *guest* was let in but is not the owner, a *task* is
-    work that nobody waits for.
+    work that nobody waits for.  *shows* says that others than the owner read what comes of it, and
+    that this may be private.
     """
 
     label: Label
@@ -95,6 +96,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     named_before: frozenset[str] = frozenset()
     named_now: frozenset[str] = frozenset()
+    shows: bool = False
 
     @property
     def is_untrusted(self) -> bool:
@@ -137,7 +139,7 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
     """
     decision = _of_act(action, situation)
     if isinstance(decision, Allow):
-        decision = _of_person(action, situation) or decision
+        decision = _of_person(action, situation) or _of_place(situation) or decision
     if isinstance(decision, Ask) and situation.is_untrusted:
         decision = Ask(f"{decision.why}, and {_read(situation)}", remember=False)
     match rules.tools.get(tool), decision:
@@ -258,6 +260,12 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
     if situation.principal == "task" and situation.label == everything and _has_effect(action):
         return Ask("it would be done while nobody looks", remember=False)
     return None
+
+
+def _of_place(situation: Situation) -> Ask | None:
+    """Ask before what is private is shown to others, whoever wants it there."""
+    why = "what it finds may be private, and the answer is in a group, where others read it too"
+    return Ask(why, remember=True) if situation.shows else None
 
 
 def _has_effect(action: Action) -> bool:

@@ -83,11 +83,15 @@ class CommandAnswer(msgspec.Struct, frozen=True):
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that a feature brings; *help* is its line in /help."""
+    """A command that a feature brings; *help* is its line in /help.
+
+    One about what is *private*, as a sentence begins with it, is for the owner's own chats.
+    """
 
     name: str
     help: str
     run: Callable[[CommandCall], Awaitable[CommandAnswer]]
+    private: str = ""
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
                 name="memory",
                 help="say what I remember; /memory search, show, pending, keep, drop or undo",
                 run=partial(command, memory, others.searches),
+                private="What I remember",
             )
         ],
         searches=[search],
@@ -116,9 +117,7 @@ def _learning(core: Core) -> Learning:
 async def command(
     memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
 ) -> CommandAnswer:
-    """Carry ``/memory`` out, for the owner only; *searches* are asked for what is looked up."""
-    if call.received.untrusted:
-        return CommandAnswer("What I remember is for my owner only.")
+    """Carry ``/memory`` out; *searches* are asked for what is looked up."""
     answer = UNAVAILABLE
     with trio.move_on_after(COMMAND_LIMIT):
         try:

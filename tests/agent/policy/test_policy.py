@@ -261,6 +261,21 @@ def test_a_guest_may_talk_and_use_the_open_web_but_not_instruct() -> None:
 OWNER = Situation(label=Label(), principal="owner")
 
 
+@pytest.mark.parametrize("action", [ReadFiles(), SearchMemory(), RunCommand("safe"), Other("read")])
+def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
+    action: Action,
+) -> None:
+    shown = Situation(label=Label(), principal="owner", shows=True)
+    strange = Situation(label=U, principal="owner", shows=True)
+    rules = Rules(tools={"t": "allow"})
+
+    decision = decide("t", action, shown, Rules())
+    assert isinstance(decision, Ask)
+    assert decision.remember
+    assert isinstance(decide("t", action, shown, rules), Allow)
+    assert isinstance(decide("t", action, strange, rules), Ask)
+
+
 @pytest.mark.parametrize(
     ("action", "decision"),
     [

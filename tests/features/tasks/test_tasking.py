@@ -30,6 +30,7 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
             SlashCommand(
                 name="tasks",
                 help="",
+                private="What is planned",
                 run=TasksCommand(
                     address,
                     OwnerClock(world.now, ZoneInfo("UTC")),

@@ -15,7 +15,14 @@ from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending import Spent, in_table, in_words
 from elwood.agent.session.commands.branching import Branching
-from elwood.agent.session.commands.slash import COMMANDS, TypedCommand, help_text, parse, request
+from elwood.agent.session.commands.slash import (
+    COMMANDS,
+    TypedCommand,
+    help_text,
+    parse,
+    request,
+    withheld,
+)
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionExtensions
@@ -122,11 +129,9 @@ class Commands:
             case "export":
                 return CommandAnswer(await self._export(command.given, received, again))
             case "status":
-                return CommandAnswer(await self._status(owner=not received.untrusted))
-            case "budget" if received.untrusted:  # jobs are named after what they are about
-                return CommandAnswer("What is spent is for my owner only.")
+                return CommandAnswer(await self._status(owner=not withheld("", received)))
             case "budget":
-                return CommandAnswer(await self._budget())
+                return CommandAnswer(withheld("What is spent", received) or await self._budget())
             case "receipts":
                 history = await log_.look_back(partial(read_history, log_.id))
                 zone = self._core.clock.zone
@@ -136,6 +141,8 @@ class Commands:
             case "allow" | "deny" | "approvals" | "trust":
                 return CommandAnswer(await self._approve(command, received))
         if (found := shared.command(command.name)) is not None:
+            if found.private and (why := withheld(found.private, received)):
+                return CommandAnswer(why)
             return await found.run(
                 CommandCall(session=log_.id, given=command.given, received=received, again=again)
             )
@@ -150,6 +157,8 @@ class Commands:
         """Have a decision carried out, in the name of whoever typed it."""
         if received.untrusted:
             return "Only your own words decide, and these are somebody else's."
+        if why := withheld("What is permitted", received):
+            return why
         asked = request(command, received.principal)
         if asked is None:
             return f"I do not understand that. /{command.name}: {COMMANDS[command.name]}"

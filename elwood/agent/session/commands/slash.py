@@ -13,6 +13,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.session.extension import SlashCommand
+from elwood.agent.session.log.entries import Received
 from elwood.foundation.runtime import Request
 
 COMMANDS = {
@@ -75,6 +76,15 @@ def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
         case "trust", [host]:
             return TrustDomain(host=host, by=by)
     return None
+
+
+def withheld(what: str, received: Received) -> str:
+    """Say why *what* is private is not told to those who read the answer; empty if it may be."""
+    if received.untrusted:
+        return f"{what} is for my owner only."
+    if not received.route.private:
+        return f"{what} is private, and others read this chat: ask me in our own."
+    return ""
 
 
 def help_text(more: Iterable[SlashCommand] = ()) -> str:

@@ -20,8 +20,16 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import Question, is_fresh
-from elwood.agent.conversation.calls import FetchUrl, Outcome, OwnerAnswer, Plan, SendRequest, bound
-from elwood.agent.conversation.labels import CLEAN, NAMELESS
+from elwood.agent.conversation.calls import (
+    FetchUrl,
+    Outcome,
+    OwnerAnswer,
+    Plan,
+    ReadFiles,
+    SendRequest,
+    bound,
+)
+from elwood.agent.conversation.labels import CLEAN, NAMELESS, PRIVATE, Label
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
@@ -61,6 +69,12 @@ class ExaminedCall(msgspec.Struct, frozen=True):
     target: str
     plan: Plan
     exact: str
+
+    @property
+    def gives(self) -> Label:
+        """What its result brings into the conversation."""
+        is_private = isinstance(self.plan.action, ReadFiles)
+        return self.tool.gives | PRIVATE if is_private else self.tool.gives
 
 
 class CallNotRun(Exception):

@@ -14,8 +14,8 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Other, Outcome, Plan, ReadFiles, SearchWeb, exact
-from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
+from elwood.agent.conversation.calls import Other, Outcome, Plan, SearchWeb, exact
+from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, ToolCall, repair_text
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
@@ -200,6 +200,7 @@ class Gate:
             origins=tuple(state.taint.sources),
             named_before=frozenset(state.named),
             named_now=turn.named,
+            shows=wanted.gives.private and not turn.route.private,
         )
         return decide(wanted.tool.name, wanted.plan.action, situation, self._toolset.rules)
 
@@ -247,9 +248,7 @@ class Gate:
             except DiskFull as error:
                 text = "not run: the disk is full, so it could not be recorded first"
                 raise CallNotRun("failed", text) from error
-        gives = tool.gives
-        if isinstance(wanted.plan.action, ReadFiles):
-            gives = gives | PRIVATE
+        gives = wanted.gives
         context = self._context(wanted.plan.facts)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
