@@ -1,5 +1,6 @@
 """The local control socket: answers the owner's command line about the running Elwood."""
 
+import logging
 import os
 import socket
 import stat
@@ -12,10 +13,15 @@ import trio
 
 from elwood.agent.parts import ControlCommand
 from elwood.foundation.net import control as wire
-from elwood.foundation.runtime import ActorUnavailable, Blocking, Mailbox
+from elwood.foundation.runtime import ActorUnavailable, Blocking, Mailbox, clear_error, report_error
+
+log = logging.getLogger("elwood.control")
 
 # Clients at once; more are turned away.
 MAX_CLIENTS = 8
+LISTEN = "the control socket"
+# Seconds between two looks whether its place is free.
+PAUSE = 5.0
 
 
 class ControlUnavailable(Exception):
@@ -48,23 +54,42 @@ class Control:
         self._clients = 0
 
     async def run(self, mailbox: Mailbox[None]) -> None:
-        """Serve until the mailbox is closed.  Raises ControlUnavailable."""
+        """Serve until the mailbox is closed; until there is a place for the socket, try again."""
         self._clients = 0
-        listener = await self._blocking(lambda: listen(self._folder))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen)
+            async for _ in mailbox:
+                pass
+            nursery.cancel_scope.cancel()
+
+    async def _listen(self) -> None:
+        listener = await self._place()
         path = self._folder / wire.NAME
         ours = _identity(path)
         try:
-            async with trio.open_nursery() as nursery:
-                stream_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-                nursery.start_soon(trio.serve_listeners, self._serve, [stream_listener])
-                async for _ in mailbox:
-                    pass
-                nursery.cancel_scope.cancel()
+            stream_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+            await trio.serve_listeners(self._serve, [stream_listener])
         finally:
             listener.close()
             if _identity(path) == ours:
                 with suppress(FileNotFoundError):
                     path.unlink()
+
+    async def _place(self) -> socket.socket:
+        """Make the socket.  What is in its place is a person's to move away, and not our end."""
+        told = ""
+        while True:
+            try:
+                listener = await self._blocking(lambda: listen(self._folder))
+            except ControlUnavailable as error:
+                report_error(LISTEN, str(error))
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("no control socket", extra={"why": told})
+                await trio.sleep(PAUSE)
+            else:
+                clear_error(LISTEN)
+                return listener
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Answer one request."""

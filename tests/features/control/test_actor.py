@@ -39,7 +39,7 @@ from elwood.features.control.actor import MAX_CLIENTS, Control, ControlUnavailab
 from elwood.features.control.parts import approval_commands
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire
-from elwood.foundation.runtime import ActorTable, Mailbox, inline, report_error, waiting
+from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report_error, waiting
 from tests.foundation.runtime.scene import child, house
 
 SECRET = "sk-very-secret"
@@ -225,6 +225,30 @@ def test_what_is_not_a_socket_is_left_alone(folder: Path) -> None:
     with pytest.raises(ControlUnavailable, match="not a socket"):
         listen(folder)
     assert (folder / wire.NAME).read_text() == "precious"
+
+
+async def test_what_is_in_its_place_is_told_and_waited_for(
+    folder: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The actor goes on: there is nothing that a new incarnation could do better."""
+    autojump_clock.autojump_threshold = 0.05
+    make(folder, 0o700)
+    (folder / wire.NAME).write_text("precious")
+    control = Control(folder, (), redact=str, blocking=inline)
+    actor = Child(Mailbox[None]("control", 1), control.run)
+    async with house(actor) as scene:
+        await trio.sleep(30)
+        (trouble,) = scene.actor_table.statuses["control"].troubles.values()
+        assert "not a socket; move it away" in trouble.error
+        assert trouble.count > 1
+        assert (folder / wire.NAME).read_text() == "precious"
+        (folder / wire.NAME).unlink()
+        await trio.sleep(30)
+        status = scene.actor_table.statuses["control"]
+        assert (status.restarts, list(status.troubles)) == (0, [])
+        async with await trio.open_unix_socket(str(folder / wire.NAME)) as client:
+            await client.send_all(wire.encode(wire.ControlRequest("fly")))
+            assert "no fly" in (await answer_on(client)).text
 
 
 def test_a_folder_behind_a_link_is_not_trusted(folder: Path) -> None:
