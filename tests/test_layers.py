@@ -1,6 +1,7 @@
 """The order of Elwood, read from the import statements: docs/architecture.md draws it."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,17 @@ def test_only_files_at_the_edge_touch_the_world() -> None:
         and {module.split(".")[0] for module in imports(path)} & IMPURE
     }
     assert not found - MORE.keys(), "decisions only, unless the file is named after what it touches"
+
+
+def test_what_is_printed_goes_through_the_printer() -> None:
+    """A new command prints: what a terminal would act on cannot pass there."""
+    ways = re.compile(r"\.buffer\b|__std(out|err)__|write_fd\(|/dev/tty|os\.write\([12],")
+    found = {
+        p.relative_to(HOUSE).as_posix() for p in HOUSE.rglob("*.py") if ways.search(p.read_text())
+    }
+    assert found == {
+        "foundation/command_line.py",  # has the printer
+        "features/console/actor.py",  # moves the cursor itself, and makes all else printable
+        "features/console/parts.py",
+        "foundation/sandbox/launcher.py",  # is a process of its own, and we read what it writes
+    }

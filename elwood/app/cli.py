@@ -17,7 +17,7 @@ from elwood import __version__
 from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
 from elwood.app.main import ALL, sections
-from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure
+from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure, Printer
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
@@ -32,6 +32,7 @@ SYSTEM = Path("/etc/elwood/config.toml")
 def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = ALL) -> int:
     """Run the command line; return the exit code."""
     gc.set_threshold(IMPORTING)
+    Printer.install()
     parser = make_parser(features)
     given = parser.parse_args(arguments)
     command: CliCommand | None = given.command

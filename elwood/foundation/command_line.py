@@ -4,12 +4,17 @@ Imports next to nothing: commands are listed whenever one is run.  What a comman
 when it runs.
 """
 
+import io
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from elwood.foundation.text.characters import printable
+
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from elwood.foundation.settings import Config
 
 Needs = Literal["nothing", "settings", "secrets"]
@@ -51,6 +56,40 @@ class CliCommand(NamedTuple):
     quiet: bool = True
 
 
+class Printer(io.TextIOWrapper):
+    """A standard stream as all commands have it: nothing written to it commands the terminal.
+
+    Notes, names of files and words of strangers are printed, and a pipe may end at a terminal, too.
+    """
+
+    def write(self, text: str, /) -> int:
+        """Write *text*, what is not printable by its number."""
+        return super().write(printable(text))
+
+    @classmethod
+    def install(cls) -> None:
+        """Take the place of stdout and stderr, those that are there."""
+        sys.stdout, sys.stderr = cls._around(sys.stdout), cls._around(sys.stderr)
+
+    @classmethod
+    def _around(cls, stream: "TextIO") -> "TextIO":
+        if stream is None or isinstance(stream, cls):
+            return stream
+        stream.flush()
+        # Text that the terminal's encoding lacks is no reason to end.
+        return cls(stream.buffer, stream.encoding, "backslashreplace", write_through=True)
+
+
+def put_out(content: bytes) -> None:
+    """Write what is asked for byte for byte: into a file or a pipe so, on a terminal printable."""
+    sys.stdout.flush()
+    if sys.stdout.isatty():
+        print(content.decode("utf-8", "replace"), end="")
+    else:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+
+
 def count(text: str) -> int:
     """Read a number that is typed, from 1 on."""
     if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST:
@@ -63,4 +102,5 @@ def is_wanted(question: str) -> bool:
     if not sys.stdin.isatty():
         print("Nobody can be asked here; say --yes if you are sure.", file=sys.stderr)
         return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    print(f"{question} [y/N] ", end="", flush=True)
+    return input().strip().lower() in ("y", "yes")

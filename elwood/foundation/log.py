@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import attrs
 import msgspec
 
 from elwood.foundation.settings import Section, setting
+from elwood.foundation.text.characters import printable
 
 Redact = Callable[[str], str]
 
@@ -45,8 +45,6 @@ _PRIORITIES = {
     logging.CRITICAL: 2,
 }
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-# A terminal acts on these; a line break and a tab are harmless.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _session: ContextVar[str | None] = ContextVar("elwood_session", default=None)
 _turn: ContextVar[str | None] = ContextVar("elwood_turn", default=None)
@@ -138,7 +136,7 @@ class _ForPeople(logging.Formatter):
         line = f"{at} {record.levelname.lower():7} {record.getMessage()}{fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
-        line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _clean(self._redact(line)))
+        line = printable(self._redact(line))
         return line if len(line) <= LINE else _cut(line, LINE)
 
 

@@ -133,7 +133,7 @@ def test_a_terminal_gets_a_short_line_it_cannot_act_on() -> None:
     with log.bind(session="tg-1"):
         OUR.debug("said \x1b]0;title\x07 hunter2 \ud800", extra={"ms": 3})
     text = terminal.getvalue()
-    assert text[8:] == " debug   said �]0;title� *** \\ud800 session=tg-1 ms=3\n"
+    assert text[8:] == " debug   said ⟨U+001B⟩]0;title⟨U+0007⟩ *** ⟨U+D800⟩ session=tg-1 ms=3\n"
 
 
 def run(program: str, **kwargs: object) -> str:

@@ -6,7 +6,6 @@ the Intake writes nothing itself.
 
 import errno
 import os
-import re
 from collections.abc import Awaitable, Callable
 from typing import assert_never
 
@@ -26,6 +25,7 @@ from elwood.agent.conversation.inbound import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.foundation.runtime import Address, Blocking, Mailbox, waiting
+from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich
 
@@ -140,15 +140,6 @@ def readable(rich: Rich) -> str:
         if entity.url and text[2 * entity.offset : end].decode("utf-16-le") != entity.url:
             text = text[:end] + f" ({entity.url})".encode("utf-16-le") + text[end:]
     return text.decode("utf-16-le")
-
-
-def printable(text: str) -> str:
-    """Replace control characters: a model or a file must not command the terminal.
-
-    >>> printable("a\\tb\\x1b[2Jc\\x9b1m")
-    'a\\tb\\ufffd[2Jc\\ufffd1m'
-    """
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\ufffd", text)
 
 
 class ConsoleIntake:

@@ -22,6 +22,7 @@ def inspect(runtime_dir: Path, as_json: bool) -> int:
     from elwood.agent.session.inspection import Inspection
     from elwood.features.control.view import render
     from elwood.foundation.net.control import ServiceUnreachable, ask
+    from elwood.foundation.text.characters import printable_json
 
     try:
         answer = ask(runtime_dir, "inspect")
@@ -30,7 +31,7 @@ def inspect(runtime_dir: Path, as_json: bool) -> int:
     if not answer.ok:
         raise CliFailure(answer.text)
     if as_json:
-        print(answer.text)
+        print(printable_json(answer.text))
         return OK
     try:
         seen = msgspec.json.decode(answer.text, type=Inspection)

@@ -64,7 +64,7 @@ def show(config: Config, given: Namespace) -> int:
     if filed is None:
         print(f"there is no note called {given.key}", file=sys.stderr)
         return 1
-    sys.stdout.write(filed.data.decode("utf-8", "replace"))
+    print(filed.data.decode("utf-8", "replace"), end="")
     return 0
 
 

@@ -34,9 +34,9 @@ def list_skills(config: Config, given: Namespace) -> int:
         is_own = one.folder == f"{OWN}/{one.skill.name}"
         if is_own and (record := installer.record(one.skill.name)) is not None:
             commit = f" at {record.commit[:12]}" if record.commit else ""
-            print(f"    installed from {escape_invisible(record.source)}{commit}")
+            print(f"    installed from {record.source}{commit}")
     for problem in found.problems:
-        print(f"note: {escape_invisible(problem)}", file=sys.stderr)
+        print(f"note: {problem}", file=sys.stderr)
     if not found.skills:
         print("There are no skills. Those that Elwood brings along are written by: elwood init")
     return OK
@@ -58,7 +58,7 @@ def install(config: Config, given: Namespace) -> int:
             return FAILURE
         SkillInstaller(workspace).place(offered, by="command line")
     except (SkillRefused, GitFailed, PathRefused, Unconfined) as error:
-        print(f"{escape_invisible(source)}: {escape_invisible(str(error))}", file=sys.stderr)
+        print(f"{source}: {error}", file=sys.stderr)
         return FAILURE
     print(f"Installed in {workspace / OWN / offered.skill.name}.")
     return OK
@@ -73,7 +73,7 @@ def remove(config: Config, given: Namespace) -> int:
     try:
         SkillInstaller(config.of(Paths).workspace).remove(name)
     except (SkillRefused, PathRefused, Unconfined) as error:
-        print(escape_invisible(str(error)), file=sys.stderr)
+        print(error, file=sys.stderr)
         return FAILURE
     print(f"Removed {name}.")
     return OK

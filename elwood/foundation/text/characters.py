@@ -11,6 +11,9 @@ _UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 _DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
+# What a terminal acts on, and what turns the direction of writing or breaks lines unseen
+# (CVE-2021-42574); a line break and a tab are harmless.
+_COMMANDS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -36,6 +39,24 @@ def well_formed(text: str) -> str:
     if _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def printable(text: str) -> str:
+    """Write *text* so that it cannot command a terminal: what would is shown by its number.
+
+    >>> printable("a\\tb\\x1b[2Jc\\x9b1m\\r\\n")
+    'a\\tb⟨U+001B⟩[2Jc⟨U+009B⟩1m\\n'
+    """
+    return _COMMANDS.sub(lambda found: _escape(found[0], 1), text.replace("\r\n", "\n"))
+
+
+def printable_json(text: str) -> str:
+    r"""Write *text*, which is JSON, so that it cannot command a terminal, and means the same.
+
+    >>> printable_json('{"a": "\x9b1m"}')
+    '{"a": "\\u009b1m"}'
+    """
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def utf16_length(text: str) -> int:

@@ -254,9 +254,9 @@ async def test_a_terminal_shows_the_end_of_what_is_being_written_in_one_line() -
         mailbox.address.offer(Typing(route=ROUTE))
         await wait_all_tasks_blocked()
         assert screen.take() == "\r\x1b[K…"
-        mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="one\ntwo \x1b[2J"))
+        mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="one\ntwo \x1b[2J\u202eX"))
         await wait_all_tasks_blocked()
-        assert screen.take() == "\r\x1b[K… one two \ufffd[2J"
+        assert screen.take() == "\r\x1b[K… one two ⟨U+001B⟩[2J⟨U+202E⟩X"
         for text in ("word " * 200, "語" * 200):
             mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted=text))
             await wait_all_tasks_blocked()
@@ -290,7 +290,7 @@ async def test_nothing_that_is_posted_commands_the_terminal() -> None:
     link = Entity("text_link", 0, 1, url="https://example.org")
     async with outbox(terminal=False) as (mailbox, screen):
         await mailbox.address.ask(Post(route=ROUTE, part=Rich("a\x1b]0;title\x07b\rc", (link,))))
-    assert screen.text == "a (https://example.org)\ufffd]0;title\ufffdb\ufffdc\n"
+    assert screen.text == "a (https://example.org)⟨U+001B⟩]0;title⟨U+0007⟩b⟨U+000D⟩c\n"
 
 
 async def test_files_and_answers_are_listed_and_other_buttons_are_not() -> None:

@@ -10,7 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.console.actor import MAX_LINE, Lines, TooLong, printable, read_fd, write_fd
+from elwood.features.console.actor import MAX_LINE, Lines, TooLong, read_fd, write_fd
 from elwood.foundation.runtime import in_thread
 
 
@@ -53,13 +53,6 @@ def test_lines_do_not_depend_on_how_the_bytes_come(lines: list[str], size: int) 
 async def test_odd_input_makes_lines_too(data: bytes, lines: list[str | None]) -> None:
     assert await read_all([data]) == lines
     assert await read_all(data[at : at + 9000] for at in range(0, len(data), 9000)) == lines
-
-
-def test_text_cannot_command_the_terminal() -> None:
-    left = printable("".join(map(chr, range(256))))
-    assert "\n" in left
-    assert not {c for c in left if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160}
-    assert len(left) == 256
 
 
 async def test_descriptors_carry_text_both_ways() -> None:

@@ -3,11 +3,12 @@
 import re
 import unicodedata
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.characters import escape_invisible, remark
+from elwood.foundation.text.characters import escape_invisible, printable, printable_json, remark
 from elwood.foundation.text.lines import one_line
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
@@ -86,3 +87,20 @@ def test_a_flat_name_is_short_and_on_one_line(name: str, limit: int) -> None:
     assert len(flat) <= limit
     assert flat == "" or flat.isprintable()
     flat.encode()
+
+
+def test_what_is_printable_cannot_command_a_terminal() -> None:
+    every = "".join(map(chr, range(0x3000))) + "\ud800\udfff"
+    left = printable(every)
+    assert "\t\n" in left
+    assert [c for c in left if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")] == ["\t", "\n"]
+    overrides = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert [c for c in left if unicodedata.bidirectional(c) in overrides] == []
+    assert printable("ä漢👋 \u200f") == "ä漢👋 \u200f", "what people write stays"
+
+
+def test_json_says_the_same_on_a_terminal() -> None:
+    said = {"a": "".join(map(chr, range(0x2100)))}
+    shown = printable_json(msgspec.json.encode(said).decode())
+    assert msgspec.json.decode(shown) == said
+    assert printable(shown) == shown

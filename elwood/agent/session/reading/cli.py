@@ -29,11 +29,12 @@ from elwood.agent.session.reading.render import (
     turns_table,
     written,
 )
-from elwood.foundation.command_line import USAGE, CliFailure
+from elwood.foundation.command_line import USAGE, CliFailure, put_out
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal
+from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import columns, duration
 
 SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
@@ -106,7 +107,7 @@ def receipts(config: Config, given: Namespace) -> int:
         for call in newest:
             fields = msgspec.structs.asdict(call)
             del fields["seq"]
-            print(msgspec.json.encode(fields).decode())
+            print(printable_json(msgspec.json.encode(fields).decode()))
     elif newest:
         for line in calls_table(newest, zone):
             print(line)
@@ -216,9 +217,8 @@ def export(config: Config, given: Namespace) -> int:
     items = items_of(history, Redactor(config.secrets))
     content = written(given.id, items, config.of(Owner).zone, given.format)
     if given.output is None:
-        # A terminal or a pipe of another encoding must not break on what somebody said.
-        sys.stdout.buffer.write(content.encode())
-        sys.stdout.flush()
+        # A pipe of another encoding must not change what somebody said.
+        put_out(content.encode())
     else:
         given.output.touch(mode=0o600)
         given.output.write_text(content, encoding="utf-8")
@@ -273,10 +273,7 @@ def _print_sent(requests: Iterator[SentRequest], config: Config) -> bool:
     """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
     found = False
     for one in requests:
-        content = body_of(one, config)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content + b"\n")
-        sys.stdout.buffer.flush()
+        put_out(body_of(one, config) + b"\n")
         found = True
     return found
 

@@ -1,0 +1,186 @@
+"""What is stored, named or typed cannot command the operator's terminal, whatever is run."""
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen
+from elwood.app.cli import make_parser
+from elwood.features.control.view import fitted
+from elwood.foundation.net import control as wire
+from tests.app.test_cli import KEPT
+
+# Into the clipboard, the title, wipe, the same as C1, right to left, back over the line; and a
+# part that is seen.
+HOSTILE = "ev\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x9b2J\x85\u202e\u2066\r\x08\x7f\u2028il"
+# YAML takes control characters only by their numbers.
+QUOTED = "".join(f"\\u{ord(char):04x}" for char in HOSTILE)
+FORBIDDEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+CONFIG = """
+[paths]
+state = "{home}/state"
+workspace = "{home}/workspace"
+runtime = "{home}/run"
+[models]
+default = "offline/rules"
+summarizer = "offline/rules"
+[providers.offline]
+api = "offline"
+"""
+# What is typed for an argument of this name, so that there is something to be shown; anything
+# else is given what is hostile.
+TYPED = {"key": "evil", "query": "note", "session": HOSTILE, "id": HOSTILE, "which": "1"}
+TYPED |= {"name": "evil", "source": "workspace", "text": f"read {HOSTILE}"}
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Find all that can be typed, as the features have it."""
+    found = {}
+    left = [("", make_parser())]
+    while left:
+        typed, parser = left.pop()
+        groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        for group in groups:
+            left += [(f"{typed} {name}".strip(), one) for name, one in group.choices.items()]
+        if typed and not any(group.required for group in groups):
+            found[typed] = parser
+    return found
+
+
+COMMANDS = commands()
+
+
+def lines(typed: str) -> Iterator[list[str]]:
+    """Yield what may be typed: as it is meant, with each switch, and all of it hostile."""
+    parser = COMMANDS[typed]
+    actions = [a for a in parser._actions if not isinstance(a, argparse._SubParsersAction)]
+    wanted = [a for a in actions if not a.option_strings and a.nargs not in ("?", "*")]
+    words = typed.split()
+    good = [TYPED.get(action.dest, HOSTILE) for action in wanted]
+    yield [*words, *good]
+    for action in actions:
+        if action.nargs == 0 and action.dest not in ("help", "version"):
+            yield [*words, *good, action.option_strings[0]]
+    if wanted:
+        yield [*words, *(HOSTILE for _ in wanted)]
+
+
+def elwood(home: Path, *arguments: str) -> str:
+    """Run a command at a terminal; return what came there."""
+    master, slave = os.openpty()
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    config = home / "config.toml"
+    with subprocess.Popen(
+        [sys.executable, "-m", "elwood", "--config", str(config), *arguments],
+        env={**kept, "HOME": str(home), "TMPDIR": str(home)},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=slave,
+    ):
+        os.close(slave)
+        shown = b""
+        try:
+            while more := os.read(master, 65_536):
+                shown += more
+        except OSError:  # nobody has it open any more
+            pass
+    os.close(master)
+    # The terminal's own line break, and the way our console clears its line.
+    return shown.decode().replace("\r\n", "\n").replace("\r\x1b[K", "")
+
+
+@contextmanager
+def answering(home: Path) -> Iterator[None]:
+    """Be an Elwood that says hostile things."""
+    seen = Inspection(
+        ProcessSeen(HOSTILE, started=0.0), (ActorSeen(HOSTILE, "running", 1.0, last_crash=HOSTILE),)
+    )
+    (home / "run").mkdir(mode=0o700, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        wire.bind(listener, home / "run" / wire.NAME)
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    line = client.makefile("rb").readline()
+                    if not line:
+                        return
+                    asked = wire.decode(line, wire.ControlRequest)
+                    text = fitted(seen) if asked.command == "inspect" else HOSTILE
+                    client.sendall(wire.encode(wire.ControlAnswer(ok=True, text=text)))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
+                wire.connect(last, home / "run" / wire.NAME)
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder and a workspace in which everything is called and says what is hostile."""
+    home = tmp_path_factory.mktemp("stored")
+    (home / "config.toml").write_text(CONFIG.format(home=home))
+    elwood(home, "init")
+    (home / "workspace" / HOSTILE).write_text(HOSTILE)
+    elwood(home, "once", "--session", "made", f"read {HOSTILE}")
+    elwood(home, "backup", "now")
+    sessions, memory = home / "state" / "sessions", home / "state" / "memory"
+    shutil.copy(sessions / "made.jsonl", sessions / f"{HOSTILE}.jsonl")
+    memory.mkdir(exist_ok=True)
+    (memory / "evil.md").write_text(f"a note {HOSTILE}")
+    (memory / f"{HOSTILE}.md").write_text("no key")
+    os.mkfifo(home / "workspace" / f"{HOSTILE}.fifo")
+    for name in ("evil", HOSTILE):
+        folder = home / "workspace" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f'---\nname: evil\ndescription: "{QUOTED}"\n---\nDo.\n')
+    return home
+
+
+@pytest.mark.parametrize("typed", sorted(COMMANDS))
+def test_nothing_that_is_stored_commands_the_terminal(
+    typed: str, stored: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "h"
+    shutil.copytree(stored, home, ignore=shutil.ignore_patterns("*.fifo"))
+    os.mkfifo(home / "workspace" / f"{HOSTILE}.fifo")
+    (home / "config.toml").write_text(CONFIG.format(home=home))
+    with answering(home):
+        shown = {tuple(line): elwood(home, *line) for line in lines(typed)}
+    found = {line: FORBIDDEN.findall(text) for line, text in shown.items()}
+    assert {line: hits for line, hits in found.items() if hits} == {}
+    assert "Traceback" not in "".join(shown.values())
+    if typed in SHOWING:
+        assert "⟨U+001B⟩" in "".join(shown.values()), shown
+
+
+# Commands that are known to show something of it; a list that a new command need not be in.
+SHOWING: Sequence[str] = (
+    "backup now",
+    "memory list",
+    "memory search",
+    "memory show",
+    "pair",
+    "approve",
+    "once",
+    "receipts verify",
+    "session list",
+    "skills list",
+)
