@@ -29,6 +29,7 @@ from elwood.foundation.sandbox.command import (
 )
 from elwood.foundation.sandbox.layout import (
     ETC,
+    GIT_CONFIG,
     MADE_ETC,
     NIXOS,
     SYSTEM,
@@ -37,6 +38,7 @@ from elwood.foundation.sandbox.layout import (
     SandboxContext,
     environment,
     inside,
+    made_files,
 )
 from elwood.foundation.sandbox.settings import MEGABYTE
 
@@ -111,8 +113,8 @@ class Bubblewrap:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        mounts = await self.context.mounts(command.folder)
-        if mounts is None:
+        layout = await self.context.layout(command.folder)
+        if layout is None:
             return no_folder(command)
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
@@ -121,7 +123,8 @@ class Bubblewrap:
             await filter_.write(seccomp.program(seccomp.PLAIN_FAMILIES))
             filter_.hang_up()
             keep = (status.theirs, gate.theirs, filter_.theirs)
-            argv = [self.program, *self._options(command, mounts, *keep), "--", *command.argv]
+            options = self._options(command, layout.mounts, *keep)
+            argv = [self.program, *options, "--", *command.argv]
             try:
                 # bwrap itself is the first process inside, and its environment can be read there.
                 title = self.context.running.title
@@ -130,7 +133,8 @@ class Bubblewrap:
                 return not_started(self.rung, error)
             for pipe in (status, gate, filter_):
                 pipe.give()
-            return await self._attended(child, command, status, gate)
+            outcome = await self._attended(child, command, status, gate)
+            return msgspec.structs.replace(outcome, note=layout.note)
 
     async def close(self) -> None:
         """Hold nothing."""
@@ -192,6 +196,9 @@ class Bubblewrap:
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         for mount in mounts:
             yield from _mounted(mount, writable=command.writable)
+        for mount in mounts:
+            if mount.kind == "hidden folder":  # now that covers are in it
+                yield from ("--remount-ro", mount.place)
         yield from ("--remount-ro", "/", "--chdir", inside(command.folder))
         for name, value in environment(command.environment, home=WORKSPACE).items():
             yield from ("--setenv", name, value)
@@ -205,7 +212,7 @@ class Bubblewrap:
             elif os.path.exists(path):
                 yield from ("--ro-bind", path, path)
         yield from ("--ro-bind", str(made_files(self.context.state)), "/etc/elwood")
-        for name in MADE_ETC:
+        for name in (*MADE_ETC, GIT_CONFIG):
             yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
 
 
@@ -218,20 +225,7 @@ def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
         case "hidden file":
             yield from ("--ro-bind", mount.source, mount.place)
         case "hidden folder":
-            yield from ("--tmpfs", mount.place, "--remount-ro", mount.place)
-
-
-def made_files(state: Path) -> Path:
-    """Name the folder in *state* with the few files that are made for the sandbox."""
-    return state / "sandbox"
-
-
-def make_files(state: Path) -> None:
-    """Write them."""
-    folder = made_files(state)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in MADE_ETC.items():
-        (folder / name).write_text(text)
+            yield from ("--tmpfs", mount.place)
 
 
 def _read(line: bytes) -> _Status:

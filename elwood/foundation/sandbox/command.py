@@ -80,6 +80,7 @@ class CommandOutcome(msgspec.Struct, frozen=True):
 
     *code* is its exit code, 128 and the signal if one ended it, None if we did.  *cut* counts the
     bytes left out of *output*, where a line says so.  *errors* is stderr, if it was kept apart.
+    *note* tells its reader what the sandbox kept from it.
     """
 
     code: int | None
@@ -87,6 +88,7 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     cut: int = 0
     timed_out: bool = False
     errors: bytes = b""
+    note: str = ""
 
 
 class Executor(Protocol):

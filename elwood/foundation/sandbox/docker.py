@@ -26,7 +26,17 @@ from elwood.foundation.sandbox.command import (
     SandboxFailed,
     no_folder,
 )
-from elwood.foundation.sandbox.layout import WORKSPACE, Mount, SandboxContext, environment, inside
+from elwood.foundation.sandbox.layout import (
+    GIT_CONFIG,
+    MADE_GIT,
+    WORKSPACE,
+    Mount,
+    SandboxContext,
+    environment,
+    inside,
+    made_files,
+    make_files,
+)
 from elwood.foundation.sandbox.settings import MEGABYTE
 
 T = TypeVar("T")
@@ -86,14 +96,15 @@ class Docker:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        mounts = await self._context.mounts(command.folder)
-        if mounts is None:
+        layout = await self._context.layout(command.folder)
+        if layout is None:
             return no_folder(command)
         async with self._one:
             try:
                 with trio.fail_after(_ANSWER):
-                    warm = await self._container(command.writable, mounts)
-                return await self._exec(warm, command)
+                    warm = await self._container(command.writable, layout.mounts)
+                outcome = await self._exec(warm, command)
+                return msgspec.structs.replace(outcome, note=layout.note)
             except EngineFailed as error:
                 raise SandboxFailed(self.rung, str(error)) from error
             except trio.TooSlowError as error:
@@ -182,7 +193,12 @@ class Docker:
         user = (owner.st_uid, owner.st_gid or _PLAIN_ID) if owner.st_uid else (_PLAIN_ID,) * 2
         limits = self._context.settings.limits()
         tmp = self._context.settings.tmp * MEGABYTE
-        shown = (Mount("readonly", path, path) for path in self._shown)
+        make_files(self._context.state)
+        made = made_files(self._context.state)
+        shown = [Mount("readonly", path, path) for path in self._shown]
+        for name in MADE_GIT:
+            place = f"/etc/{name}" if name == GIT_CONFIG else f"/etc/elwood/{name}"
+            shown.append(Mount("readonly", place, str(made / name)))
         return {
             "Image": self._context.settings.docker_image,
             "Cmd": _IDLING,

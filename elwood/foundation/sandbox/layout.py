@@ -6,8 +6,11 @@ rung leads it by names of its own or forbids the rest.
 """
 
 import os
+import tempfile
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -18,7 +21,8 @@ import msgspec
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import Running
 from elwood.foundation.sandbox.settings import SandboxSettings
-from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.storage.paths import HARMLESS_NAMES, SECRET_NAMES, holds_secrets
+from elwood.foundation.text.lines import escape_names
 
 # Where the workspace is, in the rungs that can put it there.
 WORKSPACE = "/workspace"
@@ -39,16 +43,52 @@ MADE_ETC = {
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+
+
+def _any_case(name: str) -> str:
+    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in name)
+
+
+_SECRETS, _HARMLESS = (
+    [_any_case(name) for name in names] for names in (SECRET_NAMES, HARMLESS_NAMES)
+)
+# For git: what is hidden is kept out of commits.  A cover cannot be written to; where it stands,
+# what git has in its index is taken for the content.  Of times and sizes git compares those only
+# that a cover has in common with what it covers.
+GIT_CONFIG = "gitconfig"
+MADE_GIT = {
+    GIT_CONFIG: """[core]
+	attributesFile = /etc/elwood/gitattributes
+	excludesFile = /etc/elwood/gitignore
+	checkStat = minimal
+	trustctime = false
+[filter "hidden"]
+	clean = "if test -w %f; then cat; else git cat-file blob :%f; fi"
+	smudge = cat
+	required = true
+""",
+    "gitattributes": "".join(
+        (
+            *(f"{name} filter=hidden\n" for name in _SECRETS),
+            *(f"{name} !filter\n" for name in _HARMLESS),
+            *(f"**/{name}/** filter=hidden\n" for name in _SECRETS),
+        )
+    ),
+    "gitignore": "".join(f"{name}\n" for name in (*_SECRETS, *(f"!{n}" for n in _HARMLESS))),
+}
 # The model's instructions; a command must not rewrite what later turns obey.
 INSTRUCTIONS = (
     *("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"),
     *("HEARTBEAT.md", "skills", ".agents"),
 )
-# Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
-# covered (each is a mount).  What is nearer to the top is found first.
-MAX_DEPTH = 3
-MAX_ENTRIES = 10_000
+# Bounds of the search for secrets in a folder: entries looked at, seconds, mounts made of what is
+# found (200 take bwrap a third of a second).  What is nearer to the top is found first.
+MAX_ENTRIES = 100_000
+MAX_SECONDS = 2.0
 MAX_COVERED = 200
+# Bytes of a cover; what is longer gets an empty one, and git takes it for changed.
+MAX_COVER = 1 << 20
+_COVER = b"# hidden from commands\n"
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -76,14 +116,19 @@ def inside(folder: str) -> str:
     return os.path.normpath(f"{WORKSPACE}/{folder}")
 
 
-def guarded(workspace: Path, folder: str = ".") -> list[Mount] | None:
-    """Mount *workspace*, but for what must be kept from a command; None without a *folder* for it.
+class Layout(msgspec.Struct, frozen=True):
+    """What a command finds where; *note* tells what is kept from it, and what may not be."""
+
+    mounts: list[Mount]
+    note: str = ""
+
+
+def guarded(workspace: Path) -> list[Mount]:
+    """Mount *workspace*, read-only where a command must not write.
 
     Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
     Blocks.
     """
-    if not (workspace / folder).is_dir():
-        return None
     found = [Mount("shared", WORKSPACE, str(workspace))]
     readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
     git = workspace / ".git"
@@ -94,42 +139,107 @@ def guarded(workspace: Path, folder: str = ".") -> list[Mount] | None:
         found.append(Mount("shared", f"{WORKSPACE}/.git", str(git)))
         readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
     found += (Mount("readonly", f"{WORKSPACE}/{name}", str(workspace / name)) for name in readonly)
-    return [*found, *hidden(workspace, WORKSPACE)]
-
-
-def hidden(folder: Path, place: str) -> Iterator[Mount]:
-    """Hide what in *folder*, which is at *place*, has a name that secrets are kept under.
-
-    Within the bounds above.  Blocks.
-    """
-    for path, is_folder in islice(_secrets(folder), MAX_COVERED):
-        yield Mount("hidden folder" if is_folder else "hidden file", f"{place}/{path}")
+    return found
 
 
 def _is_real(path: Path) -> bool:
     return path.exists() and not path.is_symlink()
 
 
-def _secrets(root: Path) -> Iterator[tuple[str, bool]]:
-    waiting = deque([("", 1)])
-    left = MAX_ENTRIES
+class Hidden(msgspec.Struct):
+    """The *mounts* that hide what has a name that secrets are kept under, and those *names*.
+
+    *cut* says at which bound the search for more ended; empty if it saw all.
+    """
+
+    mounts: list[Mount] = []
+    names: list[str] = []
+    cut: str = ""
+
+
+def hidden(
+    root: Path,
+    place: str,
+    covers: Path,
+    clock: Callable[[], float] = time.monotonic,
+    entries: int = MAX_ENTRIES,
+) -> Hidden:
+    """Hide what in *root*, which is at *place*, has a name that secrets are kept under.
+
+    A folder is empty but for covers of the files in it, or git would see them as deleted.  *covers*
+    is the folder for the files that are seen instead.  Blocks.
+    """
+    found = Hidden()
+    waiting = deque([("", False)])
+    left, until = entries, clock() + MAX_SECONDS
     while waiting:
-        folder, depth = waiting.popleft()
+        folder, is_hidden = waiting.popleft()
+        if clock() > until:
+            found.cut = f"{MAX_SECONDS:g} s"
+            return found
         try:
-            with os.scandir(root / folder) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left < 0:
-                        return
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    path = f"{folder}{entry.name}"
-                    if holds_secrets(entry.name):
-                        if is_folder or entry.is_file(follow_symlinks=False):
-                            yield path, is_folder
-                    elif is_folder and depth < MAX_DEPTH and path != ".git":
-                        waiting.append((f"{path}/", depth + 1))
+            with os.scandir(root / folder) as opened:
+                listed = list(islice(opened, left + 1))
         except OSError:
             continue  # it went away, or we may not look: then a command may not either
+        for entry in listed:
+            left -= 1
+            if left < 0:
+                found.cut = f"{entries:,} files and folders"
+                return found
+            path = f"{folder}{entry.name}"
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_hidden and not holds_secrets(entry.name):
+                if is_folder and entry.name != ".git":
+                    waiting.append((f"{path}/", False))
+                continue
+            if not (is_folder or entry.is_file(follow_symlinks=False)):
+                continue
+            if len(found.mounts) >= MAX_COVERED:
+                found.cut = f"{MAX_COVERED} of them"
+                return found
+            if is_folder:
+                waiting.append((f"{path}/", True))
+            if not is_hidden:
+                found.names.append(path if place == WORKSPACE else f"{place}/{path}")
+            if not is_folder:
+                found.mounts.append(Mount("hidden file", f"{place}/{path}", _cover(entry, covers)))
+            elif not is_hidden:
+                found.mounts.append(Mount("hidden folder", f"{place}/{path}"))
+    return found
+
+
+def _cover(entry: "os.DirEntry[str]", covers: Path) -> str:
+    """Name a file to be seen instead of *entry*, which git cannot tell from it without reading.
+
+    It is not a device: git stops at one.
+    """
+    try:
+        like = entry.stat(follow_symlinks=False)
+        size = like.st_size if like.st_size <= MAX_COVER else 0
+        mode = 0o444 | (like.st_mode & 0o111)
+        path = covers / f"{size}-{like.st_mtime_ns}-{mode:o}"
+        if not path.exists():
+            covers.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=covers, delete=False) as made:
+                made.write((_COVER * (size // len(_COVER) + 1))[:size])
+            os.chmod(made.name, mode)
+            os.utime(made.name, ns=(like.st_mtime_ns, like.st_mtime_ns))
+            os.replace(made.name, path)
+    except OSError:
+        return "/dev/null"  # better a file that git cannot read than one that is not hidden
+    return str(path)
+
+
+def _note(found: Sequence[Hidden]) -> str:
+    """Tell what is hidden, and how far that was looked for."""
+    names = [name for one in found for name in one.names]
+    parts: list[str] = []
+    if names:
+        parts.append(f"hidden from commands, and kept out of commits: {escape_names(names)}")
+    if cut := next((one.cut for one in found if one.cut), ""):
+        parts.append(f"the search for secret files ended at {cut}, so others may be seen")
+    return "; ".join(parts)
 
 
 # Where they are, in the rungs that can put them there; each has a number.
@@ -184,17 +294,22 @@ class SandboxContext:
         """Where it is written down which commands run."""
         return Running(self.state / "running")
 
-    async def mounts(self, folder: str) -> list[Mount] | None:
+    async def layout(self, folder: str) -> Layout | None:
         """List what a command in *folder* finds where; None if there is no such folder."""
-        return await self.blocking(lambda: self._mounts(folder))
+        return await self.blocking(lambda: self._layout(folder))
 
-    def _mounts(self, folder: str) -> list[Mount] | None:
-        found = guarded(self.workspace, folder)
-        if found is not None:
-            for one in self.present():
-                found.append(Mount("readonly", one.place, str(one.path)))
-                found += hidden(one.path, one.place)
-        return found
+    def _layout(self, folder: str) -> Layout | None:
+        if not (self.workspace / folder).is_dir():
+            return None
+        covers = made_files(self.state) / "covers"
+        mounts = guarded(self.workspace)
+        found = [hidden(self.workspace, WORKSPACE, covers)]
+        for one in self.present():
+            mounts.append(Mount("readonly", one.place, str(one.path)))
+            found.append(hidden(one.path, one.place, covers))
+        mounts += (mount for one in found for mount in one.mounts)
+        _tidy(covers, {mount.source for mount in mounts})
+        return Layout(mounts, _note(found))
 
     def present(self) -> list[Lent]:
         """List what is lent, and is a folder now that we may look at; blocks."""
@@ -211,3 +326,26 @@ class SandboxContext:
             if real.is_relative_to(root):
                 return os.path.normpath(f"{place}/{real.relative_to(root)}") if moved else str(real)
         return None
+
+
+def made_files(state: Path) -> Path:
+    """Name the folder in *state* with the few files that are made for the sandbox."""
+    return state / "sandbox"
+
+
+def make_files(state: Path) -> None:
+    """Write them.  Users of another number, in a container, read them too."""
+    folder = made_files(state)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in (MADE_ETC | MADE_GIT).items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o644)
+
+
+def _tidy(covers: Path, used: set[str]) -> None:
+    """Remove covers of what has changed, once there are many."""
+    with suppress(FileNotFoundError):
+        old = [path for path in covers.iterdir() if str(path) not in used]
+        if len(old) > MAX_COVERED:
+            for path in old:
+                path.unlink(missing_ok=True)

@@ -18,10 +18,10 @@ import trio
 
 from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.bubblewrap import Bubblewrap, make_files
+from elwood.foundation.sandbox.bubblewrap import Bubblewrap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched, landlock_version, open_with_landlock
-from elwood.foundation.sandbox.layout import SandboxContext, lend
+from elwood.foundation.sandbox.layout import SandboxContext, lend, make_files
 from elwood.foundation.sandbox.settings import SandboxSettings
 
 # From this version on bubblewrap can forbid user namespaces inside.

@@ -19,7 +19,7 @@ MAX_NAME = 255
 
 
 # Names that hold secrets wherever they stand, in lower case.
-_SECRET_NAMES = (
+SECRET_NAMES = (
     ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc",
     ".pypirc", ".git-credentials", ".htpasswd", ".vault-token", ".credentials",
     ".credentials.json", "credentials.json", "credentials.toml", "auth-profiles.json",
@@ -29,7 +29,7 @@ _SECRET_NAMES = (
     ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store",
 )  # fmt: skip
 # What looks like one of them and is made to be shown.
-_HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
+HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
 
 
 class _Patterns(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def _patterns(names: Collection[str]) -> _Patterns:
     return _Patterns(frozenset(names) - like, re.compile(pattern))
 
 
-_secret, _harmless = _patterns(_SECRET_NAMES), _patterns(_HARMLESS)
+_secret, _harmless = _patterns(SECRET_NAMES), _patterns(HARMLESS_NAMES)
 
 # Names that content from strangers must never be written under, wherever they stand, in lower
 # case (TA-23): what lies there is obeyed or run later without anybody being asked.
@@ -136,6 +136,8 @@ def _names(path: str) -> list[str]:
     Case is ignored by many disks, invisible characters and forms of letters by some
     (CVE-2014-9390).
     """
+    if path.isascii():
+        return path.lower().split("/")
     plain = unicodedata.normalize("NFKC", path).casefold()
     return "".join(c for c in plain if unicodedata.category(c) != "Cf").split("/")
 

@@ -36,6 +36,16 @@ def escape_name(name: str) -> str:
     return _UNSHOWABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
+def escape_names(names: Sequence[str], most: int = 10) -> str:
+    """Write the first of *names*, and how many there are beyond them.
+
+    >>> escape_names(["a", "b"]), escape_names(["a", "b", "c", "d"], 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    shown = ", ".join(map(escape_name, names[:most]))
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
 def duration(seconds: float) -> str:
     """Say how long something takes or is ago, rounded down, in at most two units.
 

@@ -45,9 +45,9 @@ def leaves(kind: int, host: str, port: int) -> bool:
     return True
 
 
-def reads(path: str) -> bool:
+def reads(path: str, first: bytes = b"") -> bool:
     with open(path, "rb") as file:
-        return bool(file.read(1))
+        return (read := file.read(1)) != b"" and read.startswith(first)
 
 
 def writes(path: str) -> bool:
@@ -204,7 +204,7 @@ PROBES: dict[str, Callable[[], bool]] = {
     "3 GB of memory": takes_memory,
     "a file of 20 GB": takes_disk,
     # Beyond the 25.
-    "read secrets in the workspace": lambda: reads(f"{AIM['workspace']}/.env"),
+    "read secrets in the workspace": lambda: reads(f"{AIM['workspace']}/.env", b"r"),
     "chmod outside": changes_mode,
     "stat outside": sees,
     "shared memory": shares_memory,

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.command import Command, Executor
-from elwood.foundation.sandbox.layout import MAX_COVERED, MAX_DEPTH, guarded
+from elwood.foundation.sandbox.layout import (
+    MAX_COVERED,
+    MAX_SECONDS,
+    Layout,
+    SandboxContext,
+    hidden,
+)
+from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home
 
 
@@ -16,46 +24,75 @@ def put(workspace: Path, *names: str) -> None:
         path.write_text("kept")
 
 
-def guard(home: Home) -> dict[str, list[str]]:
+async def laid_out(home: Home, folder: str = ".") -> Layout | None:
+    context = SandboxContext(
+        workspace=home.workspace, state=home.state, settings=SandboxSettings(), blocking=inline
+    )
+    return await context.layout(folder)
+
+
+async def guard(home: Home) -> dict[str, list[str]]:
     """Name what is mounted in the workspace, by kind."""
+    layout = await laid_out(home)
     kinds: dict[str, list[str]] = {}
-    for mount in guarded(home.workspace) or ():
+    for mount in layout.mounts if layout else ():
         kinds.setdefault(mount.kind, []).append(mount.place.removeprefix("/workspace").lstrip("/"))
     return kinds
 
 
-def test_secrets_are_found_by_name_to_a_certain_depth(home: Home) -> None:
-    names = (".env", "app/prod.PEM", ".ssh/config", "notes.txt", "a/b/.env")
-    put(home.workspace, *names, f"{'d/' * MAX_DEPTH}.env")
+async def test_secrets_are_found_by_name_however_deep(home: Home) -> None:
+    deep = f"{'d/' * 40}.env"
+    names = (".env", "app/prod.PEM", ".ssh/keys/config", "notes.txt", "a/b/.env", deep)
+    put(home.workspace, *names, "a/.git/refs/x.pem")
     (home.workspace / ".envrc").symlink_to("notes.txt")
-    found = guard(home)
-    assert set(found["hidden file"]) == {".env", "app/prod.PEM", "a/b/.env"}
+    found = await guard(home)
+    seen = {".env", "app/prod.PEM", ".ssh/keys/config", "a/b/.env", deep}
+    assert set(found["hidden file"]) == seen
     assert found["hidden folder"] == [".ssh"]
 
 
-def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
+async def test_the_nearest_secrets_are_covered_first_and_others_told_of(home: Home) -> None:
     put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
-    found = guard(home)["hidden file"]
-    assert found[0] == ".env"
+    layout = await laid_out(home)
+    assert layout is not None
+    found = [mount.place for mount in layout.mounts if mount.kind == "hidden file"]
+    assert found[0] == "/workspace/.env"
     assert len(found) == MAX_COVERED
+    assert "kept out of commits: .env, deep/er/" in layout.note
+    assert f"ended at {MAX_COVERED} of them, so others may be seen" in layout.note
 
 
-def test_instructions_and_git_hooks_are_found(home: Home) -> None:
+def test_a_search_has_an_end_and_says_so(home: Home, tmp_path: Path) -> None:
+    put(home.workspace, ".env", "a/b/.env")
+    clock = iter([0.0, 0.0, MAX_SECONDS + 1])
+    late = hidden(home.workspace, "/workspace", tmp_path / "covers", lambda: next(clock))
+    assert (late.names, late.cut) == ([".env"], "2 s")
+    whole = hidden(home.workspace, "/workspace", tmp_path / "covers", lambda: 0.0)
+    assert (whole.names, whole.cut) == ([".env", "a/b/.env"], "")
+
+
+def test_a_search_looks_at_so_many_entries(home: Home, tmp_path: Path) -> None:
+    put(home.workspace, *(f"{number}.txt" for number in range(9)), "a/.env")
+    found = hidden(home.workspace, "/workspace", tmp_path / "covers", entries=10)
+    assert (found.names, found.cut) == ([], "10 files and folders")
+
+
+async def test_instructions_and_git_hooks_are_found(home: Home) -> None:
     put(home.workspace, "AGENTS.md", "SOUL.md", "skills/a/SKILL.md", ".git/config", ".git/HEAD")
     (home.workspace / ".git/hooks").mkdir()
     (home.workspace / "TOOLS.md").symlink_to("AGENTS.md")
-    found = guard(home)
+    found = await guard(home)
     assert found["shared"] == ["", ".git"]
     assert set(found["readonly"]) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
 
 
-def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
+async def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
     put(home.workspace, ".git")
-    assert guard(home)["readonly"] == [".git"]
+    assert (await guard(home))["readonly"] == [".git"]
 
 
-def test_a_folder_that_is_gone_is_no_place_for_a_command(home: Home) -> None:
-    assert guarded(home.workspace, "gone") is None
+async def test_a_folder_that_is_gone_is_no_place_for_a_command(home: Home) -> None:
+    assert await laid_out(home, "gone") is None
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)

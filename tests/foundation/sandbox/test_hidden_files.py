@@ -1,0 +1,133 @@
+"""Git in a repository that tracks files which are hidden: it works, and they stay as committed."""
+
+import os
+import subprocess
+
+import pytest
+
+from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor
+from tests.foundation.sandbox import scene
+from tests.foundation.sandbox.scene import Home
+
+pytestmark = pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)
+
+TRACKED = {
+    ".env": "KEY=one\n",
+    ".env.example": "KEY=\n",
+    "a/b/c/d/prod.PEM": "deep\n",
+    ".aws/task/run.json": "{}\n",
+    "a.txt": "one\n",
+}
+
+
+def git(home: Home, *words: str) -> str:
+    """Run git outside of the sandbox, as the owner does."""
+    own = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "safe.directory=*")
+    done = subprocess.run(("git", *own, *words), cwd=home.workspace, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def put(home: Home, name: str, text: str) -> None:
+    """Write as the owner does, who may be another user than we are."""
+    path = home.workspace / name
+    path.write_text(text)
+    owner = home.workspace.stat()
+    os.chown(path, owner.st_uid, owner.st_gid)
+
+
+@pytest.fixture
+def repository(home: Home, rung: tuple[str, str]) -> Home:
+    git(home, "init", "-q", "-b", "main")
+    git(home, "config", "user.name", "t")
+    git(home, "config", "user.email", "t@example.org")
+    for name, text in TRACKED.items():
+        path = home.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git(home, "add", "-f", ".")
+    git(home, "commit", "-qm", "one")
+    (home.workspace / "a.txt").write_text("two\n")
+    if rung[0] == "docker":
+        scene.give_away(home.workspace)
+    return home
+
+
+async def shell(hands: Executor, text: str) -> CommandOutcome:
+    return await hands.run(Command(argv=("bash", "-c", text), timeout=30))
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("git diff --quiet", " M a.txt"),
+        ("git diff && git status", " M a.txt"),
+        ("git add -A && git commit -qm two", ""),
+        ("git commit -qam two", ""),
+        ("git stash && git stash pop", " M a.txt"),
+        ("git reset -q --hard", ""),
+        ("git checkout -qb other && git commit -qam two && git checkout -q main", ""),
+    ],
+)
+async def test_git_takes_what_is_hidden_for_unchanged(
+    repository: Home, hands: Executor, script: str, status: str
+) -> None:
+    outcome = await shell(hands, script)
+    assert outcome.code == (1 if "quiet" in script else 0), outcome.output
+    assert b"KEY=one" not in outcome.output
+    assert b"\n" not in (await shell(hands, "git status -s")).output.strip()
+    assert git(repository, "status", "-s").rstrip() == status
+    for name, text in TRACKED.items():
+        if name != "a.txt":
+            assert git(repository, "show", f"main:{name}") == text
+            assert (repository.workspace / name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "script", ["git add -A", "git add -f .env", "git commit -qam two", "git add -u"]
+)
+async def test_a_change_that_is_hidden_is_not_committed(
+    repository: Home, hands: Executor, script: str
+) -> None:
+    put(repository, ".env", "KEY=another\n")
+    put(repository, "new.key", "of nobody\n")
+    outcome = await shell(hands, f"{script} && git commit -q --allow-empty -m two")
+    assert outcome.code == 0, outcome.output
+    assert git(repository, "show", "HEAD:.env") == "KEY=one\n"
+    assert "new.key" not in git(repository, "ls-tree", "-r", "--name-only", "HEAD")
+    assert (repository.workspace / ".env").read_text() == "KEY=another\n"
+    assert " M .env" in git(repository, "status", "-s")
+
+
+async def test_what_is_not_tracked_is_not_added(repository: Home, hands: Executor) -> None:
+    put(repository, "new.key", "of nobody\n")
+    for script in ("git add new.key", "git add -f new.key"):
+        outcome = await shell(hands, script)
+        assert outcome.code, outcome.output
+        assert b"new.key" in outcome.output
+    assert (await shell(hands, "git stash -u && git stash pop")).code == 0
+    assert (repository.workspace / "new.key").read_text() == "of nobody\n"
+
+
+async def test_a_reader_is_told_what_is_hidden(repository: Home, hands: Executor) -> None:
+    outcome = await shell(hands, "cat .env a/b/c/d/prod.PEM .aws/task/run.json .env.example")
+    assert b"KEY=one" not in outcome.output
+    assert b"deep" not in outcome.output
+    assert b"KEY=\n" in outcome.output
+    said, _, names = outcome.note.partition(": ")
+    assert said == "hidden from commands, and kept out of commits"
+    assert sorted(names.split(", ")) == [".aws", ".env", "a/b/c/d/prod.PEM"]
+
+
+async def test_no_note_without_a_secret(home: Home, hands: Executor) -> None:
+    (home.workspace / "a.txt").write_text("one\n")
+    assert (await shell(hands, "ls")).note == ""
+
+
+async def test_covers_do_not_grow_without_end(repository: Home, hands: Executor) -> None:
+    covers = repository.state / "sandbox" / "covers"
+    covers.mkdir(parents=True, exist_ok=True)
+    for number in range(600):
+        (covers / f"{number}-old").touch()
+    assert (await shell(hands, "true")).code == 0
+    assert len(list(covers.iterdir())) == 3
