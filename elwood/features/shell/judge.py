@@ -17,6 +17,8 @@ import msgspec
 
 from elwood.features.shell.danger import danger
 from elwood.foundation.storage.paths import holds_secrets, refusal
+from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.lines import escape_names
 
 # --- the shell's language: words, quotes, lists, pipes --------------------------------------------
 
@@ -190,19 +192,31 @@ def operands(args: Sequence[str], listed: Options) -> tuple[str, ...] | Unclear:
     >>> operands(["-f"], options("-[qv]+"))
     Unclear(why='the option -f is not on the list')
     """
-    found: list[str] = []
+    parted = _parted(args, listed)
+    if isinstance(parted, Unclear):
+        return parted
+    groups, behind = parted
+    return (*(first for first, *_ in groups if not first.startswith("-")), *(behind or ()))
+
+
+def _parted(
+    args: Sequence[str], listed: Options
+) -> tuple[list[tuple[str, ...]], tuple[str, ...] | None] | Unclear:
+    """Part *args* into options with their values and operands, and what stands behind ``--``."""
+    groups: list[tuple[str, ...]] = []
     left = iter(args)
     for word in left:
         if word == "--":
-            break
-        if not word.startswith("-"):
-            found.append(word)
-        elif not _matching(listed.alone).fullmatch(word):
+            return groups, tuple(left)
+        group: tuple[str, ...] = (word,)
+        if word.startswith("-") and not _matching(listed.alone).fullmatch(word):
             values = [value for name, value in listed.taking if _matching(name).fullmatch(word)]
             given = next(left, None)
             if not values or given is None or not _matching(values[0]).fullmatch(given):
                 return Unclear(f"the option {word} is not on the list")
-    return (*found, *left)
+            group = (word, given)
+        groups.append(group)
+    return groups, None
 
 
 def outside(path: str, root: str | None) -> Unclear | None:
@@ -242,6 +256,8 @@ _HARDENED = (
     # Either makes `log` run gpg.program, which the repository may name.
     "-c", "log.showSignature=false", "-c", "format.pretty=medium",
     "-c", "diff.submodule=short",
+    # What a sandbox hides keeps its size and time: nothing else of it is to be compared.
+    "-c", "core.checkStat=minimal", "-c", "core.trustctime=false",
 )  # fmt: skip
 _NO_SUBMODULES = "--ignore-submodules=all"
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv", _NO_SUBMODULES)
@@ -321,19 +337,107 @@ def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
     return ("git", *_HARDENED, verb, *harmless, *args[1:])
 
 
+# What names the kind of each object that is written to it, one a line.
+READ_KINDS = ("git", "--no-pager", "cat-file", "--batch-check=%(objecttype)")
+# Of a diff these leave names and numbers only.
+_NAMES_ONLY = (
+    "-s|--no-patch|--stat.*|--(short|num)stat|--raw|--(compact-)?summary|--name-(only|status)"
+)
+_SHOWS = f"(?!({_NAMES_ONLY})$)({'|'.join(_PATCH)}|-[SG])"
+# What a list of names goes without: other forms, and what would leave out a name.
+_NOT_LISTED = (
+    "-[sSGMCBz].*|--(name-status|check|quiet|exit-code|no-patch|oneline|graph|renames)"
+    "|--(find-|diff-filter=|pickaxe-|pretty=|format=).*"
+)
+# Names that one command leaves out; with more it is asked about.
+MAX_LEFT_OUT = 200
+
+
+class _Looking(msgspec.Struct, frozen=True):
+    """A command of `looking`, taken apart."""
+
+    verb: str
+    harmless: tuple[str, ...]
+    groups: list[tuple[str, ...]]
+    behind: tuple[str, ...] | None
+
+
+def _looking(argv: tuple[str, ...]) -> _Looking | None:
+    at = 1 + len(_HARDENED)
+    if argv[:1] != ("git",) or argv[at] == "status":
+        return None
+    harmless, listed = _LISTED[argv[at]]
+    parted = _parted(argv[at + 1 + len(harmless) :], listed)
+    return None if isinstance(parted, Unclear) else _Looking(argv[at], harmless, *parted)
+
+
+def revisions(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """List what a git command of a plan may take for objects by themselves, for `READ_KINDS`.
+
+    A file that is named by its hash has no name that could tell what is in it.
+    """
+    look = _looking(argv)
+    if look is None or look.verb != "diff":
+        return ()
+    given = [first for first, *_ in look.groups if not first.startswith("-")]
+    return tuple(
+        f"{part}^{{}}" for one in given for part in re.split(r"\.{2,3}", one.lstrip("^")) if part
+    )
+
+
+def naming(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Give what names the files whose content a git command of a plan shows; None if it shows none.
+
+    Each name ends with a zero byte.
+    """
+    look = _looking(argv)
+    if look is None:
+        return None
+    shows = any(_matching(_SHOWS).fullmatch(first) for first, *_ in look.groups)
+    if look.verb == "log" and not shows:
+        return None
+    kept = (group for group in look.groups if not _matching(_NOT_LISTED).fullmatch(group[0]))
+    return (
+        *("git", *_HARDENED, look.verb, *look.harmless, "--no-renames", "--name-only", "-z"),
+        *(("--format=",) if look.verb == "log" else ()),
+        *(word for group in kept for word in group),
+        *(() if look.behind is None else ("--", *look.behind)),
+    )
+
+
+def leaving_out(argv: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...] | Unclear:
+    """Let a git command of a plan leave out the files *names*."""
+    look = _looking(argv)
+    if look is None or not names:
+        return argv
+    words = [word for group in look.groups for word in group]
+    joined = "".join(names)
+    if "--follow" in words or len(names) > MAX_LEFT_OUT or well_formed(joined) != joined:
+        shown = escape_names(names, 3)
+        return Unclear(f"it would show {shown}, and secrets are kept under such names")
+    # Without paths a log has all commits, also those that changed nothing else.
+    whole = ("--full-history", "--sparse") if look.verb == "log" and not look.behind else ()
+    left_out = (f":(top,exclude,literal){name}" for name in names)
+    return (
+        *("git", *_HARDENED, look.verb, *look.harmless, *whole, *words),
+        *("--", *(look.behind or ()), *left_out),
+    )
+
+
 def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
     """Give the ``-c`` words that switch off what `READ_CONFIGURATION` found.
 
     >>> overrides(["filter.lfs.clean", "filter.lfs.required"])
     ('-c', 'filter.lfs.clean=', '-c', 'filter.lfs.required=')
     >>> overrides(["include.path"])
-    Unclear(why="the repository's configuration sets include.path")
+    Unclear(why="the repository's configuration sets include.path: git could run other programs")
     """
     words: list[str] = []
     for name in names:
         # "-c a=b" ends the name at the first "=", so such a name cannot be switched off.
         if not name.startswith("filter.") or "=" in name:
-            return Unclear(f"the repository's configuration sets {name}")
+            why = f"the repository's configuration sets {name}: git could run other programs"
+            return Unclear(why)
         words += ("-c", f"{name}=")
     return tuple(words)
 

@@ -14,12 +14,16 @@ from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
+    READ_KINDS,
     Forbidden,
     Safe,
     Unclear,
     judge,
+    leaving_out,
+    naming,
     overridden,
     overrides,
+    revisions,
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import (
@@ -32,6 +36,8 @@ from elwood.foundation.sandbox.command import (
 )
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.text.lines import escape_names
 
 # Seconds for one command, unless the model says more, and the most; the tool itself has more, so
 # that what ends a command is its own limit.
@@ -130,16 +136,19 @@ class CommandTool:
 
 def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
     text = outcome.output.decode("utf-8", "replace").rstrip("\n")
+    if outcome.note:
+        text += f"\n({outcome.note})"
     if outcome.timed_out:
         raise ToolFailure(f"ended after {given.timeout} s; so far it printed:\n{text}")
     if outcome.code != 0:
         raise ToolFailure(f"exit code {outcome.code}\n{text}")
-    return text or "exit code 0, no output"
+    return text if outcome.output else f"exit code 0, no output{text}"
 
 
 async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> CommandOutcome:
     """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
     printed: list[bytes] = []
+    left_out: dict[str, None] = {}
     code: int | None = 0
     for step in script.steps:
         if (step.joined == "&&" and code != 0) or (step.joined == "||" and code == 0):
@@ -147,8 +156,9 @@ async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> C
         flowing = b""
         for index, argv in enumerate(step.pipeline):
             last = index == len(step.pipeline) - 1
+            git = _Git(given.timeout, sandbox)
             command = Command(
-                argv=await _hardened(argv, given, sandbox),
+                argv=await git.hardened(argv) if argv[0] == "git" else argv,
                 stdin=flowing,
                 timeout=given.timeout,
                 limit=MAX_OUTPUT if last else MAX_PIPED,
@@ -156,6 +166,7 @@ async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> C
                 environment=GIT_ENVIRONMENT if argv[0] == "git" else {},
                 merge=last,
             )
+            left_out |= dict.fromkeys(git.left_out)
             outcome = await sandbox.run(command)
             if outcome.timed_out:
                 return outcome
@@ -166,30 +177,62 @@ async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> C
                 printed.append(outcome.errors)
             code = outcome.code
         printed.append(flowing)
-    return CommandOutcome(code, b"".join(printed))
+    note = f"left out, as secrets are kept under such names: {escape_names(list(left_out))}"
+    return CommandOutcome(code, b"".join(printed), note=note if left_out else "")
 
 
-async def _hardened(
-    argv: tuple[str, ...], given: ShellCommand, sandbox: Executor
-) -> tuple[str, ...]:
-    """Switch off the programs that a hostile repository's configuration makes git run."""
-    if argv[0] != "git":
-        return argv
-    command = Command(
-        argv=READ_CONFIGURATION,
-        timeout=given.timeout,
-        writable=False,
-        environment=GIT_ENVIRONMENT,
-        merge=False,
-    )
-    found = await sandbox.run(command)
-    if found.code not in (0, 1):
-        return argv  # no repository: git says so itself
-    words = overrides(found.output.decode("utf-8", "replace").splitlines())
+class _Git:
+    """Prepares commands of git that only look; *left_out* are the files that one will not show."""
+
+    def __init__(self, timeout: int, sandbox: Executor) -> None:
+        self._timeout = timeout
+        self._sandbox = sandbox
+        self.left_out: list[str] = []
+
+    async def hardened(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Switch off the programs that a hostile repository's configuration makes git run.
+
+        What it has under names for secrets is left out.  Raises ToolFailure.
+        """
+        found = await self._run(READ_CONFIGURATION)
+        if found.code not in (0, 1):
+            return argv  # no repository: git says so itself
+        words = _clear(overrides(found.output.decode("utf-8", "replace").splitlines()))
+        if objects := revisions(argv):
+            kinds = await self._run(READ_KINDS, "\n".join(objects))
+            if kinds.code != 0 and b"not a git repository" not in kinds.errors:
+                _clear(Unclear("git does not say what it would compare"))
+            for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
+                if kind != "commit" and not kind.endswith(" missing"):
+                    _clear(Unclear(f"{name.removesuffix('^{}')} is no commit, and has no name"))
+        if (list_names := naming(argv)) is not None:
+            names = await self._run(overridden(list_names, words))
+            if names.cut:
+                _clear(Unclear("there are more files in it than can be looked through"))
+            if names.code not in (0, 1):
+                return list_names  # it fails, and says why
+            shown = set(names.output.decode("utf-8", "surrogateescape").split("\0"))
+            self.left_out = sorted(name for name in shown if holds_secrets(name))
+            argv = _clear(leaving_out(argv, self.left_out))
+        return overridden(argv, words)
+
+    async def _run(self, argv: tuple[str, ...], stdin: str = "") -> CommandOutcome:
+        command = Command(
+            argv=argv,
+            stdin=stdin.encode(),
+            timeout=self._timeout,
+            limit=MAX_PIPED,
+            writable=False,
+            environment=GIT_ENVIRONMENT,
+            merge=False,
+        )
+        return await self._sandbox.run(command)
+
+
+def _clear(words: tuple[str, ...] | Unclear) -> tuple[str, ...]:
     if isinstance(words, Unclear):
-        text = f"{words.why}, so git could run other programs here; use a plain bash command"
-        raise ToolFailure(text)
-    return overridden(argv, words)
+        raise ToolFailure(f"{words.why}; use bash -c '…', about which the owner is asked")
+    return words
 
 
 def _head(root: Root) -> dict[str, str]:

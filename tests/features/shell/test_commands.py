@@ -116,7 +116,10 @@ async def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
         "git log --format=mine", "git log --date=format:%999999Y", "git diff HEAD:.env",
         "git diff -- '.e*'", "git diff -- ':(top)x'", "git diff ../x", "git diff -Oorder",
         "git log -L1,2:a",
-        "git diff --no-textconv --textconv", "git show", "git status --ignore-submodules=none",
+        "git diff --no-textconv --textconv", "git show", "git show HEAD:.env", "git blame .env",
+        "git cat-file -p HEAD:.env", "git grep KEY", "git stash show -p", "git format-patch -1",
+        "git archive HEAD", "git ls-files", "git range-diff a b c",
+        "git status --ignore-submodules=none",
         "; ls", "ls ;; ls", "ls\n; ls", "ls | | cat", "ls &&", "ls && ; ls", "\n", "",
     ],
 )  # fmt: skip

@@ -95,7 +95,7 @@ def _included(folder: Path, program: str) -> None:
 
 
 # What is said where the configuration names what no option switches off.
-REFUSED = "git could run other programs here"
+REFUSED = "git could run other programs; use bash -c"
 CLEAN = {"attributes": "*.txt filter=x"}
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "fsmonitor": (_configured("core.fsmonitor"), ("git status", "git diff")),

@@ -88,7 +88,7 @@ async def test_scripts_run_and_nothing_else_is_seen(
             assert code != 0, text
             assert "words" not in said
         _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
-        assert ("hidden" in said) is (rung[0] == "landlock")
+        assert ("hidden words" in said) is (rung[0] == "landlock")
         assert (team / "style/scripts/run.sh").read_text() == SCRIPT
 
 
@@ -147,7 +147,9 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         assert 'directory="/skills/1/style"' in said
         command = ShellCommand("/skills/1/style/scripts/run.sh 7")
         before = await plan(command, context)
-        assert await run("run_command", command) == "ran with 7\ngood words"
+        printed, _, note = (await run("run_command", command)).partition("\n(")
+        assert printed == "ran with 7\ngood words"
+        assert note.startswith("hidden from commands, and kept out of commits: /skills/1/style/.")
         for place in ("/skills/1", team):
             assert await read(f"{place}/style/scripts/words.txt") == "good words"
         assert "run.sh (" in await run("list_files", ListFiles("/skills/1/style/scripts"))
