@@ -57,22 +57,6 @@ def to_entities(markdown: str) -> Rich:
     trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
     a message, and empty: `splitting.split` makes messages of it.
     """
-    return _render(markdown, hide_targets=True)
-
-
-def as_terminal(markdown: str) -> str:
-    """Render *markdown* as text alone, with the target of each link beside it."""
-    return _render(markdown, hide_targets=False).text
-
-
-def mark_repeat(rich: Rich) -> Rich:
-    """Mark *rich* as a message that may have arrived before; it grows by `REPEAT_MARK`."""
-    shift = utf16_length(REPEAT_MARK)
-    moved = (msgspec.structs.replace(e, offset=e.offset + shift) for e in rich.entities)
-    return Rich(REPEAT_MARK + rich.text, tuple(moved))
-
-
-def _render(markdown: str, *, hide_targets: bool) -> Rich:
     source = clean(markdown)
     if len(source) > MAX_MARKDOWN or _SYNTAX.search(source) is None:
         return Rich(source.strip())
@@ -81,10 +65,17 @@ def _render(markdown: str, *, hide_targets: bool) -> Rich:
     if any(t.level >= MAX_NESTING - 1 and t.type in containers for t in tokens):
         return Rich(source.strip())  # some of it would be dropped
     page = TextPage()
-    Renderer(page, source.split("\n"), hide_targets=hide_targets).render(tokens)
+    Renderer(page, source.split("\n"), hide_targets=True).render(tokens)
     text, spans = page.finish()
     offsets = utf16_offsets(text)
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
+
+
+def mark_repeat(rich: Rich) -> Rich:
+    """Mark *rich* as a message that may have arrived before; it grows by `REPEAT_MARK`."""
+    shift = utf16_length(REPEAT_MARK)
+    moved = (msgspec.structs.replace(e, offset=e.offset + shift) for e in rich.entities)
+    return Rich(REPEAT_MARK + rich.text, tuple(moved))
 
 
 def _entity(span: Span, offsets: Sequence[int]) -> Entity:

@@ -36,7 +36,7 @@ from elwood.agent.models.spending import (
     warnings,
 )
 from elwood.foundation.text.lines import width
-from elwood.foundation.text.markdown import as_terminal, to_entities
+from elwood.foundation.text.markdown import to_entities
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 DAY = 86_400.0
@@ -334,7 +334,7 @@ def test_the_table_fits_a_telephone_and_is_one_block_whatever_the_names(
     [pre] = [entity for entity in rich.entities if entity.type == "pre"]
     shown = rich.text.encode("utf-16-le")[2 * pre.offset : 2 * (pre.offset + pre.length)]
     assert shown.decode("utf-16-le").split("\n") == lines
-    assert as_terminal(table).split("\n")[: len(lines)] == lines
+    assert rich.text.split("\n")[: len(lines)] == lines
 
 
 @given(st.integers(0, 10**14))

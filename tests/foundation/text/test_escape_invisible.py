@@ -1,7 +1,6 @@
 """What the owner sees of what will run (AP-16)."""
 
 import re
-import unicodedata
 
 import msgspec
 import pytest
@@ -77,7 +76,6 @@ def test_only_characters_beyond_ascii_are_remarked_on() -> None:
     assert "GREEK QUESTION MARK (U+037E)" in found
     many = remark("".join(map(chr, range(0x430, 0x450))))
     assert many.endswith("and 22 more")
-    assert unicodedata.name("\u0430") in many
     assert "⟨U+202E⟩" in remark("\u202e\ud800")
 
 
