@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elwood.foundation.net.urls import Url, parse
+
 # Sources kept by name; what comes beyond shares one name.
 MAX_SOURCES = 50
 MANY = "many sources"
@@ -72,7 +74,6 @@ MAX_ADDRESSES = 50
 MAX_NAMED = 200
 # Compiled at the first use.
 _URL = r"(?i)(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}"
-_USUAL = {"http": ":80", "https": ":443"}
 _HOST = (
     r"(?i)(?<![A-Za-z0-9@./_-])"
     r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24}(?![\w@-])"
@@ -80,16 +81,18 @@ _HOST = (
 
 
 def addresses(text: str) -> list[str]:
-    """List the URLs in *text*, and the hosts that stand alone or in them.
+    """List the URLs in *text*, in the form in which they are fetched, and the hosts in it.
 
     >>> addresses("see HTTPS://Example.org:443/a?B=1#top, and news.example.com.")
     ['https://example.org/a?B=1', 'example.org', 'news.example.com']
+    >>> addresses("https://bücher.example/ä")
+    ['https://xn--bcher-kva.example/%C3%A4', 'xn--bcher-kva.example']
     """
     found: dict[str, None] = {}
     for match in re.finditer(_URL, text):
-        url = match[0].rstrip(".,;:!?")
-        found[_in_one_form(url)] = None
-        found[host_of(url)] = None
+        url = parse(match[0].rstrip(".,;:!?"), ports=range(1, 65_536))
+        if isinstance(url, Url):
+            found |= {url.text: None, url.host: None}
     for match in re.finditer(_HOST, re.sub(_URL, " ", text)):
         found[match[0].lower()] = None
     return list(found)[:MAX_ADDRESSES]
@@ -100,23 +103,3 @@ def remember(named: dict[str, None], text: str) -> None:
     named.update(dict.fromkeys(addresses(text)))
     while len(named) > MAX_NAMED:
         del named[next(iter(named))]
-
-
-def host_of(url: str) -> str:
-    """Return what stands for the host in *url*, in lower case.
-
-    >>> host_of("https://Example.org:8080/a"), host_of("http://u@h.example?x")
-    ('example.org', 'h.example')
-    """
-    rest = url.split("://", 1)[-1]
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    return authority.rsplit("@", 1)[-1].split(":")[0].lower()
-
-
-def _in_one_form(url: str) -> str:
-    scheme, rest = url.partition("#")[0].split("://", 1)
-    scheme = scheme.lower()
-    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
-    target = rest[len(authority) :]
-    host = authority.lower().removesuffix(_USUAL[scheme])
-    return f"{scheme}://{host}{'' if target.startswith('/') else '/'}{target}"

@@ -27,9 +27,8 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.calls import AskOwner, Plan, SendMessage
 from elwood.agent.conversation.inbound import choice, numbered, user_of
 from elwood.agent.conversation.route import Route
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, path_failure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Blocking
-from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line
@@ -245,11 +244,8 @@ class Talk:
         room = MAX_BYTES
         for path in paths:
             name = escape_name(path)
-            try:
-                with self._workspace.file(path) as file:
-                    data = file.read(room + 1)
-            except (PathRefused, Unconfined) as error:
-                raise path_failure(path, error) from error
+            with reaching(path), self._workspace.file(path) as file:
+                data = file.read(room + 1)
             room -= len(data)
             if room < 0:
                 text = f"files of {MAX_BYTES:,} bytes together can be sent"

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -227,13 +228,15 @@ class WorkspaceFiles:
                 yield place, root
 
 
-def path_failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:
-    """Say to the model why *path* was refused."""
+@contextmanager
+def reaching(path: str) -> Iterator[None]:
+    """Say to the model why *path* was refused in the block."""
     name = escape_name(path) or "the path"
-    match error:
-        case PathMissing():
-            return ToolFailure(f"{name} {error.why}; list_files shows what is there")
-        case PathRefused():
-            return ToolFailure(f"{name}: {error.why}")
-        case Unconfined():
-            return ToolFailure(f"files cannot be used on this machine: {error}")
+    try:
+        yield
+    except PathMissing as error:
+        raise ToolFailure(f"{name} {error.why}; list_files shows what is there") from error
+    except PathRefused as error:
+        raise ToolFailure(f"{name}: {error.why}") from error
+    except Unconfined as error:
+        raise ToolFailure(f"files cannot be used on this machine: {error}") from error

@@ -38,17 +38,8 @@ from elwood.features.backup.rules import (
     shown,
     stamp,
 )
-from elwood.features.backup.store import (
-    ASIDE,
-    DISPOSABLE,
-    OPEN,
-    PLAN,
-    Scope,
-    failed,
-    need_owner,
-    sync_folder,
-)
-from elwood.foundation.storage.disk import holding
+from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
+from elwood.foundation.storage.disk import holding, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 
 

@@ -50,7 +50,7 @@ from elwood.features.backup.rules import (
     shown,
 )
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import FULL_ERRORS
+from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
 
@@ -273,15 +273,6 @@ def _ids(*folders: Path) -> frozenset[tuple[int, int]]:
 
 def _id(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in *folder* are on the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # --- packing: a tar archive, whose last member lists all others; any tar program can read it ----

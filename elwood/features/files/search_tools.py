@@ -15,12 +15,10 @@ import attrs
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import ReadFiles
-from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always, path_failure
-from elwood.features.files.tools import MAX_PAGE, named
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, reaching
+from elwood.features.files.tools import MAX_PAGE, looking, named
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
@@ -79,10 +77,8 @@ class FileSearch:
 
     async def grep(self, given: Grep, context: ToolContext) -> str | Output:
         """Search the lines of text files."""
-        try:
+        with reaching(given.path):
             found = await self._blocking(partial(matches, self._root, given))
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         if found.why_cut:
             found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
         elif not found.lines:
@@ -98,10 +94,8 @@ class FileSearch:
             items, more = self._root.walk(given.path)
             return [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])], more
 
-        try:
+        with reaching(given.path):
             items, more = await self._blocking(look)
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         lines: list[str] = []
         room = MAX_PAGE
         for item in items[:MAX_NAMES]:
@@ -232,7 +226,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
     """Make the tools that search."""
     search = FileSearch(root, blocking)
     return (
-        Tool(
+        looking(
             name="find",
             id="files.name.find",
             description=(
@@ -241,14 +235,10 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
-            risk="read",
-            effect="pure",
             timeout=30.0,
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
-            plan=always(ReadFiles()),
-            gives=PRIVATE,
         ),
-        Tool(
+        looking(
             name="grep",
             id="files.text.search",
             description=(
@@ -258,11 +248,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
-            risk="read",
-            effect="pure",
             timeout=60.0,
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
-            plan=always(ReadFiles()),
-            gives=PRIVATE,
         ),
     )

@@ -16,10 +16,10 @@ from elwood.agent.tools.tool import (
     ToolFailure,
     WorkspaceFiles,
     always,
-    path_failure,
+    reaching,
 )
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
 from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
@@ -49,6 +49,10 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
+# What only looks at files of the workspace.
+looking = partial(Tool, risk="read", effect="pure", plan=always(ReadFiles()), gives=PRIVATE)
+
+
 class FileReader:
     """Looks at *files*."""
 
@@ -58,10 +62,8 @@ class FileReader:
 
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
         """List one folder, a line for each entry."""
-        try:
+        with reaching(given.path):
             items, more = await self._blocking(lambda: self._items(given))
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         if not items:
             return f"{escape_name(given.path)} is an empty folder"
         lines = [_line(item) for item in items[:MAX_ITEMS]]
@@ -78,10 +80,8 @@ class FileReader:
             with root.file(path) as file:
                 return _page(file, given)
 
-        try:
+        with reaching(given.path):
             page = await self._blocking(read)
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         name = escape_name(given.path)
         if page.total == 0:
             return f"{name} is empty"
@@ -149,7 +149,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
     """Make the tools that look at files."""
     reader = FileReader(files, blocking)
     return (
-        Tool(
+        looking(
             name="list_files",
             id="files.folder.list",
             description=(
@@ -158,14 +158,10 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ListFiles,
             run=reader.list_files,
-            risk="read",
-            effect="pure",
             timeout=30.0,
             target=lambda given: escape_name(given.path),
-            plan=always(ReadFiles()),
-            gives=PRIVATE,
         ),
-        Tool(
+        looking(
             name="read_file",
             id="files.file.read",
             description=(
@@ -175,12 +171,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ReadFile,
             run=reader.read_file,
-            risk="read",
-            effect="pure",
             timeout=30.0,
             target=lambda given: escape_name(given.path),
-            plan=always(ReadFiles()),
-            gives=PRIVATE,
         ),
     )
 
@@ -235,10 +227,8 @@ class FileWriter:
         if len(data) > MAX_CONTENT:
             raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
         write = partial(self._root.write, given.path, data, untrusted=context.label.untrusted)
-        try:
+        with reaching(given.path):
             done = await self._blocking(write)
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
     async def edit_file(self, given: Edit, context: ToolContext) -> str:
@@ -258,10 +248,8 @@ class FileWriter:
                 self._root.write(given.path, data, untrusted=untrusted_now, expect=file.stat)
                 return count
 
-        try:
+        with reaching(given.path):
             count = await self._blocking(edit)
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.path, error) from error
         return f"edited {escape_name(given.path)}: {count} replaced"
 
     async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
@@ -304,13 +292,12 @@ def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:
 
 def _state(root: Root, path: str) -> str:
     """Name what is at *path*, so that it can be told whether it is still the same."""
-    try:
-        with root.file(path) as file:
-            return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"
-    except PathMissing:
-        return ABSENT
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(path, error) from error
+    with reaching(path):
+        try:
+            with root.file(path) as file:
+                return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"
+        except PathMissing:
+            return ABSENT
 
 
 def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:

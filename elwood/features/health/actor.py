@@ -27,6 +27,7 @@ from elwood.foundation.runtime import (
     report_warning,
 )
 from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.health")
@@ -130,16 +131,11 @@ def words(news: AlarmNews) -> str:
     ⚠ Stuck: outbox: has not moved
     ✓ Over: a: b
     """
-    lines = [f"⚠ {_line(alarm.text)}" for alarm in news.begun]
-    lines += [f"✓ Over: {_line(alarm.subject)}" for alarm in news.over]
+    lines = [f"⚠ {one_line(alarm.text, MAX_LINE)}" for alarm in news.begun]
+    lines += [f"✓ Over: {one_line(alarm.subject, MAX_LINE)}" for alarm in news.over]
     if len(lines) > MAX_LINES:
         lines[MAX_LINES - 1 :] = [f"… and {len(lines) - MAX_LINES + 1} more: elwood inspect"]
     return "\n".join(lines)
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
 
 
 # --- the disks, and health.json -------------------------------------------------------------------

@@ -40,6 +40,7 @@ from elwood.foundation.storage.confined import (
     Unconfined,
     open_beneath,
 )
+from elwood.foundation.storage.disk import sync_folder
 from elwood.foundation.storage.files import Root
 
 log = logging.getLogger("elwood.skills")
@@ -260,7 +261,7 @@ class SkillInstaller:
                 temporary.rename(own / name)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
-            _sync(own)
+            sync_folder(own)
 
     def remove(self, name: str) -> None:
         """Remove the skill in the workspace's folder *name*.  Raises SkillRefused."""
@@ -272,7 +273,7 @@ class SkillInstaller:
                 raise SkillRefused(f"there is no skill {name} in {OWN}/ of the workspace")
             (own / name).rename(temporary)
             shutil.rmtree(temporary)
-            _sync(own)
+            sync_folder(own)
 
     def record(self, name: str) -> Installed | None:
         """Say where the skill in the workspace's folder *name* came from; None if nobody knows."""
@@ -341,15 +342,7 @@ def _write(folder: Path, files: tuple[SkillFile, ...]) -> None:
             out.flush()
             os.fsync(out.fileno())
     for one in folders:
-        _sync(one)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync_folder(one)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import CreateTool, FetchUrl, Plan, ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, path_failure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, reaching
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.skill import MAX_FILE, Candidate, Unusable, candidate, review
 from elwood.features.skills.store import (
@@ -138,9 +138,10 @@ class SkillTools:
         """Get a skill, and keep it for the owner to look at."""
         _need_trust(context)
         try:
-            offered = await take(
-                given.source, given.folder, self._git, self._workspace, self._blocking
-            )
+            with reaching(given.source):
+                offered = await take(
+                    given.source, given.folder, self._git, self._workspace, self._blocking
+                )
         except GitFailed as error:
             raise ToolFailure(f"this skill cannot be taken in: {error}") from error
         except SkillRefused as error:
@@ -149,8 +150,6 @@ class SkillTools:
             is_theirs = "://" in given.source
             origin = given.source if is_theirs else ""
             raise ToolFailure(text, untrusted=is_theirs, origin=origin) from error
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(given.source, error) from error
         self._offered[offered.digest] = offered
         if len(self._offered) > MAX_OFFERED:
             del self._offered[next(iter(self._offered))]

@@ -377,6 +377,15 @@ class Disk:
                 self._truncate(fd, reserve, 0)
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in *folder* are on the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def temporary(path: Path) -> Path:
     """Name the file that `Disk.replace` writes before it takes the place of *path*."""
     return path.with_name(f".{path.name}.tmp")
