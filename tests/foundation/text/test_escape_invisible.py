@@ -1,6 +1,7 @@
 """What the owner sees of what will run (AP-16)."""
 
 import re
+import unicodedata
 
 import msgspec
 import pytest
