@@ -57,17 +57,17 @@ class World:
         return " ".join(self.random.choices(self.words, cum_weights=self.weights, k=length))
 
 
-def write(folder: Path, count: int) -> dict[str, str]:
+def write(folder: Path, count: int) -> list[str]:
     """Write *count* notes as files; return the text of each."""
     world = World()
     folder.mkdir(parents=True)
-    texts = {}
+    texts = []
     for number in range(count):
         text = world.text(world.random.randint(8, 60))
         key = f"{text.split()[0]}-{number}"
         note = Note(key, text, (text.split()[1],), "bench", label=MINE, updated=stamped(number))
         (folder / f"{key}.md").write_text(render(note))
-        texts[key] = text
+        texts.append(text)
     return texts
 
 
@@ -95,12 +95,12 @@ def p95(times: list[float]) -> float:
 def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
     folder = tmp_path / "memory"
     texts = write(folder, bench_notes)
-    world, pairs = World(), []
+    world, queries = World(), []
     fillers = set(world.words[:100])
-    for key in random.Random(8).sample(sorted(texts), SEARCHES):
-        words = [word for word in texts[key].split() if word not in fillers] or ["none"]
-        pairs.append((key, " ".join(world.random.sample(words, min(len(words), 3)))))
-    queries = [world.query() for _ in range(SEARCHES)]
+    for text in random.Random(8).sample(texts, SEARCHES):
+        words = [word for word in text.split() if word not in fillers] or ["none"]
+        queries.append(" ".join(world.random.sample(words, min(len(words), 3))))
+        queries.append(world.query())
     del texts
     gc.collect()
     floor = rss()
@@ -113,20 +113,11 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
     assert sum(memory.indexed.catch_up()) == bench_notes
     rebuild = time.perf_counter() - began
 
-    found: dict[str, bool] = {}
+    def search(query: str) -> Callable[[], object]:
+        return lambda: memory.search(SearchQuery(query=query, now=time.time()), 5)
 
-    def search(key: str, query: str) -> Callable[[], object]:
-        def act() -> None:
-            notes = memory.search(SearchQuery(query=query, now=time.time()), 5)
-            found[key] = key in [note.key for note in notes]
-
-        return act
-
-    acts = [search(*pair) for pair in pairs]
-    timed(acts[:20])
-    timed(acts)
-    share = sum(found.values()) / len(found)
-    asked = [*acts, *(search("", query) for query in queries)]
+    asked = [search(query) for query in queries]
+    timed(asked[:20])
     searches = min((timed(asked) for _ in range(ROUNDS)), key=p95)
 
     def save(number: int) -> Callable[[], object]:
@@ -155,20 +146,15 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
         )
 
     grep("warm up")()
-    greps = timed([grep(query) for _, query in pairs[:GREPS]])
-    size = (tmp_path / "memory.db").stat().st_size / 1e6
+    greps = timed([grep(query) for query in queries[:GREPS]])
     rows = [
-        ("search, median", median(searches) * 1000, "ms", None),
         ("search, p95", p95(searches) * 1000, "ms", SEARCH * 1000),
         ("grep for one word, median", median(greps) * 1000, "ms", None),
-        ("save, median", median(saves) * 1000, "ms", None),
         ("save, p95", p95(saves) * 1000, "ms", SAVE * 1000),
         ("rebuild", rebuild, "s", REBUILD),
         ("start without an index", start_cold, "s", START),
         ("start with it", start, "s", START),
         ("resident memory", after - floor, "MB", RSS),
-        ("size of the index", size, "MB", None),
-        ("found among the first five", 100 * share, "%", None),
     ]
     print(f"\n{bench_notes:,} notes{'':22}{'measured':>12}{'at most':>10}")
     for name, value, unit, limit in rows:
