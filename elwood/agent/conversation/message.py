@@ -143,17 +143,6 @@ def texts(message: Message) -> tuple[str, ...]:
 INTERRUPTED = "interrupted; it may or may not have happened"
 
 
-def repair_text(text: str) -> str:
-    """Replace lone surrogates, which no provider accepts and UTF-8 cannot carry (LLM-33).
-
-    >>> repair_text("a\\ud800b")
-    'a\\ufffdb'
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def mend(messages: Iterable[Message]) -> list[Message]:
     """Make a history that every provider accepts, whatever happened to it (CP-37, LLM-28..34).
 

@@ -18,7 +18,6 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    repair_text,
 )
 from elwood.agent.models.client import (
     PART,
@@ -32,6 +31,7 @@ from elwood.agent.models.client import (
 )
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
+from elwood.foundation.text.characters import well_formed
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -264,7 +264,7 @@ class MessageStream(ResponseStream):
         block, kind = opened.block, opened.block.get("type")
         for field in ("text", "thinking", "signature"):
             if field in opened.pieces or isinstance(block.get(field), str):
-                block[field] = repair_text(opened.whole(field))
+                block[field] = well_formed(opened.whole(field))
         if kind == "text":
             if not block.get("text", "").strip():
                 return  # the API gives empty texts now and then, and takes none back (LLM-34)

@@ -22,11 +22,11 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    repair_text,
 )
 from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
@@ -142,7 +142,7 @@ class HttpProvider(ABC):
         try:
             return msgspec.json.encode(self.payload(request, str))
         except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not looked for first
-            return msgspec.json.encode(self.payload(request, repair_text))
+            return msgspec.json.encode(self.payload(request, well_formed))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         """Return one whole response; raises ModelFailure."""
@@ -286,11 +286,11 @@ class ResponseStream(ABC):
         text = self.text
         if text is not None and self._told != len(text) and self.error is None:
             self._told = len(text)
-            on_text(repair_text(text))
+            on_text(well_formed(text))
 
     def cut_off(self, request: bytes) -> Completion:
         """Return the words of a response that is too long; what else began in it is dropped."""
-        words = repair_text((self.text or "")[: self._limit])
+        words = well_formed((self.text or "")[: self._limit])
         said = f"{words}\n\n[cut off: {self.excess}]".lstrip()
         message = Assistant((Text(said),), "", self._model, msgspec.Raw(b"null"))
         usage = msgspec.structs.replace(estimated(request, ""), output=self.size // 3)
@@ -446,7 +446,7 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
             return raw, msgspec.Raw(raw.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
-    raw = repair_text(raw)
+    raw = well_formed(raw)
     return raw, msgspec.Raw(msgspec.json.encode({"INVALID_JSON": raw}))
 
 

@@ -27,9 +27,9 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    repair_text,
 )
 from elwood.agent.models.client import ModelRequest
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import code, cut, fenced, in_quotes, literal
 from elwood.foundation.text.words import slug
 
@@ -175,7 +175,7 @@ class OfflineModel:
                 for number, command in enumerate(wanted)
             )
         else:
-            blocks = (Text(repair_text(text)),)
+            blocks = (Text(well_formed(text)),)
             for step in range(1, STEPS + 1):
                 on_text(text[: len(text) * step // STEPS])
                 await trio.lowlevel.checkpoint()

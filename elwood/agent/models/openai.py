@@ -16,7 +16,6 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    repair_text,
 )
 from elwood.agent.models.client import (
     PART,
@@ -30,6 +29,7 @@ from elwood.agent.models.client import (
 )
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
+from elwood.foundation.text.characters import well_formed
 
 # Fields of a message that hold reasoning, in some dialect.
 REASONING = ("reasoning", "reasoning_content", "reasoning_details")
@@ -280,10 +280,10 @@ class ChatStream(ResponseStream):
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":
             raise self.provider.failure("server", "the response ended with an error")
-        whole = repair_text(self._text)
+        whole = well_formed(self._text)
         text, thought = _without_thoughts(whole)
         text = text if text or thought else whole
-        reasoning = repair_text(self._reasoning) or thought
+        reasoning = well_formed(self._reasoning) or thought
         calls = tuple(self._named(call) for call in self._calls)
         stop = _STOPS.get(self._finish, "unknown")
         detail = f"finish reason {self._finish}" if stop == "unknown" else ""

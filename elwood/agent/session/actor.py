@@ -8,7 +8,6 @@ import trio
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, Refused, Taken
-from elwood.agent.conversation.message import repair_text
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.session.commands.actor_commands import Commands
@@ -42,6 +41,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.secrets.redaction import Clean, Credential, Masked, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal, JournalDamaged
+from elwood.foundation.text.characters import well_formed
 
 log = logging.getLogger("elwood.sessions")
 
@@ -202,14 +202,14 @@ class SessionActor:
         if inbound.id in state.seen:
             return Taken()
         await self._put_away_if_due()
-        text = repair_text(inbound.text)
+        text = well_formed(inbound.text)
         screened = screen(text) if inbound.errand is None else Clean()
         if isinstance(screened, Masked):
             text = screened.text
         if isinstance(screened, Credential):
             text = NOT_KEPT
         elif inbound.quote:
-            text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
+            text = f"[replying to: {well_formed(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
             self._redactor(text),

@@ -21,13 +21,12 @@ from elwood.agent.conversation.message import (
     Message,
     Prompt,
     Results,
-    repair_text,
     without_days,
 )
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, moment, stamped
 from elwood.foundation.secrets.redaction import MASK
-from elwood.foundation.text.characters import wrap_untrusted
+from elwood.foundation.text.characters import well_formed, wrap_untrusted
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import pieces, slug
@@ -421,7 +420,7 @@ def read(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] |
     """
     if answer.stop != "end":
         return Unreadable(f"it ended with {answer.stop!r}")
-    text = repair_text(answer.message.text)
+    text = well_formed(answer.message.text)
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return Unreadable("there is no JSON object in it")

@@ -33,6 +33,8 @@ def clean(text: str) -> str:
 def well_formed(text: str) -> str:
     """Join pairs of surrogates and replace lone ones by U+FFFD; UTF-16 offsets stay the same.
 
+    No provider accepts them, and UTF-8 cannot carry them (LLM-33).
+
     >>> well_formed("\\ud83d\\ude00 \\ud83d") == "\\N{GRINNING FACE} \\ufffd"
     True
     """

@@ -16,7 +16,7 @@ import trio
 
 from elwood.agent.conversation.calls import Other, Outcome, Plan, SearchWeb, exact
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import INTERRUPTED, ToolCall, repair_text
+from elwood.agent.conversation.message import INTERRUPTED, ToolCall
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
@@ -41,6 +41,7 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.text.characters import well_formed
 
 log = logging.getLogger("elwood.gate")
 
@@ -338,7 +339,7 @@ class Gate:
         return self._clean(tool.target(given), MAX_TARGET)
 
     def _clean(self, text: str, limit: int) -> str:
-        text = self._redactor(repair_text(text))
+        text = self._redactor(well_formed(text))
         if len(text) > limit:
             text = f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"
         return text

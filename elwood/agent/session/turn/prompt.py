@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 import elwood
-from elwood.agent.conversation.message import Prompt, repair_text
+from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
@@ -23,6 +23,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate, fit
 
@@ -210,7 +211,7 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     at = datetime.fromtimestamp(now, clock.zone)
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
-        text = repair_text(received.text).strip()
+        text = well_formed(received.text).strip()
         if not text:
             continue
         if received.edits is not None and not _replaces_waiting(received, inputs):
