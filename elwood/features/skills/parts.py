@@ -28,17 +28,13 @@ class SkillList:
 
     async def text(self, budget: int) -> str:
         """List them for the prompt."""
-        self._skills = await self._usable()
+        self._skills = await self.usable()
         whole = [skill for skill in self._skills if skill.name in self._always]
         # Who is listed can be activated, so what is too long to stand here is not lost.
         bodies, too_long = resident(whole, budget // SHARE)
         kept = {skill.name for skill in whole}.difference(too_long)
         listed = [skill for skill in self._skills if skill.name not in kept]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
-
-    async def named(self, command: str) -> tuple[Skill, str] | None:
-        """Find the skill that *command* calls by its name, and the words behind that."""
-        return called(await self._usable(), command)
 
     def hint(self, message: str, log: SessionLog) -> str:
         """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
@@ -52,7 +48,8 @@ class SkillList:
         names = ", ".join(skill.name for skill in matching(unknown, message))
         return f"Skills that may fit: {names}." if names else ""
 
-    async def _usable(self) -> list[Skill]:
+    async def usable(self) -> list[Skill]:
+        """Look which skills there are now that lack nothing."""
         found = await self._shelf.found()
         return [one.skill for one in found.skills if lacking(one.skill) is None]
 
@@ -70,7 +67,7 @@ class SkillExtension(SessionExtension):
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        if (found := await self._skills.named(command)) is None:
+        if (found := called(await self._skills.usable(), command)) is None:
             return ""
         skill, words = found
         return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."

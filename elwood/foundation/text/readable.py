@@ -108,7 +108,8 @@ def decode(body: bytes, content_type: str) -> str:
     for mark, codec in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(codec, "replace")
-    declared = _codec(_IN_HEADER.search(content_type))
+    header = _IN_HEADER.search(content_type)
+    declared = None if header is None else _CODECS.get(header[1].lower())
     meta = _IN_META.search(body[:_HEAD])
     if declared is None and meta is not None:
         named = meta[1].decode("ascii", "replace").lower()
@@ -121,10 +122,6 @@ def decode(body: bytes, content_type: str) -> str:
             if declared is None and error.start >= len(body) - _TAIL and error.start > 0:
                 return body.decode("utf-8", "replace")
     return body.decode(declared or "cp1252", "replace")
-
-
-def _codec(match: re.Match[str] | None) -> str | None:
-    return None if match is None else _CODECS.get(match[1].lower())
 
 
 # --- HTML -----------------------------------------------------------------------------------------

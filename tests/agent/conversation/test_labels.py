@@ -9,8 +9,6 @@ import pytest
 
 from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.labels import CLEAN, MANY, MAX_SOURCES, UNKNOWN, Label, Taint
-from elwood.agent.conversation.message import Assistant, ToolCall, Usage
-from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -21,16 +19,13 @@ from elwood.agent.session.log.entries import (
     Entry,
     Noticed,
     Received,
-    Replied,
     Rewound,
-    Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Session
+from tests.agent.session.test_replay import ROUTE, fold, replied, said
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"
 EXPECTED = {row["id"]: row["expected"] for row in map(json.loads, CORPUS.read_text().splitlines())}
-ROUTE = Route("telegram", 7)
 U = Label(untrusted=True)
 P = Label(private=True)
 FORWARDED = "a message sent by me"
@@ -40,24 +35,8 @@ def received(id_: str, text: str = "hello", *, by: str = "me", untrusted: bool =
     return Received(id_, text, by, ROUTE, 0.0, untrusted=untrusted)
 
 
-def said(*calls: str, turn: str = "t1") -> Said:
-    blocks = tuple(ToolCall(call, "tool", "{}") for call in calls)
-    return Said(turn, Assistant(blocks, "", "m", msgspec.Raw(b"null")), Usage())
-
-
 def ended(label: Label, origin: str = "", *, call: str = "c1", text: str = "text") -> CallEnded:
     return CallEnded("t1", call, "tool", "ok", text, label=label, origin=origin)
-
-
-def replied(*inputs: str, turn: str | None = "t1") -> Replied:
-    return Replied(turn or inputs[0], turn, inputs, ROUTE, "answer")
-
-
-def fold(*entries: Entry) -> Session:
-    session = Session()
-    for seq, entry in enumerate(entries, start=1):
-        session.apply(seq, 0.0, entry)
-    return session
 
 
 STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"), said("c1"))

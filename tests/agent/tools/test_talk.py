@@ -31,7 +31,7 @@ from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.foundation.runtime import Address, Mailbox, Request, inline
 from elwood.foundation.storage.files import Root
 from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
-from tests.features.telegram.neighbours import Sender, outbox
+from tests.features.telegram.neighbours import outbox
 
 GROUP = Route("telegram", -100, 4, private=False, reply_to=9)
 FRIEND = 55
@@ -57,12 +57,11 @@ class Speaker:
     workspace: Path
     channels: Channels
     here: Route
-    messenger: Messenger = attrs.field(init=False)
     tools: Talk = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.messenger = Messenger(self.channels, People())
-        self.tools = Talk(self.messenger, Root(self.workspace), inline)
+        messenger = Messenger(self.channels, People())
+        self.tools = Talk(messenger, Root(self.workspace), inline)
 
     def context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
         return ToolContext(session="s", route=self.here, now=0.0, facts=facts or {})
@@ -83,9 +82,9 @@ def speaker(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = Non
 
 
 @asynccontextmanager
-async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Speaker, Sender]]:
+async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Speaker]]:
     async with fake_telegram() as fake, outbox(fake) as out:
-        yield fake, speaker(folder, out.mailbox), out
+        yield fake, speaker(folder, out.mailbox)
 
 
 def put(hands: Speaker, name: str, content: bytes) -> None:
@@ -106,7 +105,7 @@ async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) ->
 
 async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
     every = bytes(range(256)) * 50 + b"\r\n--boundary--\r\n"
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "sub/data.bin", every)
         put(hands, 'Übel;"e\n.txt', b"x")
         said = await send(hands, "both", "here", "sub/data.bin")
@@ -125,7 +124,7 @@ async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
 async def test_a_small_picture_is_shown_and_what_telegram_cannot_read_is_a_file(
     tmp_path: Path,
 ) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "a.png", PNG)
         put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
         put(hands, "c.png", b"no picture")
@@ -138,7 +137,7 @@ async def test_a_small_picture_is_shown_and_what_telegram_cannot_read_is_a_file(
 
 
 async def test_a_text_too_long_for_a_caption_stands_before_the_file(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"a")
         put(hands, "b.txt", b"b")
         said = await send(hands, "😀" * 600, "here", "a.txt", "b.txt")
@@ -154,7 +153,7 @@ async def test_a_text_too_long_for_a_caption_stands_before_the_file(tmp_path: Pa
 
 async def test_a_long_text_is_split_and_its_end_goes_with_the_file(tmp_path: Path) -> None:
     text = "\n\n".join(f"{number} {'x' * 1500}" for number in range(5)) + "\n\nthe end"
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"a")
         said = await send(hands, text, "here", "a.txt")
         assert "text part 1 of " in said
@@ -175,7 +174,7 @@ async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
 
 
 async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         await send(hands, "hi Eve", f"tg:{FRIEND}")
         assert fake.texts(FRIEND) == ["hi Eve"]
         with pytest.raises(ToolFailure, match="nobody of this name"):
@@ -227,7 +226,7 @@ async def test_who_will_read_it_is_told_by_the_place_alone(
 
 async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> None:
     """AP-08 and AP-09: a file, or what its link leads to, changed after it was allowed."""
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"harmless")
         put(hands, "b.txt", b"another")
         (hands.workspace / "link").symlink_to("a.txt")
@@ -249,7 +248,7 @@ async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> 
 
 
 async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "good.txt", b"x")
         put(hands, ".env", b"x")
         put(hands, "empty", b"")
@@ -278,7 +277,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["lose", "drop"])
 async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"a")
         fake.fault("sendDocument", kind)
         with pytest.raises(ToolFailure, match=r"a\.txt with text may or may not have") as caught:
@@ -288,7 +287,7 @@ async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str) -> Non
 
 
 async def test_what_surely_did_not_arrive_is_a_failure(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         fake.blocked.add(FRIEND)
         with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
             await send(hands, "hi", f"tg:{FRIEND}")
@@ -388,7 +387,7 @@ async def test_only_so_many_send_files_at_a_time(tmp_path: Path, autojump_clock:
 
 
 async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         said = await hands.ask(AskUser("Which **one**?", ("tea", "no\u202e tea")))
         assert said == (
             "asked (1. tea, 2. no tea); the answer will come as the next message: end your turn"
@@ -401,7 +400,7 @@ async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> N
 
 
 async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
+    async with talking(tmp_path) as (fake, hands):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
             with pytest.raises(ToolFailure, match="options must be different"):
                 await hands.ask(AskUser("?", options))
