@@ -1,6 +1,7 @@
 """How labels come into a conversation, stay in it, and fall; rows TA-48 to TA-57."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,9 @@ from elwood.agent.session.log.entries import (
 from tests.agent.session.test_replay import ROUTE, fold, replied, said
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"
-EXPECTED = {row["id"]: row["expected"] for row in map(json.loads, CORPUS.read_text().splitlines())}
+TABLE: dict[str, dict[str, str]] = {
+    row["id"]: row for row in map(json.loads, CORPUS.read_text().splitlines())
+}
 U = Label(untrusted=True)
 P = Label(private=True)
 FORWARDED = "a message sent by me"
@@ -76,8 +79,7 @@ ROWS: dict[str, Callable[[], Label]] = {
 
 @pytest.mark.parametrize("row", ROWS)
 def test_row_of_the_table(row: str) -> None:
-    expected = EXPECTED[row].removeprefix("parent ").removeprefix("stays ").removeprefix("becomes ")
-    word = expected.split()[0].rstrip(",")
+    word = re.sub("^(parent|stays|becomes) ", "", TABLE[row]["expected"]).split()[0].rstrip(",")
 
     assert ROWS[row]().untrusted == {"U": True, "clean": False, "declassified": False}[word]
 

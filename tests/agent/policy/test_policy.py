@@ -1,7 +1,5 @@
 """The decision table, row by row; what of it is labels is in test_labels.py."""
 
-import json
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -36,12 +34,10 @@ from elwood.agent.policy.decide import (
     quotes,
     version,
 )
+from elwood.agent.policy.settings import Word
 from tests.agent.conversation.test_labels import ROWS as LABEL_ROWS
+from tests.agent.conversation.test_labels import TABLE as ROWS
 
-CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"
-ROWS: dict[str, dict[str, str]] = {
-    row["id"]: row for row in map(json.loads, CORPUS.read_text().splitlines())
-}
 U = Label(untrusted=True)
 P = Label(private=True)
 UP = U | P
@@ -147,17 +143,13 @@ def in_row(row: str) -> Situation:
     return found
 
 
-def word(decision: Decision) -> str:
-    return type(decision).__name__.lower()
-
-
 @pytest.mark.parametrize("row", ACTS)
 def test_row_of_the_table(row: str) -> None:
     expected = ROWS[row]["expected"].split()[0].rstrip(",")
     for action in ACTS[row]:
         decision = decide("tool", action, in_row(row), Rules())
 
-        assert word(decision) == expected, action
+        assert type(decision).__name__.lower() == expected, action
         if isinstance(decision, Ask) and in_row(row).label.untrusted:
             # No "always" in any of them (AP-15, TA-14, TA-35), and the owner is told why.
             assert not decision.remember
@@ -195,8 +187,8 @@ def test_waiting_for_the_owner_does_not_stop_a_task_from_reading_and_reporting()
 
 
 @pytest.mark.parametrize("told", ["allow", "ask"])
-def test_no_setting_lets_a_task_act_on_strangers_words(told: str) -> None:
-    rules = Rules(tools={"t": "allow" if told == "allow" else "ask"})
+def test_no_setting_lets_a_task_act_on_strangers_words(told: Word) -> None:
+    rules = Rules(tools={"t": told})
     for action in EFFECTS:
         decision = decide("t", action, in_row("TA-45"), rules)
         assert isinstance(decision, Ask), action
