@@ -5,7 +5,7 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,10 @@ async def busy(mailbox: Mailbox[Any]) -> None:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Setting]:
-    approvals = child("approvals", approve)
+async def running(
+    folder: Path, answering: Callable[[Mailbox[Any]], Awaitable[None]] = approve
+) -> AsyncIterator[Setting]:
+    approvals = child("approvals", answering, grace=0)
     others = child("busy", busy, grace=0)
     actor_table = ActorTable(trio.current_time)
     mailbox = Mailbox[None]("control", 16)
@@ -321,17 +323,9 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
     folder: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     autojump_clock.autojump_threshold = 0.05
-    approvals = Mailbox[ApprovalsMail]("approvals", 1)
-    commands = approval_commands(approvals.address)
-    control = Control(folder, commands, redact=str, blocking=inline)
-    mailbox = Mailbox[None]("control", 1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(control.run, mailbox)
-        await trio.testing.wait_all_tasks_blocked()
-        async with await trio.open_unix_socket(str(folder / wire.NAME)) as client:
-            await client.send_all(wire.encode(wire.ControlRequest("pair", ("K7Q2",))))
-            assert "no answer to pair in time" in (await answer_on(client)).text
-        mailbox.close()
+    async with running(folder, busy) as setting:
+        failed = await setting.send(wire.encode(wire.ControlRequest("pair", ("K7Q2",))))
+        assert "no answer to pair in time" in failed.text
 
 
 async def test_clients_that_vanish_harm_nobody(folder: Path) -> None:
