@@ -450,24 +450,44 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config.of(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     # Wherever the tests run, something true is said: which rung, or why none.
-    assert finding.what.startswith(("commands run in", "commands cannot be run"))
+    assert finding.what.startswith(("Commands run in", "Commands cannot be run"))
+    assert finding.what.endswith("tried from here: a service may be allowed less")
 
 
 @pytest.mark.parametrize(
-    ("kind", "level", "word"),
+    ("written", "level", "words"),
     [
-        ("direct", "warning", "not confined"),
-        ("none", "ok", "turned off"),
-        ("docker", "ok", "not here"),
+        ('kind = "direct"', "warning", "not confined, and you are asked about each"),
+        (
+            'kind = "direct"\n[policy]\nallow = ["*"]',
+            "warning",
+            "policy.allow lets them run unasked",
+        ),
+        ('kind = "direct"\n[policy]\nallow = ["*"]\nask = ["run_command"]', "warning", "are asked"),
+        ('kind = "direct"\n[policy]\ndeny = ["shell.*"]', "ok", "policy.deny forbids all commands"),
+        ('kind = "none"', "ok", "turned off"),
+        ('kind = "docker"', "warning", "set sandbox.docker_socket and sandbox.docker_image"),
+        (
+            'kind = "docker"\ndocker_socket = "/nowhere"\ndocker_image = "a"',
+            "warning",
+            "/nowhere: cannot connect: No such file or directory",
+        ),
+        (
+            'kind = "bubblewrap"\nbubblewrap = "no-such"',
+            "warning",
+            "Commands cannot be run: bubblewrap: there is no no-such",
+        ),
     ],
 )
-async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, word: str) -> None:
-    config = configured(tmp_path, f'sandbox.kind = "{kind}"\n')
+async def test_what_was_chosen_is_said(
+    tmp_path: Path, written: str, level: str, words: str
+) -> None:
+    config = configured(tmp_path, f"[sandbox]\n{written}\n")
     config.of(Paths).state.mkdir()
     config.of(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     assert finding.level == level
-    assert word in finding.what
+    assert words in finding.what
 
 
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the owner has said about tools, by name."""
 
+from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 import attrs
@@ -40,3 +41,13 @@ class PolicySettings:
                 words.pop(name, None)
                 words[name] = word
         return words
+
+    def word(self, name: str, id: str) -> Word | None:
+        """Give the word about one tool; None if there is none."""
+        words = [word for about, word in self.words().items() if is_about(about, name, id)]
+        return words[-1] if words else None
+
+
+def is_about(pattern: str, name: str, id: str) -> bool:
+    """Tell whether *pattern* of the settings names the tool *name*, or fits its *id*."""
+    return pattern == name or fnmatchcase(id, pattern)

@@ -1,7 +1,7 @@
 """Watches Elwood: tells the owner what is stuck, systemd that we are alive, monitors how we do."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -144,13 +144,23 @@ def words(news: AlarmNews) -> str:
 class HealthFile(msgspec.Struct, frozen=True):
     """What stands in health.json; *at* is Unix seconds.
 
-    *disk* tells of each folder how full its disk is, if anybody could say.
+    *disk* tells of each folder how full its disk is, if anybody could say.  *told* are the warnings
+    for the life of a process that the owner knows: the next process does not repeat them.
     """
 
     at: float
     status: str
     disk: Mapping[str, Space]
     inspection: Inspection
+    told: tuple[str, ...] = ()
+
+
+def told_before(data: bytes) -> frozenset[str]:
+    """Read in the health.json of an earlier process which warnings the owner knows."""
+    try:
+        return frozenset(msgspec.json.decode(data, type=HealthFile).told)
+    except msgspec.DecodeError:
+        return frozenset()  # of another version, or cut: told once more
 
 
 class DiskMonitor:
@@ -175,22 +185,26 @@ class DiskMonitor:
         self._inspect = inspect
         self._now = now
 
-    async def run(self, status: Callable[[], str]) -> None:
-        """Look until cancelled; *status* says in a few words how Elwood does."""
+    async def run(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Look until cancelled, and now and then have health.json written."""
         looks = 0
         while True:
             await self._look()
             if looks % WRITE_EVERY == 0:
-                inspection = shorten(self._inspect(), LISTED)
-                health = HealthFile(self._now(), status(), self._spaces, inspection)
-                try:
-                    await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
-                except DiskFull as error:
-                    report_error(WRITE, str(error))
-                else:
-                    clear_error(WRITE)
+                await write()
             looks += 1
             await trio.sleep(MEASURE_EVERY)
+
+    async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
+        """Write health.json; *status* says in a few words how Elwood does."""
+        inspection = shorten(self._inspect(), LISTED)
+        health = HealthFile(self._now(), status, self._spaces, inspection, told)
+        try:
+            await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
+        except DiskFull as error:
+            report_error(WRITE, str(error))
+        else:
+            clear_error(WRITE)
 
     async def _look(self) -> None:
         """Measure what can be; what cannot stays as it was seen last."""
@@ -218,7 +232,8 @@ class Health:
     by name.  *vital* names the actors without which Elwood is not alive, each with the
     seconds that it may be away or leave its messages unread.  *up* is set when Elwood is
     ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts.
-    What the owner has been told outlives a crash of this actor, but not the process.
+    What the owner has been told outlives a crash of this actor, but not the process; only
+    warnings that last are *known* from the one before.
     """
 
     def __init__(
@@ -233,6 +248,7 @@ class Health:
         stop: trio.Event,
         redact: Callable[[str], str],
         disks: DiskMonitor,
+        known: Collection[str] = (),
     ) -> None:
         self._actor_table = actor_table
         self._outboxes = outboxes
@@ -243,11 +259,12 @@ class Health:
         self._stop = stop
         self._redact = redact
         self._disks = disks
-        self._told = Told()
         self._stuck: dict[str, Stuck] = {}
         self._silent: list[str] = []
         self._status = ""
         self._is_ready = False
+        lasting = (self._alarm(found) for found in actor_table.stuck() if found.lasts)
+        self._told = Told({alarm.key: alarm for alarm in lasting if alarm.text in known})
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
         """Look every second, and at once when something crashed, until the mailbox is closed."""
@@ -255,7 +272,7 @@ class Health:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._tell)
             nursery.start_soon(self._announce)
-            nursery.start_soon(self._disks.run, self._how)
+            nursery.start_soon(self._disks.run, self._write)
             async for event in mailbox:
                 if isinstance(event, Crashed):
                     self._look()
@@ -337,14 +354,25 @@ class Health:
                 continue
             outcome = await self._post(fresh, repeat)
             if outcome == "sent":
+                known = self._known()
                 self._told = after(self._told, fresh, trio.current_time())
                 repeat = False
+                if self._known() != known:
+                    await self._write()
                 continue
             repeat = outcome == "unsure" or (repeat and outcome == "down")
             if outcome == "down":
                 continue  # one that crashes again and again is up for moments: none may be missed
             log.warning("owner not told", extra={"stuck": len(fresh.begun), "why": outcome})
             await trio.sleep(RETRY)
+
+    async def _write(self) -> None:
+        await self._disks.write(self._how(), self._known())
+
+    def _known(self) -> tuple[str, ...]:
+        """List the warnings that last and that the owner has been told of."""
+        lasting = (found.key for found in self._actor_table.stuck() if found.lasts)
+        return tuple(self._told.last[key].text for key in lasting if key in self._told.last)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
         return Alarm(stuck.key, self._redact(_subject(stuck)), self._redact(stuck.told))

@@ -39,6 +39,7 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import holds_secrets
 from elwood.foundation.text.lines import escape_names
 
+NAME, ID = "run_command", "shell.command.run"
 # Seconds for one command, unless the model says more, and the most; the tool itself has more, so
 # that what ends a command is its own limit.
 TIMEOUT, MAX_TIMEOUT, GRACE = 60, 600, 30.0
@@ -274,8 +275,8 @@ def tools(
     command = CommandTool(sandbox, files, blocking)
     return (
         Tool(
-            name="run_command",
-            id="shell.command.run",
+            name=NAME,
+            id=ID,
             description=(
                 "Run a bash command in the workspace, in a sandbox: no network, nothing outside of "
                 "the workspace can be changed. Commands that only look (ls, cat, git status, …) "

@@ -133,13 +133,14 @@ class Stuck(msgspec.Struct, frozen=True):
 
     *key* stays the same while the thing does, so that it is told once; *subject* stays the same
     when the like of it happens to the actor again, so that it is not told without end.  A warning
-    is nobody's: its *actor* is empty.
+    is nobody's: its *actor* is empty.  One that *lasts* holds for the whole life of the process.
     """
 
     key: str
     actor: str
     what: str
     subject: str
+    lasts: bool = False
 
     @property
     def told(self) -> str:
@@ -152,6 +153,7 @@ class ActorTable:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._warnings: list[Stuck] = []
         self.statuses: dict[str, ActorStatus] = {}
 
     def add(
@@ -178,10 +180,15 @@ class ActorTable:
         """Forget an actor that is done for good (a session that went idle)."""
         self.statuses.pop(name, None)
 
+    def warn(self, what: str, words: str) -> None:
+        """Note that *what* is so for the life of this process; *words* say it all."""
+        self._warnings.append(Stuck(f"/{what}", "", words, what, lasts=True))
+
     def stuck(self) -> list[Stuck]:
-        """List what is older than its limit, and errors that keep coming."""
+        """List what is older than its limit, errors that keep coming, and warnings."""
         now = self.now()
-        return [found for status in self.statuses.values() for found in status.stuck(now)]
+        found = [found for status in self.statuses.values() for found in status.stuck(now)]
+        return [*self._warnings, *found]
 
 
 _current: ContextVar[ActorStatus | None] = ContextVar("elwood_desk", default=None)

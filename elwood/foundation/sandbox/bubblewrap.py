@@ -189,7 +189,8 @@ class Bubblewrap:
         if self.disable_userns:
             yield "--disable-userns"
         yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
-        yield from ("--uid", _ID, "--gid", _ID, "--hostname", "elwood")
+        # Not --hostname: hardened units deny sethostname, also within a namespace of its own.
+        yield from ("--uid", _ID, "--gid", _ID)
         yield from self._system()
         size = str(self.context.settings.tmp * MEGABYTE)
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")

@@ -272,6 +272,10 @@ class Engine:
         """Ask for *path*, which is a *kind*."""
         return msgspec.json.decode(await self.request("GET", path), type=kind)
 
+    async def find_image(self, name: str) -> None:
+        """See that there is this image."""
+        await self.request("GET", f"/images/{quote(name, safe='/:@')}/json")
+
     async def attach(
         self, path: str, body: object, stdin: bytes, take: Callable[[int, bytes], None]
     ) -> None:

@@ -33,6 +33,7 @@ from elwood.features.health.actor import (
     DiskMonitor,
     Health,
     HealthFile,
+    told_before,
 )
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
@@ -134,9 +135,13 @@ async def watched(
     vital: dict[str, float] | None = None,
     outbox: Child | None = None,
     disks: Disks | None = None,
+    warning: str = "",
+    before: bytes = b"",
 ) -> AsyncIterator[Setting]:
-    """*children* with an outbox, and the health of all."""
+    """*children* with an outbox, and the health of all; *before* is an earlier health.json."""
     actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
+    if warning:
+        actor_table.warn("weather", warning)
     channel = channel or Channel()
     outbox = outbox or child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
     mailbox = Mailbox[Event]("health", 256)
@@ -150,6 +155,7 @@ async def watched(
         stop=stop,
         redact=lambda text: text.replace(SECRET, "***"),
         disks=(disks or Disks()).monitor,
+        known=told_before(before),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -197,6 +203,27 @@ async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_ove
         assert begun.startswith("⚠ Stuck: it: getUpdates has taken")
         await trio.sleep(400)
         assert setting.channel.texts == [begun, "✓ Over: it: getUpdates"]
+
+
+async def told(warning: str, before: bytes = b"") -> tuple[list[str], list[bytes]]:
+    """Live for a while; return what the owner was told, and each health.json."""
+    disks = Disks()
+    async with watched(warning=warning, before=before, disks=disks) as setting:
+        await trio.sleep(600)
+        return setting.channel.texts, [msgspec.json.encode(one) for one in disks.written]
+
+
+async def test_a_warning_that_lasts_is_told_once_over_many_processes() -> None:
+    rain, words = f"It rains on {SECRET}.", ["⚠ It rains on ***."]
+    texts, (untold, *_, last) = await told(rain)
+    assert texts == words
+    assert (await told(rain, last))[0] == []
+    assert (await told("It pours.", last))[0] == ["⚠ It pours."]
+    for before in (untold, last[:-9], b"", b"{}"):
+        assert (await told(rain, before))[0] == words
+    none, (*_, dry) = await told("", last)
+    assert none == []
+    assert (await told(rain, dry))[0] == words
 
 
 async def test_secrets_do_not_reach_the_owner() -> None:

@@ -1,9 +1,11 @@
 """Which rung is taken, and that it is said why."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
 from elwood.foundation.sandbox.command import Command, CommandOutcome, NoSandbox, Rung
 from elwood.foundation.sandbox.picking import pick, self_test
@@ -11,6 +13,13 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home
 
 NO_BWRAP = "no-such-bubblewrap"
+
+
+def broken_bubblewrap(folder: Path) -> Path:
+    program = folder / "broken"
+    program.write_text("#!/bin/sh\necho 'No permissions to create namespace' >&2; exit 1\n")
+    program.chmod(0o755)
+    return program
 
 
 @pytest.mark.usefixtures("has_bubblewrap")
@@ -22,9 +31,19 @@ async def test_the_highest_rung_that_holds_is_taken(home: Home) -> None:
 async def test_a_lower_rung_is_never_taken_in_silence(home: Home) -> None:
     settings = SandboxSettings(bubblewrap=NO_BWRAP)
     picked = await pick(settings, home.workspace, home.state)
-    assert picked.rung == "landlock"
+    assert (picked.rung, picked.failed) == ("landlock", "")
     assert NO_BWRAP in picked.notes[0]
     assert any(".git/hooks" in note for note in picked.notes)
+
+
+@pytest.mark.usefixtures("has_landlock")
+async def test_a_better_rung_that_is_installed_and_fails_is_told_apart(
+    home: Home, tmp_path: Path
+) -> None:
+    settings = SandboxSettings(bubblewrap=str(broken_bubblewrap(tmp_path)))
+    picked = await pick(settings, home.workspace, home.state)
+    assert picked.rung == "landlock"
+    assert "No permissions" in picked.failed
 
 
 async def test_what_was_asked_for_by_name_is_not_replaced(home: Home) -> None:
@@ -58,26 +77,33 @@ async def test_a_workspace_must_not_hold_the_state(home: Home) -> None:
 
 
 async def test_a_bubblewrap_that_fails_is_not_taken(home: Home, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho 'No permissions to create namespace' >&2; exit 1\n")
-    broken.chmod(0o755)
-    settings = SandboxSettings(kind="bubblewrap", bubblewrap=str(broken))
+    settings = SandboxSettings(kind="bubblewrap", bubblewrap=str(broken_bubblewrap(tmp_path)))
     with pytest.raises(NoSandbox, match="No permissions"):
         await pick(settings, home.workspace, home.state)
 
 
-@attrs.frozen
+@attrs.define
 class Says:
-    """An executor whose commands come to *outcome*."""
+    """An executor whose commands come to *outcomes*, one after another, the last again and again.
 
-    outcome: CommandOutcome
+    Meanwhile somebody connects to the port of the self-test and sends what *send* makes of its
+    nonce.
+    """
+
+    outcomes: list[CommandOutcome]
+    send: Callable[[str], str] | None = None
     rung: Rung = "direct"
 
     def place(self, path: Path) -> str | None:
         return str(path)
 
     async def run(self, command: Command) -> CommandOutcome:
-        return self.outcome
+        *_, port, nonce = command.argv
+        if self.send is not None:
+            stream = await trio.open_tcp_stream("127.0.0.1", int(port))
+            await stream.send_all(self.send(nonce).encode())
+            await stream.aclose()
+        return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
     async def close(self) -> None:
         pass
@@ -93,5 +119,40 @@ class Says:
     ],
 )
 async def test_the_self_test_believes_its_probe(home: Home, output: bytes, why: str | None) -> None:
-    found = await self_test(Says(CommandOutcome(0, output)), home.state)
+    found = await self_test(Says([CommandOutcome(0, output)]), home.state)
     assert found is None if why is None else found is not None and why in found
+
+
+WELL = CommandOutcome(0, b"done\n")
+LATE = CommandOutcome(None, b"", timed_out=True)
+
+
+@pytest.mark.parametrize("send", [lambda nonce: "", lambda nonce: "GET / HTTP/1.0", str.upper])
+async def test_others_that_connect_are_no_escape(home: Home, send: Callable[[str], str]) -> None:
+    assert await self_test(Says([WELL], send), home.state) is None
+
+
+async def test_who_knows_the_nonce_came_out_of_the_sandbox(home: Home) -> None:
+    found = await self_test(Says([WELL], str), home.state)
+    assert found == "the self-test reached the loopback of this machine"
+
+
+async def test_a_command_without_walls_reaches_the_loopback(home: Home) -> None:
+    """That the probe says its nonce at all."""
+    picked = await pick(SandboxSettings(kind="direct"), home.workspace, home.state)
+    found = await self_test(picked.executor, home.workspace / "none")
+    assert found == "the self-test reached the loopback of this machine"
+
+
+async def test_a_test_that_did_not_end_is_made_once_more(home: Home) -> None:
+    assert await self_test(Says([LATE, WELL]), home.state) is None
+    assert await self_test(Says([CommandOutcome(1, b"no"), WELL]), home.state) is None
+    assert "longer than" in (await self_test(Says([LATE, LATE, WELL]), home.state) or "")
+
+
+async def test_what_was_reached_is_not_tried_again(home: Home) -> None:
+    reached = CommandOutcome(0, b"reached the home folder\ndone\n")
+    late = CommandOutcome(None, b"reached the home folder\n", timed_out=True)
+    for outcome in (reached, late):
+        found = await self_test(Says([outcome, WELL]), home.state)
+        assert found == "the self-test reached the home folder"

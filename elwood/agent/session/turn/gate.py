@@ -6,7 +6,6 @@ stands there before it does.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -31,7 +30,7 @@ from elwood.agent.policy.decide import (
     quotes,
     version,
 )
-from elwood.agent.policy.settings import PolicySettings, Word
+from elwood.agent.policy.settings import PolicySettings, Word, is_about
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
@@ -369,10 +368,8 @@ def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
 
     What the owner's words name and no tool bears is told in the log.
     """
-    found = {tool.name: tool.policy for tool in tools if tool.policy is not None}
     for pattern, word in policy.words().items():
-        named = [t.name for t in tools if t.name == pattern or fnmatchcase(t.id, pattern)]
-        if not named:
+        if not any(is_about(pattern, tool.name, tool.id) for tool in tools):
             log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
-        found |= dict.fromkeys(named, word)
-    return found
+    found = ((tool.name, policy.word(tool.name, tool.id) or tool.policy) for tool in tools)
+    return {name: word for name, word in found if word is not None}

@@ -1,0 +1,117 @@
+"""The unit of docs/operating.md under a real systemd: what works in spite of all it forbids."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.booted import COMMAND, ROOT, Machine, NotBooted, booted
+
+pytestmark = pytest.mark.system
+
+MANUAL = (ROOT / "docs" / "operating.md").read_text()
+CONFIG, UNIT = (
+    MANUAL.split("### Another Linux with systemd")[1].split(f"```{kind}\n")[1].split("```")[0]
+    for kind in ("toml", "ini")
+)
+# Nobody answers there; commands are the model's of rules.
+MORE = """
+base_url = "http://127.0.0.1:9"
+[models]
+default = "offline/rules"
+summarizer = "offline/rules"
+"""
+# What a stricter unit adds: no namespaces, and nothing that is both written and run.
+STRICT = """
+[Service]
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+ProtectHostname=yes
+ProtectKernelTunables=yes
+ProtectKernelLogs=yes
+ProcSubset=pid
+MemoryDenyWriteExecute=yes
+SystemCallFilter=~@mount capset
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with Elwood, installed as the manual says."""
+    try:
+        with booted(tmp_path_factory.mktemp("machine")) as machine:
+            machine.run("useradd", "--system", "--home-dir", "/var/lib/elwood", "elwood")
+            machine.write("/etc/elwood/config.toml", CONFIG + MORE)
+            for name, secret in (("telegram-token", "4242:fake"), ("anthropic-key", "fake")):
+                machine.write(f"/etc/elwood/secrets/{name}", secret, 0o600)
+            machine.write("/etc/systemd/system/elwood.service", UNIT)
+            _is_fit(machine)
+            yield machine
+    except NotBooted as error:
+        pytest.skip(f"UNIT NOT TESTED: {error}")
+
+
+def _is_fit(machine: Machine) -> None:
+    """See that what the unit needs works without it.  Raises NotBooted."""
+    alone = ("systemd-run", "--wait", "--pipe", "-q", "-p", "User=elwood", "-p", "ProtectHome=yes")
+    inner = ("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
+    for argv in ((COMMAND, "--version"), inner):
+        try:
+            machine.run(*alone, *argv)
+        except AssertionError as error:
+            raise NotBooted(str(error)) from error
+
+
+@pytest.fixture
+def unit(machine: Machine) -> Iterator[Machine]:
+    """The same, with a service that has never run; it is stopped afterwards."""
+    machine.run("systemctl", "daemon-reload")
+    yield machine
+    machine.run("systemctl", "stop", "elwood")
+    machine.run("rm", "-rf", "/var/lib/elwood", "/etc/systemd/system/elwood.service.d")
+
+
+def start(machine: Machine) -> None:
+    """Start the service, which is done when it says that it is ready."""
+    machine.run("systemctl", "start", "elwood", check=False)
+    state = machine.run("systemctl", "is-active", "elwood", check=False)
+    assert state == "active\n", machine.run("journalctl", "-u", "elwood", "-o", "cat")
+
+
+def doctor(machine: Machine) -> str:
+    """Return what the doctor says of the sandbox, as the user whom the manual names."""
+    found = machine.run("runuser", "-u", "elwood", "--", COMMAND, "doctor", check=False)
+    lines = [line for line in found.splitlines() if re.search(r"^\w+ +sandbox ", line)]
+    assert len(lines) == 1, found
+    return " ".join(lines[0].split())
+
+
+def test_the_documented_unit_runs_commands_in_bubblewrap(unit: Machine) -> None:
+    start(unit)
+    assert doctor(unit).startswith("ok sandbox Commands run in: bubblewrap.;")
+    assert "weaker" not in unit.run(COMMAND, "inspect")
+
+
+def test_a_stricter_unit_falls_to_landlock_and_says_so(unit: Machine) -> None:
+    unit.write("/etc/systemd/system/elwood.service.d/strict.conf", STRICT)
+    unit.run("systemctl", "daemon-reload")
+    start(unit)
+    weaker = "Commands run in: landlock, a weaker sandbox (/sandbox)"
+    assert doctor(unit).startswith(f"warning sandbox {weaker}.; bubblewrap: ")
+    assert f"! {weaker}: bubblewrap: " in unit.run(COMMAND, "inspect")
+    health = json.loads(unit.read("/var/lib/elwood/health.json"))
+    assert weaker in json.dumps(health["inspection"]["stuck"])
+    assert f'"{weaker}' in unit.run("journalctl", "-u", "elwood", "-o", "cat", "-p", "warning")
+
+
+def test_without_a_service_the_doctor_says_that_it_tried_by_itself(unit: Machine) -> None:
+    start(unit)
+    unit.run("systemctl", "stop", "elwood")
+    assert "tried from here: a service may be allowed less" in doctor(unit)
+
+
+def test_systemd_knows_every_line_of_the_unit(machine: Machine) -> None:
+    file = Path("/etc/systemd/system/elwood.service")
+    assert machine.run("systemd-analyze", "verify", str(file)) == ""

@@ -1,0 +1,64 @@
+"""A sandbox that is installed and fails: the real service takes a weaker one, and says so."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from elwood.foundation.sandbox.launched import landlock_version
+from tests.foundation.sandbox.test_picking import broken_bubblewrap
+from tests.journeys.service import Town, town
+
+WEAKER = "Commands run in: landlock, a weaker sandbox (/sandbox)"
+WHY = "bubblewrap: No permissions to create namespace"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    if not landlock_version():
+        pytest.skip("LANDLOCK NOT TESTED: this kernel, or a container around us, has none")
+    return f'[sandbox]\nbubblewrap = "{broken_bubblewrap(tmp_path)}"\n'
+
+
+async def test_it_is_shown_wherever_one_looks(tmp_path: Path, broken: str) -> None:
+    async with town(tmp_path / "town", more=broken) as here:
+        await here.start()
+        assert await here.says(1) == [f"⚠ {WEAKER}: {WHY}"]
+        assert f"! {WEAKER}: {WHY}" in (await here.command("inspect")).stdout.decode()
+        doctor = " ".join((await here.command("doctor")).stdout.decode().split())
+        assert f"warning sandbox {WEAKER}.; {WHY};" in doctor
+        health = json.loads((here.state / "health.json").read_text())
+        assert [one["what"] for one in health["inspection"]["stuck"]] == [f"{WEAKER}: {WHY}"]
+
+        here.telegram.say("/status")
+        assert f"\n{WEAKER}: {WHY}" in (await here.says(2))[1]
+        here.telegram.say("/sandbox")
+        said = (await here.says(3))[2]
+        assert said.startswith(f"{WEAKER}.\n")
+        assert ".git/hooks" in said
+        await here.stop()
+
+
+async def test_the_owner_is_told_once_and_again_when_it_comes_back(
+    tmp_path: Path, broken: str
+) -> None:
+    async with town(tmp_path / "town", more=broken) as here:
+        await here.start()
+        await here.says(1)
+        await here.eventually(lambda: told(here) == [f"{WEAKER}: {WHY}"])
+        await here.kill()
+        text = here.config.read_text()
+        here.config.write_text(text.replace("[sandbox]", '[sandbox]\nkind = "landlock"'))
+        await here.start()
+        await here.eventually(lambda: told(here) == [])
+        await here.stop()
+        assert len(here.said()) == 1
+        here.config.write_text(text)
+        await here.start()
+        assert await here.says(2) == [f"⚠ {WEAKER}: {WHY}"] * 2
+        await here.stop()
+
+
+def told(here: Town) -> list[str]:
+    told: list[str] = json.loads((here.state / "health.json").read_text())["told"]
+    return told
