@@ -30,11 +30,10 @@ class FrontMatterError(Exception):
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """What stands in the *fields* above a *body*; *mended* says that texts had to be quoted."""
+    """What stands in the *fields* above a *body*."""
 
     fields: Mapping[str, FrontMatterValue]
     body: str
-    mended: bool = False
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -55,7 +54,7 @@ def read_front_matter(text: str) -> FrontMatter:
     try:
         return FrontMatter(_fields("\n".join(head)), body)
     except FrontMatterError:
-        return FrontMatter(_fields("\n".join(_quoted(head))), body, mended=True)
+        return FrontMatter(_fields("\n".join(_quoted(head))), body)
 
 
 def _fields(head: str) -> Mapping[str, FrontMatterValue]:
