@@ -43,24 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bench-notes", type=int, default=2_000, help="memories in tests/bench (2000)"
     )
-    parser.addoption(
-        "--bench-turns",
-        type=int,
-        default=50,
-        help="turns per measurement in tests/bench (default 50)",
-    )
-
-
-@pytest.fixture
-def bench_turns(request: pytest.FixtureRequest) -> int:
-    turns: int = request.config.getoption("--bench-turns")
-    return turns
-
-
-@pytest.fixture
-def bench_notes(request: pytest.FixtureRequest) -> int:
-    notes: int = request.config.getoption("--bench-notes")
-    return notes
+    parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 
 @pytest.fixture

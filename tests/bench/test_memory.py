@@ -92,7 +92,8 @@ def p95(times: list[float]) -> float:
 
 
 @pytest.mark.bench
-def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
+def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    bench_notes: int = pytestconfig.getoption("--bench-notes")
     folder = tmp_path / "memory"
     texts = write(folder, bench_notes)
     world, queries = World(), []

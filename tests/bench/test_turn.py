@@ -99,16 +99,17 @@ def judge(rows: Sequence[Row]) -> None:
 
 
 def test_turns_cost_a_small_multiple_of_the_floor(
-    tmp_path: Path, models: int, bench_turns: int
+    tmp_path: Path, models: int, pytestconfig: pytest.Config
 ) -> None:
+    turns: int = pytestconfig.getoption("--bench-turns")
     # In turn, for Telegram lets nobody send to one more than once a second.
     chat = cycle(range(1, CHATS + 1))
     with floor(tmp_path / "floor", models) as least, elwood(tmp_path / "elwood", models) as ours:
         bots = [least, ours]
         first = compare(bots, PLAIN, CHATS, chat)
         compare(bots, TOOL, BLOCK, chat)
-        plain = compare(bots, PLAIN, bench_turns, chat)
-        tool = compare(bots, TOOL, bench_turns, chat)
+        plain = compare(bots, PLAIN, turns, chat)
+        tool = compare(bots, TOOL, turns, chat)
     rows: list[Row] = []
     for what, (floor_s, elwood_s) in (
         ("first turn of a chat", first),
@@ -156,9 +157,12 @@ def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
         )
 
 
-def test_memory_stays_flat_over_many_turns(tmp_path: Path, models: int, bench_turns: int) -> None:
+def test_memory_stays_flat_over_many_turns(
+    tmp_path: Path, models: int, pytestconfig: pytest.Config
+) -> None:
+    rounds: int = pytestconfig.getoption("--bench-turns") // 2
     with elwood(tmp_path / "elwood", models, chats=FEW) as bot:
-        sizes, rounds = [bot.rss()], bench_turns // 2
+        sizes = [bot.rss()]
         for _ in range(rounds):
             until = time.monotonic() + 1.05  # so that no chat has more than one message a second
             bot.telegram.crowd(FEW)
