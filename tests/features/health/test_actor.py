@@ -131,6 +131,7 @@ async def watched(
     *children: Child,
     channel: Channel | None = None,
     systemd: Systemd | None = None,
+    is_read: bool = True,
     watchdog: float = 30.0,
     vital: dict[str, float] | None = None,
     outbox: Child | None = None,
@@ -166,7 +167,7 @@ async def watched(
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(run)
-        if systemd:
+        if systemd and is_read:
             nursery.start_soon(systemd.listen)
         await trio.testing.wait_all_tasks_blocked()
         yield Setting(actor_table, up, stop, channel)
@@ -306,27 +307,12 @@ async def test_ready_is_said_until_it_is_taken(systemd: Systemd) -> None:
     sender = Notify(systemd.address)
     while sender.status("filling the queue"):
         pass
-    up = trio.Event()
-    up.set()
-    mailbox = Mailbox[Event]("health", 4)
-    health = Health(
-        ActorTable(trio.current_time),
-        {},
-        tuple,
-        notify=sender,
-        vital={},
-        up=up,
-        stop=trio.Event(),
-        redact=str,
-        disks=Disks().monitor,
-    )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(health.run, mailbox)
+    async with watched(systemd=systemd, is_read=False) as setting:
+        setting.up.set()
         await trio.sleep(3)
         assert "READY=1" not in systemd.received()
         await trio.sleep(3)
         assert systemd.received().count("READY=1") == 1
-        mailbox.close()
 
 
 async def test_after_an_escalation_stopping_is_said_too(systemd: Systemd) -> None:
