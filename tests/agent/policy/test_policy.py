@@ -278,9 +278,7 @@ def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
     ],
     ids=str,
 )
-def test_what_is_forbidden_no_word_of_the_settings_allows(
-    action: Action, decision: Decision
-) -> None:
+def test_no_setting_allows_what_is_forbidden(action: Action, decision: Decision) -> None:
     assert decide("t", action, OWNER, Rules(tools={"t": "allow"})) == decision
     assert decide("t", action, OWNER, Rules(tools={"t": "ask"})) == decision
 

@@ -121,9 +121,7 @@ async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
         assert fake.files[2] == ("Übel__e.txt", b"x")
 
 
-async def test_a_small_picture_is_shown_and_what_telegram_cannot_read_is_a_file(
-    tmp_path: Path,
-) -> None:
+async def test_a_picture_is_shown_and_what_telegram_cannot_read_is_a_file(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.png", PNG)
         put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
@@ -333,9 +331,7 @@ async def test_half_of_a_message_is_told_as_that(
     assert caught.value.unknown is unknown
 
 
-async def test_at_the_deadline_it_says_what_went_out(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_at_the_deadline_it_is_told(tmp_path: Path, autojump_clock: MockClock) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
     hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")

@@ -46,9 +46,7 @@ def heard(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Human)]
 
 
-async def test_the_first_turn_of_a_day_begins_with_the_days_before_and_no_other_does(
-    world: World,
-) -> None:
+async def test_only_the_first_turn_of_a_day_begins_with_the_days_before(world: World) -> None:
     async with house(world) as h:
         await h.talk("one", "two")
         await trio.sleep(DAY)
@@ -97,9 +95,7 @@ async def test_nobody_else_is_told_what_the_owner_did(world: World) -> None:
     assert ["plan" in repr(one.messages) for one in world.asked] == [True, False, False, True]
 
 
-async def test_a_crash_between_the_answer_and_the_note_costs_nothing(
-    world: World, tmp_path: Path
-) -> None:
+async def test_a_crash_before_the_note_costs_nothing(world: World, tmp_path: Path) -> None:
     begun = TurnStarted("t1", ("a",), 1, "hello")
     ended = Replied("t1", "t1", ("a",), ROUTE, "Hello.")
     await wake_up(world, Received("a", "hello", "me", ROUTE, 0.0), begun, ended)

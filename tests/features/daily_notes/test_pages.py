@@ -123,9 +123,7 @@ async def test_a_broken_index_is_made_anew(diary: Diary) -> None:
     assert len(await again.search("boiler", 9)) == 3
 
 
-async def test_an_index_that_cannot_be_used_finds_nothing_and_forgets_nevertheless(
-    diary: Diary,
-) -> None:
+async def test_an_index_that_cannot_be_used_forgets_nevertheless(diary: Diary) -> None:
     diary.put(MARCH, "- 08:00 s/t1: `drain the big boiler`")
     (diary.state / "threads.db").mkdir()
     assert await diary.found("boiler") == []

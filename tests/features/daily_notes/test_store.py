@@ -49,9 +49,7 @@ async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path
     assert await threads.recall(3 * DAY) == ""
 
 
-async def test_sessions_that_end_turns_together_lose_none(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
+async def test_turns_that_end_together_are_all_kept(threads: DailyNotes, tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
             nursery.start_soon(add, threads, f"s{n}", turn(n))
@@ -59,9 +57,7 @@ async def test_sessions_that_end_turns_together_lose_none(
     assert note(tmp_path).read_text().count("\n- ") == 20
 
 
-async def test_what_was_gathered_is_written_once_with_the_next(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
+async def test_the_next_writes_what_was_gathered(threads: DailyNotes, tmp_path: Path) -> None:
     for n in range(3):
         threads.gather(f"s{n}", turn(n, n * DAY / 2))
     await add(threads, "s2", turn(2, DAY))
@@ -91,9 +87,7 @@ async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_pa
         assert b"question" not in note(tmp_path).read_bytes()
 
 
-async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
+async def test_a_note_of_strangers_does_not_come_back(threads: DailyNotes, tmp_path: Path) -> None:
     """Nor does it lose its mark by being added to."""
     root = Root(tmp_path)
     root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
@@ -107,9 +101,7 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
     assert "question 1" not in shown
 
 
-async def test_the_reflection_of_this_or_the_last_week_comes_back(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
+async def test_the_latest_reflection_comes_back(threads: DailyNotes, tmp_path: Path) -> None:
     weekly = tmp_path / "threads" / "weekly"
     weekly.mkdir(parents=True)
     (weekly / "1970-W01.md").write_text("We began.")
@@ -133,9 +125,7 @@ async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_pa
     assert await threads.recall(0.0) == ""
 
 
-async def test_a_week_that_is_over_is_reflected_on_once(
-    threads: DailyNotes, tmp_path: Path
-) -> None:
+async def test_a_week_is_reflected_on_once(threads: DailyNotes, tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
     chore = partial(reflect, threads, lambda: now)
     assert await chore(0.0) == Report("nothing to reflect on")

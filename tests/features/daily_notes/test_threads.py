@@ -69,9 +69,7 @@ def test_a_turn_is_noted_with_what_was_asked_done_and_decided() -> None:
 
 
 @pytest.mark.parametrize("fixed", ["untrusted", "private"])
-def test_of_strange_turns_no_word_of_the_model_is_noted_of_private_ones_none_comes_back(
-    fixed: str,
-) -> None:
+def test_of_strange_turns_no_word_is_noted_of_private_ones_none_comes_back(fixed: str) -> None:
     label = STRANGE if fixed == "untrusted" else PRIVATE
     note = add("", "s", turn("Mine.", label=label, tool="obey_me", target="obey!"), UTC)
 

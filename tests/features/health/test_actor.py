@@ -261,7 +261,7 @@ async def test_what_may_have_arrived_is_repeated_with_a_mark() -> None:
         assert [post.repeat for post in channel.posts] == [False, True]
 
 
-async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_back(
+async def test_a_stuck_outbox_is_logged_and_told_of_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     channel = Channel()
@@ -286,9 +286,7 @@ async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_ba
 # --- systemd ------------------------------------------------------------------------------------
 
 
-async def test_ready_comes_when_the_house_is_up_and_stopping_when_it_stops(
-    systemd: Systemd,
-) -> None:
+async def test_ready_comes_when_elwood_is_up_and_stopping_when_it_stops(systemd: Systemd) -> None:
     async with watched(systemd=systemd) as setting:
         await trio.sleep(5)
         before = systemd.received()

@@ -20,9 +20,7 @@ looks = st.lists(st.sets(st.sampled_from(ALARMS)), max_size=40)
 
 
 @given(looks)
-def test_whatever_was_told_is_taken_back_once_and_nothing_else(
-    history: list[set[Alarm]],
-) -> None:
+def test_whatever_was_told_is_taken_back_once(history: list[set[Alarm]]) -> None:
     told, begun, over = Told(), list[str](), list[str]()
     for number, present in enumerate([*history, set[Alarm]()]):
         fresh = news(told, present, float(number))

@@ -91,9 +91,7 @@ def local(served: Served) -> Git:
     )
 
 
-async def test_the_files_are_read_from_the_checked_address(
-    repository: Path, tmp_path: Path
-) -> None:
+async def test_files_come_from_the_checked_address(repository: Path, tmp_path: Path) -> None:
     head = git(repository, "rev-parse", "HEAD").decode().strip()
     async with serving(repository) as served:
         # No resolver knows this name: git connects to what was checked, or not at all.
@@ -114,9 +112,7 @@ async def refusal(served: Served, tmp: Path, path: str = "/x.git", folder: str =
     return str(told.value)
 
 
-async def test_what_is_more_than_files_or_too_much_is_refused(
-    repository: Path, tmp_path: Path
-) -> None:
+async def test_more_than_files_is_refused(repository: Path, tmp_path: Path) -> None:
     link = repository / "link"
     async with serving(repository) as served:
         link.symlink_to("/etc/passwd")
@@ -195,7 +191,7 @@ async def test_a_repository_that_names_endlessly_many_files_is_refused(
         ("--upload-pack=id", "not a full URL"),
     ],
 )
-async def test_other_addresses_are_refused_before_git_is_started(
+async def test_other_addresses_are_refused_before_git_starts(
     tmp_path: Path, url: str, why: str
 ) -> None:
     nowhere = tmp_path / "never-made"

@@ -172,9 +172,7 @@ def test_what_was_offered_is_placed_for_us_alone(tmp_path: Path, places: SkillIn
     assert candidate(read_tree(Root(tmp_path / "work"), "skills/pdf"), *SOURCE) == made
 
 
-def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
-    tmp_path: Path, places: SkillInstaller
-) -> None:
+def test_nothing_is_overwritten_or_left(tmp_path: Path, places: SkillInstaller) -> None:
     (tmp_path / "work/skills/pdf").mkdir(parents=True)
     with pytest.raises(SkillRefused, match="already"):
         places.place(offered(), by="test")
@@ -182,9 +180,7 @@ def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
     assert os.listdir(tmp_path / "work/skills/pdf") == []
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(
-    tmp_path: Path, places: SkillInstaller
-) -> None:
+def test_a_link_as_the_folder_is_refused(tmp_path: Path, places: SkillInstaller) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "work/skills").symlink_to(tmp_path / "other")
     with pytest.raises(SkillRefused, match="cannot be opened"):

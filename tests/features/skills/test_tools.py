@@ -87,9 +87,7 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
     assert scene.approver.asked == []
 
 
-async def test_a_second_activation_is_told_and_a_changed_skill_is_given_again(
-    scene: Scene,
-) -> None:
+async def test_a_second_activation_is_told_and_a_changed_skill_given_again(scene: Scene) -> None:
     folder = put(scene.workspace / "skills/pdf", "Do it well.")
     await scene.call("activate_skill", name="pdf")
     assert "active already" in (await scene.call("activate_skill", name="pdf")).text
@@ -100,9 +98,7 @@ async def test_a_second_activation_is_told_and_a_changed_skill_is_given_again(
     assert "Do it better." in (await scene.call("activate_skill", name="pdf")).text
 
 
-async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_what(
-    scene: Scene,
-) -> None:
+async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_so(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf")
     put(scene.workspace / "skills/web", more='metadata: {requires: "bins: no-such-program"}')
     ended = await scene.call("activate_skill", name="../pdf")
@@ -111,9 +107,7 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_what(
     assert (ended.outcome, "no-such-program" in ended.text) == ("failed", True)
 
 
-async def test_a_skill_of_a_package_says_that_commands_cannot_reach_it(
-    scene: Scene, tmp_path: Path
-) -> None:
+async def test_commands_cannot_reach_a_skill_of_a_package(scene: Scene, tmp_path: Path) -> None:
     put(tmp_path / "team/style")
     ended = await scene.call("activate_skill", name="style")
     assert f'directory="{tmp_path}/team/style"' in ended.text
@@ -130,9 +124,7 @@ def offer(scene: Scene) -> Path:
     return folder
 
 
-async def test_the_owner_sees_what_can_act_before_it_is_installed(
-    scene: Scene, tmp_path: Path
-) -> None:
+async def test_the_owner_sees_first_what_can_act(scene: Scene, tmp_path: Path) -> None:
     put(tmp_path / "team/pdf", "The team's way.")
     offer(scene)
     id_ = await scene.fetched("offered/pdf")

@@ -58,9 +58,7 @@ def test_a_credential_of_systemd_may_have_any_mode(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("content", "value"), [(b"a\n", "a"), (b"a\r\n", "a"), (b"a", "a"), (b"a b\n", "a b")]
 )
-def test_one_line_break_at_the_end_is_not_part_of_it(
-    kept: Kept, content: bytes, value: str
-) -> None:
+def test_one_final_line_break_is_no_part_of_it(kept: Kept, content: bytes, value: str) -> None:
     assert look_up("k", f"file:{kept('x', content)}", None, {}) == Secret(value)
 
 
@@ -87,9 +85,7 @@ def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
         (b"hunter2" + b"x" * LARGEST, f"is larger than {LARGEST} bytes"),
     ],
 )
-def test_what_is_no_secret_is_refused_and_not_shown(
-    kept: Kept, content: bytes, problem: str
-) -> None:
+def test_what_is_no_secret_is_refused_unshown(kept: Kept, content: bytes, problem: str) -> None:
     path = kept("key", content)
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", f"file:{path}", None, {})

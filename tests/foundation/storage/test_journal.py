@@ -94,7 +94,7 @@ async def test_tasks_that_append_at_once_write_one_chain(tmp_path: Path) -> None
     assert journal.state.seqs == list(range(1, 41))
 
 
-async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_in_neither(
+async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_neither(
     tmp_path: Path,
 ) -> None:
     for tries in range(4):
@@ -120,7 +120,7 @@ async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_in_neither(
         assert (await opened(journal.path)).state.texts == journal.state.texts
 
 
-async def test_who_is_cancelled_while_a_snapshot_is_written_learns_that_the_entries_stand(
+async def test_who_is_cancelled_during_a_snapshot_learns_that_the_entries_stand(
     tmp_path: Path,
 ) -> None:
     scope = trio.CancelScope()
