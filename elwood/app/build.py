@@ -21,7 +21,7 @@ from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending import Ledger, UsageEntry
-from elwood.agent.parts import Actor, Gathered, Parts
+from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions
@@ -45,6 +45,7 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.anchors import Anchoring, AnchoringMail
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
@@ -104,8 +105,9 @@ async def build(
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
     approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
+    anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
-        core = _core(config, environment, closing, sessions, approvals, models, stays=stays)
+        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays)
         gathered = Gathered()
         parts: list[Parts] = []
         for feature in features:
@@ -135,6 +137,12 @@ async def build(
         embedder = next((part.embedder for part in parts if part.embedder is not None), None)
         listen = listener(core.events.address)
         actors = [
+            Actor(
+                step=1,
+                mailbox=anchors,
+                body=Anchoring(core.paths.state, core.disk).run,
+                policy=WORLD,
+            ),
             Actor(step=2, mailbox=models, body=_models(core, providers, embedder).run),
             Actor(step=3, mailbox=approvals, body=_approvals(core).run),
             Actor(
@@ -159,7 +167,7 @@ def _core(
     sessions: Mailbox[SessionsMail],
     approvals: Mailbox[ApprovalsMail],
     models: Mailbox[ModelsMail],
-    *,
+    anchors: Mailbox[AnchoringMail],
     stays: bool,
 ) -> Core:
     paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
@@ -181,6 +189,7 @@ def _core(
         sessions=sessions.address,
         approvals=approvals.address,
         models=models.address,
+        anchoring=anchors.address,
         channels=Channels(),
         live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
         admission=Admission(restored(paths.state)),

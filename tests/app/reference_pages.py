@@ -21,6 +21,7 @@ from elwood.features.memory import messages as memory
 from elwood.features.tasks import messages as timetable
 from elwood.features.tasks.state import TimetableEntry
 from elwood.foundation.runtime import Request
+from elwood.foundation.storage.anchors import AnchorEntry
 from tests.every_tool import every_tool
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
@@ -72,6 +73,7 @@ def state() -> str:
         "approvals.jsonl": get_args(ApprovalEntry),
         "usage.jsonl": get_args(UsageEntry),
         "schedule.jsonl": get_args(TimetableEntry),
+        "anchors.jsonl": get_args(AnchorEntry),
     }
     for file, entries in files.items():
         parts.append(f"## {file}\n")

@@ -33,6 +33,8 @@ def _of_receipts(parser: ArgumentParser) -> None:
 
 def _of_verify(parser: ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    parser.add_argument("--against", metavar="BACKUP", type=Path, help="and what a backup knows")
+    parser.add_argument("--accept", action="store_true", help="tell what is missing no more")
 
 
 def _of_show(parser: ArgumentParser) -> None:

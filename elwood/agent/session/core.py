@@ -32,6 +32,7 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.anchors import AnchoringMail
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 
@@ -153,6 +154,7 @@ class Core:
     sessions: Address[SessionsMail]
     approvals: Address[ApprovalsMail]
     models: Address[ModelsMail]
+    anchoring: Address[AnchoringMail]
     channels: Channels
     live: LiveSessions
     admission: Admission

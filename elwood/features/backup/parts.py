@@ -1,12 +1,15 @@
 """What backup brings to one run of the app."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.features.backup.feature import BackupSettings, backup_folder
 from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.anchors import Anchor
 from elwood.foundation.text.lines import duration
 
 
@@ -19,6 +22,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         from elwood.features.backup.rules import BackupFailed
         from elwood.features.backup.store import planned
 
+        with suppress(ActorUnavailable):
+            await core.anchoring.ask(Anchor())  # and it carries them
         try:
             said = await core.environment.blocking(lambda: planned(core.config, core.clock.now))
         except BackupFailed as error:

@@ -39,8 +39,11 @@ from elwood.features.backup.rules import (
     stamp,
 )
 from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
+from elwood.foundation.storage import anchors
+from elwood.foundation.storage.anchors import AnchorsRestored
 from elwood.foundation.storage.disk import holding, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
+from elwood.foundation.storage.journal import JournalDamaged
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -175,6 +178,11 @@ def _prepared(
     note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
     problems = []
+    try:
+        replaced = anchors.newest(scope.state)
+        anchors.note(new, now, AnchorsRestored(manifest.at, replaced))
+    except JournalDamaged as error:
+        problems.append(str(error))
     if (stage / BUNDLE).exists():
         problems.append(
             f"the workspace's git history, which older backups keep apart, is in "

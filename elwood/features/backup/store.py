@@ -4,7 +4,8 @@ The file has its name only when it is whole and on the disk; what a crash leaves
 by the next.
 
 Asking goes downwards (docs/architecture.md): whoever records a result had it from somebody below,
-who recorded it first.  So what stands higher is read first: the conversations, then what approvals
+who recorded it first.  So what stands higher is read first: what is anchored of all
+journals, the conversations, then what approvals
 and models recorded, then the other journals, the notes, the workspace; of a git repository its
 objects last.  Then everything that a log says was done is in what is read after it.  What is in
 excess there belongs to work that was under way, and of that a restored Elwood tells instead of
@@ -50,6 +51,7 @@ from elwood.features.backup.rules import (
     shown,
 )
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage import anchors
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
@@ -74,6 +76,7 @@ _INDEX = re.compile(r"[^/]+\.db(-\w+)?")
 ASIDE = "before-restore-"
 # Journals of those who are asked by the conversations.
 ASKED = ("approvals.jsonl", "usage.jsonl")
+ANCHORS = (anchors.OLD, anchors.NAME)
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -498,6 +501,8 @@ def is_journal(path: str) -> bool:
 
 def from_above(path: str) -> int:
     """Give what is read first the lowest number; see above."""
+    if path in ANCHORS:
+        return -1  # what they say must be in what is read later
     if path == "sessions":
         return 0
     if path in ASKED:

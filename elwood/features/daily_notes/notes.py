@@ -66,8 +66,8 @@ _TARGET = re.compile(r" `[^`]*`")
 _FORGETS = "forget_memory"
 
 
-def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo) -> str:
-    r"""Write *turn* of *session* at the end of its day's *note*.
+def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str = "") -> str:
+    r"""Write *turn* of *session* at the end of its day's *note*; one that begins carries *records*.
 
     A turn that stands there already is not written again; people may have edited the rest.
 
@@ -84,7 +84,7 @@ def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo) -> str:
     if any(head["id"] == id_ for head in map(_ENTRY.match, lines) if head):
         return note
     when = datetime.fromtimestamp(turn.at, zone)
-    before = note or f"# {when:%A %Y-%m-%d}\n\n"
+    before = note or f"# {when:%A %Y-%m-%d}\n{records}\n"
     if not before.endswith("\n"):
         before += "\n"
     entry = "\n".join(_entry(id_, turn, when))
@@ -270,12 +270,12 @@ def excerpt(found: Page, chosen: Sequence[str]) -> SearchResult | None:
 
 
 def passages(text: str) -> Iterator[tuple[str, bool]]:
-    """Take the text of a page apart: entries with their calls, and every other line but headings.
+    """Take the text of a page apart: entries with their calls, and all lines but heads and marks.
 
     With each stands whether it is marked as untrusted.
     """
     for lines, marks in parts(text):
-        if lines[0].strip() and not lines[0].startswith("#"):
+        if lines[0].strip() and not lines[0].startswith(("#", "<!--")):
             yield "\n".join(lines), MARKED in (marks or ())
 
 

@@ -1,6 +1,7 @@
 """What the daily notes bring to one run of the app, and to each conversation."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import partial
 
@@ -18,7 +19,8 @@ from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.notes import due_reflections, is_first, request
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
-from elwood.foundation.runtime import clear_error, report_error
+from elwood.foundation.runtime import ActorUnavailable, clear_error, report_error
+from elwood.foundation.storage.anchors import Anchor
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 DAY = 86_400.0
@@ -26,12 +28,21 @@ NOTE = "writing the daily note"
 # Seconds that a turn waits for others, to be written together: writing is two syncs and a rename,
 # and the note as a whole.
 GATHER = 2.0
+# Seconds that a note which begins waits for the head of the records.
+ANCHOR_WAIT = 5.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Make the notes, which all sessions share, their search, and the chores about them."""
     blocking, paths = core.environment.blocking, core.paths
-    notes = DailyNotes(core.workspace, core.config.of(Owner).zone, blocking, core.redactor)
+    zone = core.config.of(Owner).zone
+
+    async def anchor() -> str:
+        with suppress(ActorUnavailable), trio.move_on_after(ANCHOR_WAIT):
+            return await core.anchoring.ask(Anchor())
+        return ""
+
+    notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking)
     provider = core.config.of(Providers).by_name.get(
         core.config.of(ModelSettings).summarizer.partition("/")[0]

@@ -6,7 +6,7 @@ is marked, keeps its mark, and does not come back.
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from elwood.features.daily_notes.notes import (
     week_of,
 )
 from elwood.foundation.runtime import Blocking
+from elwood.foundation.storage.anchors import CARRIED
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.indexed_files import IndexedFiles
@@ -63,17 +64,26 @@ LOOK_EVERY = 5.0
 class DailyNotes:
     """The notes in ``threads/`` of the folder *root*; make one for Elwood.
 
-    Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  Raises
-    PathRefused and Unconfined if the folder cannot be used.
+    Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  A note
+    that begins carries the head of the records, which *anchor* tells.  Raises PathRefused and
+    Unconfined if the folder cannot be used.
     """
 
     def __init__(
-        self, root: Root, zone: tzinfo, blocking: Blocking, redact: Callable[[str], str]
+        self,
+        root: Root,
+        zone: tzinfo,
+        blocking: Blocking,
+        redact: Callable[[str], str],
+        anchor: Callable[[], Awaitable[str]],
     ) -> None:
         self._root = root
         self._zone = zone
         self._blocking = blocking
         self._redact = redact
+        self._anchor = anchor
+        # The day whose note has begun, and what it carries.
+        self._begun = ("", "")
         # By session; written together by whoever comes first.
         self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
@@ -96,10 +106,13 @@ class DailyNotes:
                 return
             day = self.today(self._gathered[session].at)
             turns = [(s, turn) for s, turn in self._gathered.items() if self.today(turn.at) == day]
+            if self._begun[0] != day:
+                head = await self._anchor()
+                self._begun = (day, f"{CARRIED.format(head)}\n" if head else "")
 
             def added(text: str) -> str:
                 for id_, turn in turns:
-                    text = add(text, id_, turn, self._zone)
+                    text = add(text, id_, turn, self._zone, self._begun[1])
                 return text
 
             try:

@@ -16,7 +16,7 @@ ignored and the whole journal is read.
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache, partial
@@ -342,6 +342,11 @@ class Journal(Generic[E, S]):
         """When the newest line was written, Unix time; 0 if there is none."""
         return self._place.at
 
+    @property
+    def head(self) -> str:
+        """The digest of the newest line; empty if there is none."""
+        return self._place.head
+
     async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
         """Give what *read* makes of the whole file, entry by entry.  Raises JournalDamaged."""
         return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
@@ -484,8 +489,9 @@ class Journal(Generic[E, S]):
 class Verified(msgspec.Struct, frozen=True):
     """A whole chain: *entries* in *lines*, written from *first* to *last* (Unix time).
 
-    *head* is the digest of the last line: who noted it earlier can tell that none were taken off
-    the end since.  *torn* bytes at the end were never acknowledged.
+    *head* is the digest of the last line, *heads* are those of lines that end with entries which
+    were asked for: who noted them earlier can tell that none were taken off the end since.  *torn*
+    bytes at the end were never acknowledged.
     """
 
     entries: int
@@ -495,16 +501,17 @@ class Verified(msgspec.Struct, frozen=True):
     head: str
     torn: int
     snapshot: Literal["none", "ok", "does not belong to this journal"]
+    heads: frozenset[tuple[int, str]] = frozenset()
 
 
-def verify(path: Path) -> Verified:
+def verify(path: Path, wanted: Container[int] = ()) -> Verified:
     """Prove, from the file alone, that nothing in the journal *path* was edited, moved or removed.
 
     Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
-    end, or that everything was written anew; compare *head* for that.  Raises JournalDamaged and
-    OSError.
+    end, or that everything was written anew; compare the heads after the entries *wanted* for that
+    (`anchors`).  Raises JournalDamaged and OSError.
     """
-    place = JournalPlace()
+    place, heads = JournalPlace(), set[tuple[int, str]]()
     first: float | None = None
     snapshot = load(snapshot_of(path))
     with path.open("rb", buffering=1 << 20) as file:
@@ -512,6 +519,8 @@ def verify(path: Path) -> Verified:
         file.seek(0)
         for line in follow(path, file, place, decoder(msgspec.Raw).decode):
             first = line.at if first is None else first
+            if place.seq in wanted:
+                heads.add((place.seq, place.head))
     return Verified(
         entries=place.seq,
         lines=place.lines,
@@ -524,4 +533,5 @@ def verify(path: Path) -> Verified:
         else "does not belong to this journal"
         if snapshot_of(path).exists()
         else "none",
+        heads=frozenset(heads),
     )

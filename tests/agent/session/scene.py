@@ -52,6 +52,7 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.anchors import AnchoringMail
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, Typed
@@ -272,6 +273,7 @@ class House:
             sessions=self.sessions.address,
             approvals=self.approver.mailbox.address,
             models=self.models.address,
+            anchoring=Mailbox[AnchoringMail]("anchors", 1).address,
             channels=channels,
             live=self.live,
             admission=world.admission,

@@ -85,7 +85,17 @@ def contents(folder: Path, wanted: Callable[[str], bool] = lambda path: True) ->
 
 def is_kept(path: str) -> bool:
     """Tell what of the state of `furnish` a backup holds."""
-    left = ("lock", "reserve", "running", "run", "sandbox", "backups", "before-restore-", "restor")
+    left = (
+        "lock",
+        "reserve",
+        "running",
+        "run",
+        "sandbox",
+        "backups",
+        "before-restore-",
+        "restor",
+        "anchors",
+    )
     return not path.startswith((*left, "sessions/open")) and not path.endswith(
         (".snapshot", ".tmp")
     )

@@ -24,6 +24,10 @@ from tests.agent.session.test_actor import wake_up
 DAY = 86_400.0
 
 
+async def no_records() -> str:
+    return ""
+
+
 @pytest.fixture
 def world(tmp_path: Path, virtual_time: None) -> World:
     world = World(tmp_path / "state")
@@ -31,7 +35,7 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     world.archive = 30 * 86_400.0  # these conversations go on over days
 
     def extend(one: House) -> list[Callable[[SessionLog], SessionExtension]]:
-        notes = DailyNotes(Root(tmp_path), world.zone, inline, str)
+        notes = DailyNotes(Root(tmp_path), world.zone, inline, str, no_records)
         return [lambda log: DailyNotesExtension(notes, world.now, log)]
 
     world.extend = extend

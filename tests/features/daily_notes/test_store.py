@@ -26,9 +26,13 @@ def turn(n: int, at: float = 0.0) -> FinishedTurn:
     return FinishedTurn(f"t{n}", at, (f"question {n}",), label=Label())
 
 
+async def no_records() -> str:
+    return ""
+
+
 @pytest.fixture
 def threads(tmp_path: Path) -> DailyNotes:
-    return DailyNotes(Root(tmp_path), UTC, inline, str)
+    return DailyNotes(Root(tmp_path), UTC, inline, str, no_records)
 
 
 async def add(threads: DailyNotes, session: str, ended: FinishedTurn) -> None:

@@ -5,9 +5,13 @@ They work while Elwood runs, and when none can: nothing is opened for writing.
 
 import re
 import sys
+import tarfile
+import tempfile
 import time
+import zlib
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
@@ -32,11 +36,15 @@ from elwood.agent.session.reading.render import (
 from elwood.foundation.command_line import USAGE, CliFailure, put_out
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage import anchors
+from elwood.foundation.storage.anchors import AnchorHistory, AnchorReleased, Expected, day
+from elwood.foundation.storage.disk import AlreadyRunning, holding
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import columns, duration
 
+DAY = 86_400.0
 SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -129,23 +137,106 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
 
 
 def verify(config: Config, given: Namespace) -> int:
-    """Verify each journal that is named, or all, from the files alone."""
-    failed = found = 0
-    for path in journals_in(given.paths or [config.of(Paths).state]):
-        found += 1
+    """Verify each journal that is named, or all, from the files and what was anchored of them."""
+    ours = None if given.paths else config.of(Paths)
+    if ours is None and (given.against is not None or given.accept):
+        raise CliFailure("--against and --accept are for all journals: name none", USAGE)
+    roots = given.paths or [config.of(Paths).state]
+    paths = list(journals_in(roots))
+    wanted, problems = _anchored(paths, ours)
+    if ours is not None and given.against is not None:
+        problems += _carried_by(given.against, ours.state, wanted)
+    bad: list[Path] = []
+    damages: list[str] = []
+    gone = [path for path in wanted if any(path.is_relative_to(root) for root in roots)]
+    for path in dict.fromkeys((*paths, *gone)):
+        expected, result = wanted.get(path, Expected()), None
         try:
-            result = verify_journal(path)
+            if path.exists() or not expected.heads:
+                result = verify_journal(path, expected.heads)
         except OSError as error:
-            failed += 1
-            print(f"{path}: cannot be read: {error.strerror}", file=sys.stderr)
+            damages.append(f"{path}: cannot be read: {error.strerror}")
         except JournalDamaged as error:
-            failed += 1
-            print(f"{path}: DAMAGED: line {error.line} {error.why}", file=sys.stderr)
+            damages.append(f"{path}: DAMAGED: line {error.line} {error.why}")
         else:
-            print(f"{path}: {described(result)}")
-    if not found:
+            if problem := expected.problem(result):
+                bad.append(path)
+                problems.append(f"{path}: {problem}")
+            elif result is not None:
+                print(f"{path}: {described(result)}")
+    if not paths:
         print("there are no journals", file=sys.stderr)
-    return 1 if failed else 0
+    for problem in damages + problems:
+        print(problem, file=sys.stderr)
+    if ours is not None and given.accept and problems:
+        _accept(ours.state, bad)
+        problems = []
+    return 1 if damages or problems else 0
+
+
+def _anchored(paths: Iterable[Path], ours: Paths | None) -> tuple[dict[Path, Expected], list[str]]:
+    """Read what was anchored of *paths*, and see that *our* daily notes carry nothing else."""
+    wanted: dict[Path, Expected] = {}
+    known: dict[Path, AnchorHistory] = {}
+    for folder in dict.fromkeys(one for path in paths for one in (path.parent, path.parent.parent)):
+        with suppress(JournalDamaged, OSError):  # as a journal among the others it is told of
+            known[folder] = anchors.history(folder)
+            wanted |= {folder / name: one for name, one in known[folder].journals.items()}
+    problems: list[str] = []
+    if ours is not None and (ours.state in known or not (ours.state / anchors.NAME).exists()):
+        problems += _carried_by_notes(ours.workspace, known.get(ours.state, AnchorHistory()))
+    return wanted, problems
+
+
+def _carried_by_notes(workspace: Path, known: AnchorHistory) -> Iterator[str]:
+    """Compare with the heads that daily notes carry; their days are the owner's."""
+    for path in sorted(workspace.glob(anchors.NOTES)):
+        head = anchors.carried(path.read_text(encoding="utf-8", errors="replace"))
+        try:
+            begin = datetime.fromisoformat(path.stem).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+        if head and head not in known.digests and not known.is_void(begin - DAY, begin + 2 * DAY):
+            yield (
+                f"{path}: carries a head of the anchors ({anchors.NAME}) that they do not have: "
+                "lines of them are missing, or were written anew"
+            )
+
+
+def _carried_by(backup: Path, state: Path, wanted: dict[Path, Expected]) -> list[str]:
+    """Add what the anchors in a *backup* of *state* say to what is *wanted*."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(backup, "r:gz") as archive:
+                for name in (anchors.OLD, anchors.NAME):
+                    with suppress(KeyError):
+                        member = archive.extractfile(f"state/{name}")
+                        Path(folder, name).write_bytes(member.read() if member else b"")
+            known = anchors.history(Path(folder))
+        except (tarfile.TarError, EOFError, zlib.error, JournalDamaged, FileNotFoundError) as error:
+            return [f"{backup}: holds no anchors that can be read: {error}"]
+    try:
+        own = anchors.history(state)
+    except (JournalDamaged, OSError):
+        own = AnchorHistory()
+    for name, one in known.journals.items():
+        heads = wanted.setdefault(state / name, Expected()).heads
+        for seq, (head, at) in one.heads.items():
+            if not own.is_void(at, at):
+                heads[seq] = (head, at)
+    return []
+
+
+def _accept(state: Path, bad: Iterable[Path]) -> None:
+    """Have what is missing told no more: the journals go on from where they are."""
+    names = tuple(path.relative_to(state).as_posix() for path in bad if path.is_relative_to(state))
+    try:
+        with holding(state):
+            why = "accepted on the command line"
+            anchors.note(state, time.time(), AnchorReleased(names, why), AnchorReleased((), why))
+    except (AlreadyRunning, JournalDamaged) as error:
+        raise CliFailure(f"{error}. Nothing was accepted.") from error
+    print("accepted: what is missing is told no more")
 
 
 def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
@@ -161,14 +252,10 @@ def described(result: Verified) -> str:
     """Say in one line what a verification has shown."""
     text = f"{result.entries} entries in {result.lines} lines"
     if result.first is not None and result.last is not None:
-        text += f" from {_day(result.first)} to {_day(result.last)}"
+        text += f" from {day(result.first)} to {day(result.last)}"
     if result.torn:
         text += f", and {result.torn} bytes at the end that were never acknowledged"
     return f"{text}; head {result.head}"
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 # --- sessions ------------------------------------------------------------------------------------

@@ -1,0 +1,400 @@
+"""How far every journal had come, noted in a journal of its own: what is taken off an end shows.
+
+A chain shows each change within it, and not that its last lines, or all of it, are gone.  So the
+heads of all journals are anchored here: every few minutes in which one has grown, before a backup,
+and at the end.  It costs a turn nothing, and what was written since the last time is not covered.
+Backups and daily notes carry the head of the anchors: who rewrites them all must rewrite those.
+
+An anchor is never taken back: one that does not hold any more is noted as lost, once, and stays
+until a person accepts it.  When the file has grown long, it becomes the old one, in the place of
+the one before, and another begins with what is known.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import trio
+
+from elwood.foundation.runtime import Mailbox, Request, clear_error, report_error, report_warning
+from elwood.foundation.storage.disk import Disk, DiskFull, sync_folder
+from elwood.foundation.storage.journal import (
+    Journal,
+    JournalDamaged,
+    JournalPlace,
+    Verified,
+    decoder,
+    digest,
+    follow,
+    is_sound,
+    write_line,
+)
+
+log = logging.getLogger("elwood.records")
+
+NAME, OLD = "anchors.jsonl", "anchors.old.jsonl"
+# Seconds between two looks at the journals: what a thief of lines may take unseen.
+EVERY = 300.0
+# Bytes after which another file begins, unless what it begins with is a good part of that.
+LONG = 1 << 20
+# Where daily notes lie in the workspace, and how they carry the head.
+NOTES = "threads/daily/*.md"
+CARRIED = "<!-- records: {} -->"
+_CARRIED = re.compile(CARRIED.format("([0-9a-f]{64})"))
+ANCHORING, LOST = "anchoring the records", "records"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The journal *journal* (below the state folder) held the entry *seq*, and *size* bytes.
+
+    *head* is the digest of the line that ended there.
+    """
+
+    journal: str
+    seq: int
+    size: int
+    head: str
+
+
+class Anchored(msgspec.Struct, frozen=True, tag="anchored"):
+    """The *heads* of journals that have grown since they were anchored last."""
+
+    heads: tuple[Head, ...]
+
+
+class AnchorLost(msgspec.Struct, frozen=True, tag="lost"):
+    """The newest anchor of *journal* was found not to hold any more."""
+
+    journal: str
+    why: str
+
+
+class AnchorReleased(msgspec.Struct, frozen=True, tag="released"):
+    """What was anchored of *journals* may be gone, up to the entry *upto*; 0: all of it.
+
+    Without *journals*: what daily notes and backups of before carry may be gone from the anchors.
+    """
+
+    journals: tuple[str, ...]
+    why: str
+    upto: int = 0
+
+
+class AnchorsRestored(msgspec.Struct, frozen=True, tag="restored"):
+    """The state is again as it was at *backup_at*; the anchors before that ended with *head*."""
+
+    backup_at: float
+    head: str
+
+
+class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
+    """What was known when another file was begun."""
+
+    heads: tuple[Head, ...]
+    lost: tuple[AnchorLost, ...]
+
+
+AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored | AnchorsCarried
+
+
+class Anchors(msgspec.Struct):
+    """The newest anchor of each journal, and those that were *lost*."""
+
+    heads: dict[str, Head] = {}
+    lost: dict[str, AnchorLost] = {}
+
+    def apply(self, seq: int, at: float, entry: AnchorEntry) -> None:
+        """Take an entry in."""
+        match entry:
+            case Anchored(heads):
+                self._take(heads)
+            case AnchorLost(journal):
+                self.lost[journal] = entry
+            case AnchorReleased(journals, _, upto):
+                for name in journals:
+                    if not upto or (name in self.heads and self.heads[name].seq <= upto):
+                        self.heads.pop(name, None)
+                        self.lost.pop(name, None)
+            case AnchorsCarried(heads, lost):
+                self._take(heads)
+                self.lost |= {one.journal: one for one in lost}
+
+    def _take(self, heads: Sequence[Head]) -> None:
+        self.heads |= {one.journal: one for one in heads}
+
+
+# --- anchoring ------------------------------------------------------------------------------------
+
+
+class Anchor(Request[str], frozen=True):
+    """Anchor now; the answer is the head of the anchors, empty if that cannot be done.
+
+    Asked before a backup, and when a daily note begins.
+    """
+
+
+class ReleaseAnchors(Request[bool], frozen=True):
+    """Entries of *journal* up to *upto* are to be removed, as nobody needs them any more.
+
+    Asked before that; True once it is on the disk.
+    """
+
+    journal: str
+    upto: int
+
+
+AnchoringMail = Anchor | ReleaseAnchors
+
+
+class Anchoring:
+    """The only writer of the anchors of the folder *state*, while Elwood runs."""
+
+    def __init__(self, state: Path, disk: Disk) -> None:
+        self._state = state
+        self._disk = disk
+        self._journal = Journal[AnchorEntry, Anchors](state / NAME, AnchorEntry, Anchors, disk)
+        self._is_open = False
+
+    async def run(self, mailbox: Mailbox[AnchoringMail]) -> None:
+        """Anchor now and then, when asked, and at the end."""
+        while True:
+            asked: AnchoringMail | None = None
+            with trio.move_on_after(EVERY):
+                try:
+                    asked = await mailbox.receive()
+                except trio.EndOfChannel:
+                    break
+            match asked:
+                case ReleaseAnchors(journal, upto):
+                    why = "it is not kept any more"
+                    released = AnchorReleased((journal,), why, upto)
+                    asked.reply.set(bool(await self._anchor(released)))
+                case Anchor():
+                    asked.reply.set(await self._anchor())
+                case None:
+                    await self._anchor()
+        await self._anchor()
+
+    async def _anchor(self, *more: AnchorEntry) -> str:
+        journal, disk = self._journal, self._disk
+        try:
+            if not self._is_open:
+                await journal.open()
+                self._is_open = True
+            heads, lost = await disk.blocking(partial(_look, self._state, journal.state, disk))
+            for one in lost:
+                log.error("records are missing", extra={"journal": one.journal, "why": one.why})
+            await journal.append(*([Anchored(heads)] if heads else []), *lost, *more)
+            if await disk.blocking(self._begin_anew):
+                await journal.open()
+        except (JournalDamaged, DiskFull) as error:
+            self._is_open = False
+            report_error(ANCHORING, str(error))
+            return ""
+        clear_error(ANCHORING)
+        if journal.state.lost:
+            names = ", ".join(sorted(journal.state.lost))
+            report_warning(LOST, f"records are missing: {names}; run: elwood receipts verify")
+        else:
+            clear_error(LOST)
+        return journal.head
+
+    def _begin_anew(self) -> bool:
+        """Begin another file if this one is long; a crash between leaves it twice, which is well.
+
+        What is known goes into its first line.
+        """
+        path, known = self._journal.path, self._journal.state
+        size = path.stat().st_size if path.exists() else 0
+        if size <= LONG:
+            return False
+        carried = AnchorsCarried(tuple(known.heads.values()), tuple(known.lost.values()))
+        line = write_line(1, "", self._disk.clock(), (carried,))
+        if size <= 4 * len(line):
+            return False
+        self._disk.replace(path.with_name(OLD), path.read_bytes())
+        self._disk.replace(path, line)
+        return True
+
+
+def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
+    """Find the heads of journals that have grown, on the disk; and what is not there any more."""
+    heads, lost, there = [], [], set()
+    for path in (*state.glob("*.jsonl"), *state.glob("sessions/*.jsonl")):
+        name = path.relative_to(state).as_posix()
+        before = known.heads.get(name)
+        if name in (NAME, OLD) or not path.is_file():
+            continue
+        there.add(name)
+        if name in known.lost or (before is not None and path.stat().st_size == before.size):
+            continue
+        with path.open("rb") as file:
+            found = _head(name, file)
+            if before is not None and not _holds(before, file):
+                lost.append(AnchorLost(name, "it does not hold what it held"))
+            elif found is not None and found != before:
+                disk.settle(path)
+                heads.append(found)
+    gone = known.heads.keys() - there - known.lost.keys()
+    return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
+
+
+def _head(name: str, file: IO[bytes]) -> Head | None:
+    """Read the last whole line of a journal; None if there is none before what may be torn."""
+    end = file.seek(0, os.SEEK_END)
+    for _ in range(2):
+        raw = _line_before(file, end)
+        if is_sound(raw):
+            line = decoder(msgspec.Raw).decode(raw)
+            return Head(name, line.seq + len(line.entries) - 1, end, digest(raw))
+        end -= len(raw)
+    return None
+
+
+def _holds(anchor: Head, file: IO[bytes]) -> bool:
+    """Tell whether the line stands where it stood; one in an earlier segment is for `verify`."""
+    if digest(_line_before(file, anchor.size)) == anchor.head:
+        return True
+    file.seek(0)
+    first = file.readline()
+    return is_sound(first) and decoder(msgspec.Raw).decode(first).seq > anchor.seq
+
+
+def _line_before(file: IO[bytes], end: int) -> bytes:
+    """Read the line that ends at the byte *end*."""
+    length = 1 << 12
+    while True:
+        start = max(0, end - length)
+        file.seek(start)
+        data = file.read(end - start)
+        cut = data.rfind(b"\n", 0, len(data) - 1)
+        if cut != -1 or start == 0:
+            return data[cut + 1 :]
+        length *= 4
+
+
+def newest(state: Path) -> str:
+    """Read the head of the anchors of the folder *state*; empty if there is none."""
+    try:
+        with (state / NAME).open("rb") as file:
+            found = _head(NAME, file)
+    except FileNotFoundError:
+        return ""
+    return found.head if found else ""
+
+
+def note(state: Path, at: float, *entries: AnchorEntry) -> None:
+    """Append *entries* to the anchors of the folder *state*, where nobody runs.
+
+    Raises JournalDamaged and OSError.
+    """
+    path, place = state / NAME, JournalPlace()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "r+b") as file:
+        for _ in follow(path, file, place, decoder(AnchorEntry).decode):
+            pass
+        file.truncate(file.seek(place.offset))
+        file.write(write_line(place.seq + 1, place.head, at, entries))
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(state)
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+class Expected(msgspec.Struct):
+    """What the anchors say of one journal: digests and Unix times by entry; when it was lost."""
+
+    heads: dict[int, tuple[str, float]] = {}
+    lost: float = 0.0
+
+    def problem(self, found: Verified | None) -> str:
+        """Say what is missing of what was *found*; empty if nothing is."""
+        last = max(self.heads, default=0)
+        held = f"it held {last} entries on {day(self.heads[last][1])}" if last else ""
+        noticed = f", and not on {day(self.lost)}" if self.lost else ""
+        if found is None:
+            return f"MISSING: {held}{noticed}" if held else ""
+        if found.entries < last:
+            first = found.entries + 1
+            return f"DAMAGED: entries {first} to {last} are missing at its end: {held}{noticed}"
+        for seq, (head, at) in sorted(self.heads.items()):
+            if (seq, head) not in found.heads:
+                what = f"entry {seq} is not the one that stood there on {day(at)}"
+                return f"DAMAGED: {what}: it was written anew{noticed}"
+        return ""
+
+
+class AnchorHistory(msgspec.Struct):
+    """All that the anchors say, oldest first; *digests* of their lines.
+
+    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    """
+
+    journals: dict[str, Expected] = {}
+    digests: set[str] = set()
+    voids: list[tuple[float, float]] = []
+
+    def apply(self, at: float, entry: AnchorEntry) -> None:
+        """Take an entry in."""
+        match entry:
+            case Anchored(heads) | AnchorsCarried(heads):
+                for one in heads:
+                    known = self.journals.setdefault(one.journal, Expected())
+                    known.heads.setdefault(one.seq, (one.head, at))
+            case AnchorLost(journal):
+                self.journals.setdefault(journal, Expected()).lost = at
+            case AnchorReleased((), _):
+                self.voids.append((0.0, at))
+            case AnchorReleased(journals, _, upto):
+                for name in journals:
+                    known = self.journals.pop(name, Expected())
+                    kept = {seq: one for seq, one in known.heads.items() if seq > upto > 0}
+                    if kept:
+                        self.journals[name] = Expected(kept, known.lost)
+            case AnchorsRestored(backup_at):
+                self.voids.append((backup_at, at))
+
+    def is_void(self, first: float, last: float) -> bool:
+        """Tell whether something from between *first* and *last* need not be known here."""
+        return any(first <= end and begin <= last for begin, end in self.voids)
+
+
+def history(state: Path) -> AnchorHistory:
+    """Read the anchors of the folder *state*.  Raises JournalDamaged and OSError."""
+    found = AnchorHistory()
+    for path in (state / OLD, state / NAME):
+        if path.name == OLD and not path.exists():
+            continue
+        place = JournalPlace()
+        with path.open("rb") as file:
+            for line in follow(path, file, place, decoder(AnchorEntry).decode):
+                begun = line.seq == 1 and not isinstance(line.entries[0], AnchorsCarried)
+                if not (begun or found.digests):
+                    found.voids.append((0.0, line.at))  # the file before it has gone
+                found.digests.add(place.head)
+                for entry in line.entries:
+                    found.apply(line.at, entry)
+    return found
+
+
+def carried(text: str) -> str:
+    """Read the head that a daily note carries; empty if none."""
+    found = _CARRIED.search(text)
+    return found[1] if found else ""
+
+
+def day(at: float) -> str:
+    """Write a Unix time.
+
+    >>> day(0.0)
+    '1970-01-01 00:00 UTC'
+    """
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

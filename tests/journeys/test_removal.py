@@ -1,0 +1,244 @@
+"""What is taken away from the records shows: lines off an end, a file, the anchors themselves."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.features.backup.restore import restore
+from elwood.foundation.command_line import CliFailure
+from elwood.foundation.storage import anchors
+from elwood.foundation.storage.disk import holding
+from tests.agent.session.test_reading_cli import run
+from tests.journeys.home import MINE, Home
+from tests.journeys.test_backup import moved, scope, take_now
+
+NAME, OLD = anchors.NAME, anchors.OLD
+BEHIND = ("before write", "torn write", "after write", "after sync")
+LONG_ENOUGH = anchors.EVERY + 5
+DAY = 86_400.0
+
+
+class Verifying:
+    """`elwood receipts verify`, and what it said."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, h: Home, *words: str) -> list[str]:
+        """Return what it complains of."""
+        code = run(h.config(), "receipts", "verify", *words)
+        out, err = self._capsys.readouterr()
+        assert bool(code) == (bool(err) and "accepted" not in out)
+        return list(err.splitlines())
+
+
+@pytest.fixture
+def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
+    return Verifying(capsys)
+
+
+async def talk(h: Home, *said: str, later: float = 0.0) -> None:
+    """Live; then it is *later* by so many seconds."""
+    async with h.life() as life:
+        for text in said:
+            h.fake.say(text)
+            await life.settled()
+        await trio.sleep(1)
+    h.clock_error -= later
+
+
+def cut(path: Path, lines: int) -> int:
+    """Take lines off the end; return how many entries there were."""
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:-lines]))
+    return len(whole)
+
+
+async def test_lines_that_were_cut_from_an_end_are_named(h: Home, verify: Verifying) -> None:
+    await talk(h, "one", "call act x")
+    assert verify(h) == []
+
+    cut(h.journal(), 6)
+
+    [problem] = verify(h)
+    assert problem.startswith(f"{h.journal()}: DAMAGED: entries ")
+    assert "are missing at its end: it held " in problem
+    assert "on 2026-05-28 20:" in problem
+    assert verify(h, str(h.journal())) == [problem]
+
+
+@pytest.mark.parametrize("name", [f"sessions/{MINE}.jsonl", "usage.jsonl", "schedule.jsonl"])
+async def test_a_file_that_is_gone_is_named(h: Home, verify: Verifying, name: str) -> None:
+    await talk(h, "one", "call act x")
+    (h.state / name).unlink()
+
+    [problem] = verify(h)
+    assert problem.startswith(f"{h.state / name}: MISSING: it held ")
+    assert verify(h, str(h.state / name)) == [problem]
+
+
+async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(
+    h: Home, verify: Verifying
+) -> None:
+    async with h.life() as life:
+        h.fake.say("one")
+        await life.settled()
+        life.kill()
+        await life.died()
+    assert verify(h) == []
+    await talk(h)
+    cut(h.journal(), 1)
+    assert verify(h) != []
+
+
+async def test_it_is_noticed_while_it_runs_and_not_made_good_by_what_is_said_later(
+    h: Home, verify: Verifying
+) -> None:
+    await talk(h, "one", "two", "three")
+    cut(h.journal(), 6)
+
+    async with h.life() as life:
+        for number in range(9):
+            h.fake.say(f"and {number}")
+            await life.settled()
+        await trio.sleep(LONG_ENOUGH)
+        what = f"records are missing: sessions/{MINE}.jsonl; run: elwood receipts verify"
+        assert [what in text for text in h.fake.texts()].count(True) == 1
+
+    [problem] = verify(h)
+    assert "is not the one that stood there on " in problem
+    assert "and not on 2026-05-28 20:" in problem
+
+
+async def test_what_a_person_accepts_is_told_no_more(h: Home, verify: Verifying) -> None:
+    await talk(h, "one")
+    h.journal().unlink()
+    with holding(h.state), pytest.raises(CliFailure, match="Nothing was accepted"):
+        run(h.config(), "receipts", "verify", "--accept")
+
+    assert verify(h, "--accept") != []
+
+    assert verify(h) == []
+    await talk(h, "two")
+    assert verify(h) == []
+    cut(h.journal(), 1)
+    assert verify(h) != []
+
+
+async def test_the_anchors_themselves_are_carried_by_the_daily_notes(
+    h: Home, verify: Verifying
+) -> None:
+    await talk(h, "one", later=2 * DAY)
+    await talk(h, "two", later=2 * DAY)
+    await talk(h, "three", later=2 * DAY)
+    notes = sorted((h.folder / "workspace/threads/daily").glob("*.md"))
+    assert [len(anchors.carried(one.read_text())) for one in notes] == [64] * 3
+    assert verify(h) == []
+    whole = (h.state / NAME).read_bytes()
+
+    cut(h.state / NAME, whole.count(b"\n") - 1)
+    assert {problem.partition(":")[0] for problem in verify(h)} == {str(one) for one in notes[1:]}
+    # Also if others stand in their place.
+    (h.state / NAME).unlink()
+    assert len(verify(h)) == 3
+    await talk(h, "four", later=2 * DAY)
+    assert len(verify(h)) == 3
+    assert verify(h, "--accept") != []
+    assert verify(h) == []
+
+
+async def test_a_backup_carries_what_was_known_when_it_was_taken(
+    h: Home, verify: Verifying
+) -> None:
+    await talk(h, "one", "two")
+    archive = take_now(h)
+    shutil.copy(h.journal(), h.folder / "before")
+    cut(h.journal(), 3)
+    (h.state / NAME).unlink()
+    for note in (h.folder / "workspace/threads/daily").iterdir():
+        note.unlink()
+    assert verify(h) == []
+
+    [problem] = verify(h, "--against", str(archive))
+    assert "are missing at its end" in problem
+    shutil.copy(h.folder / "before", h.journal())
+    assert verify(h, "--against", str(archive)) == []
+    [problem] = verify(h, "--against", str(h.journal()))
+    assert "holds no anchors that can be read" in problem
+
+
+async def test_a_restore_is_no_removal(h: Home, verify: Verifying) -> None:
+    await talk(h, "one")
+    archive = take_now(h)
+    await talk(h, "two", later=2 * DAY)
+    later = take_now(h)
+    restore(scope(h), archive, clock=h.now)
+    assert verify(h) == []
+    assert verify(h, "--against", str(archive)) == []
+    assert verify(h, "--against", str(later)) == []
+    await talk(h, "three", later=2 * DAY)
+    assert verify(h) == []
+    async with moved(h, later) as there:
+        assert verify(there) == []
+
+
+@pytest.fixture
+def long() -> Iterator[None]:
+    """Have the anchors begin anew soon."""
+    before, anchors.LONG = anchors.LONG, 2000
+    yield
+    anchors.LONG = before
+
+
+async def test_the_anchors_do_not_grow_for_ever(h: Home, verify: Verifying, long: None) -> None:
+    for number in range(20):
+        await talk(h, f"message {number}", later=DAY / 2)
+        assert verify(h) == []
+    sizes = [(h.state / name).stat().st_size for name in (OLD, NAME)]
+    assert max(sizes) < 10_000
+
+    (h.state / OLD).unlink()
+    assert verify(h) == []
+    cut(h.journal(), 1)
+    assert verify(h) != []
+
+
+async def test_anchoring_costs_a_turn_no_sync(h: Home) -> None:
+    async with h.life() as life:
+        h.fake.say("one")
+        await life.settled()
+        h.fake.say("two")
+        await life.settled()
+        await trio.sleep(20)
+        assert not (h.state / "sessions" / NAME).exists()
+        known = (h.state / NAME).read_bytes()
+        h.fake.say("three")
+        await life.settled()
+        await trio.sleep(20)
+        assert (h.state / NAME).read_bytes() == known
+
+
+PLACES = [
+    *(f"{when} {tag}" for when in BEHIND for tag in ("anchored", "carried")),
+    *(f"{when} rename {name}" for when in ("before", "after") for name in (OLD, NAME)),
+]
+
+
+async def test_a_kill_while_it_anchors_leaves_all_whole(
+    h: Home, verify: Verifying, long: None
+) -> None:
+    for place in PLACES:
+        h.kill(place)
+        for number in range(20):
+            async with h.life() as life:
+                h.fake.say(f"{place} {number}")
+                await trio.sleep(1)
+            assert verify(h) == [], place
+            if life.was_killed:
+                break
+        assert life.was_killed, place
+    await talk(h, "and on")
+    assert verify(h) == []
