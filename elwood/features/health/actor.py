@@ -124,13 +124,7 @@ def after(told: Told, news: AlarmNews, now: float) -> Told:
 
 
 def words(news: AlarmNews) -> str:
-    """Say *news* to the owner, as plain text of bounded length.
-
-    >>> begun = Alarm("k", "s", "Stuck: outbox: has not moved")
-    >>> print(words(AlarmNews((begun,), (Alarm("l", "a: b", "c"),))))
-    ⚠ Stuck: outbox: has not moved
-    ✓ Over: a: b
-    """
+    """Say *news* to the owner, as plain text of bounded length."""
     lines = [f"⚠ {one_line(alarm.text, MAX_LINE)}" for alarm in news.begun]
     lines += [f"✓ Over: {one_line(alarm.subject, MAX_LINE)}" for alarm in news.over]
     if len(lines) > MAX_LINES:

@@ -60,8 +60,6 @@ class Setting:
     """A house with a control socket and approvals that know one pairing code."""
 
     folder: Path
-    control: Control
-    mailbox: Mailbox[None]
     approvals: Mailbox[ApprovalsMail]
     actor_table: ActorTable
 
@@ -125,7 +123,7 @@ async def running(
         redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
     )
-    setting = Setting(folder, control, mailbox, approvals.mailbox, actor_table)
+    setting = Setting(folder, approvals.mailbox, actor_table)
     async with house(approvals, others) as scene, trio.open_nursery() as nursery:
         setting.actor_table.statuses.update(scene.actor_table.statuses)
         nursery.start_soon(control.run, mailbox)
