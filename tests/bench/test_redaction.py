@@ -26,6 +26,8 @@ SHAPES = {
     "dashes": "-",
     "heads of tokens": "sk-",
     "heads of JWTs": "eyJ-",
+    "heads behind words": "tokenghp_Ab1Ab1Ab1Ab1 ",
+    "hashes": "$6$aaaaaaaaaaaaaaaaaaaaaaaa ",
     "names": "password=",
     "URLs": "://a:",
     "passwords in URLs": "://:aa@@",

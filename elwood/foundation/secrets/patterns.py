@@ -6,7 +6,7 @@ base64.  Of passwords only names, headers, URLs and options tell.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -41,7 +41,7 @@ def is_random(text: str) -> bool:
 # Kinds, their heads, and what follows: bounded runs only, none of which can be tried anew at each
 # of its own characters: one unbounded `[a-z]*` is a denial of service.
 _FORMS = (
-    ("Anthropic or OpenAI key", "sk-", r"[A-Za-z0-9_-]{16,512}"),
+    ("Anthropic or OpenAI key", "sk- sk-or-v1-", r"[A-Za-z0-9_-]{16,512}"),
     ("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{16,256}"),
     ("webhook secret", "whsec_", r"[A-Za-z0-9+/]{24,128}"),
     ("Groq key", "gsk_", r"[A-Za-z0-9]{32,128}"),
@@ -101,13 +101,13 @@ _HEADS = tuple((head, kind, rest) for kind, heads, rest in _FORMS for head in he
 
 
 @cache
-def _pattern(head: str, rest: str) -> re.Pattern[str]:
-    """Make the pattern of a form, which begins where a word does.
+def _pattern(head: str, rest: str, *, glued: bool = False) -> re.Pattern[str]:
+    """Make the pattern of a form, which begins where a word does unless it is *glued* to one.
 
     That is at the beginning, after a mark, or after an escaped character.  It is looked at behind
     the head, so that the search goes by the head.
     """
-    return re.compile(f"{re.escape(head)}{_left(re.escape(head))}{rest}")
+    return re.compile(f"{re.escape(head)}{'' if glued else _left(re.escape(head))}{rest}")
 
 
 def _left(head: str = "") -> str:
@@ -128,6 +128,10 @@ _BY_MARK = (
      re.compile(_left() + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
     ((".",), "Discord token",
      re.compile(_left() + r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
+    # As crypt(3) writes them: in /etc/shadow, .htpasswd and databases.
+    (("$",), "password hash",
+     re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|md5|sha1|scrypt|argon2(?:id|i|d))"
+                r"\$[A-Za-z0-9./,=+$-]{20,512}")),
 )  # fmt: skip
 # Every form with a head is, with it, a part of such a run.
 _LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
@@ -140,10 +144,12 @@ def tokens(text: str, at: int = 0) -> Iterator[FoundSecret]:
     runs = "\n".join(_LONG.findall(text, at))
     if not runs:
         return  # most lines of a log
-    for head, kind, rest in _HEADS:
-        if head in runs:
-            for match in _pattern(head, rest).finditer(text, at):
-                yield _judged(match, kind)
+    heads = [one for one in _HEADS if one[0] in runs]
+    for head, kind, rest in heads:
+        for match in _pattern(head, rest).finditer(text, at):
+            yield _judged(match, kind)
+    if heads:
+        yield from _glued(text, at, heads)
     for marks, kind, pattern in _BY_MARK:
         if any(mark in text for mark in marks):
             for match in pattern.finditer(text, at):
@@ -153,6 +159,34 @@ def tokens(text: str, at: int = 0) -> Iterator[FoundSecret]:
 def _judged(match: re.Match[str], kind: str) -> FoundSecret:
     real = kind in _ALWAYS or is_random(match[0]) or _is_long(match[0])
     return FoundSecret(match.start(), match.start(), match.end(), kind if real else "")
+
+
+# Characters of a name or word that a token may be glued to, and of the longest head.
+_GLUE, _HEAD = 40, 28
+# What words end with, too: task-, monkey-, MSG.
+_WORD_ENDS = frozenset({"sk-", "key-", "SK", "BSA", "SG.", "sl.", "pul-", "dapi", "eyJ"})
+
+
+def _glued(text: str, at: int, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
+    """Find tokens that a word stands in front of, without anything between: ``tokenghp_…``."""
+    for run in _LONG.finditer(text, at):
+        begin = run[0][: _GLUE + _HEAD]
+        for head, kind, rest in heads:
+            where = begin.find(head, 1)
+            if not 0 < where <= _GLUE or is_random(begin[:where]):
+                continue
+            match = _pattern(head, rest, glued=True).match(text, run.start() + where)
+            if match and (head not in _WORD_ENDS or _is_mixed(match[0][len(head) :])):
+                yield msgspec.structs.replace(_judged(match, kind), begin=run.start())
+
+
+_ALPHANUMERIC = re.compile("[A-Za-z0-9]{16,}")
+
+
+def _is_mixed(text: str) -> bool:
+    """Tell whether *text* has a run as no hash in hexadecimal digits and no name does."""
+    runs = _ALPHANUMERIC.findall(text)
+    return any(is_random(run) and not (run.islower() or run.isupper()) for run in runs)
 
 
 # A run of letters and digits longer than words are, in which a placeholder has few different.
@@ -422,6 +456,9 @@ _CONTEXTS = (
             r"identified [ ]by[ ]",  # SQL
         )
     ),
+    # Of the old crypt in /etc/shadow, which has no form of its own.
+    _Context("password hash", ":::", r""":!{0,2}(?P<quoted>[a-z0-9./]{13})
+        :[0-9]{1,6}(?::[0-9]{0,6}){3}:::""", _is_any),
     *(
         _Context("password", f":{port}:", rf"""^[^\s:\#]{{1,255}}:{re.escape(port)}:[^\s:]{{1,63}}:
             [^\s:]{{1,63}}:(?P<quoted>[^\s:]{{4,256}}+)$""", _is_any)  # .pgpass

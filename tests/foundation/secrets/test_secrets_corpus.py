@@ -16,6 +16,7 @@ from elwood.foundation.secrets.redaction import (
     screen,
 )
 from tests.corpora.gen_secrets import (
+    AN,
     FILTERS,
     HARMLESS,
     LABELS,
@@ -92,6 +93,71 @@ def test_each_form_is_known_in_all_surroundings(around: str) -> None:
             if survives(name, value, redact(around.format(value), [])):
                 left.append((name, value))
     assert not left
+
+
+# They begin with what words end with, or are found by a mark further on.
+ONLY_APART = {
+    *("azure_client", "brave", "databricks", "discord_bot"),
+    *("jwt", "mailgun", "sendgrid", "telegram", "twilio"),
+}
+
+
+@pytest.mark.parametrize("word", ["token", "TOKEN", "myKey2", "the_secret", "x"])
+def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> None:
+    left = []
+    for seed in range(3):
+        maker = Maker(f"{seed}{word}")
+        for name in sorted({*KNOWN_FORMS} - {*PEMS} - ONLY_APART):
+            value = maker.make(name)
+            texts = (f"it is {word}{value}!", f'{{"e":"{word}{value}"}}', f"{word}{value}")
+            left += [(name, text) for text in texts if survives(name, value, redact(text, []))]
+    assert not left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-3f786850e387550fdab836ed7e6dc881de23001b",
+        "disk-8c7e1a9d-4b2f-4d0a-9e57-1f2a3b4c5d6e",
+        "monkey-0123456789abcdef0123456789abcdef", "MSG.internal_error_code_17.not_found_in_cache",
+        "risk-assessment-of-Project-2026-v2", "com.example.mysql.ConnectionPoolFactory2Impl",
+        "CZECHOSLOVAKIATRANSPORTATION2", "desk-Berlin2-Room12B-Window3C",
+    ],
+)  # fmt: skip
+def test_words_that_end_like_a_token_begins_are_kept(text: str) -> None:
+    assert redact(f"see {text} there", []) == f"see {text} there"
+
+
+HASHES = {
+    "$6$": 86, "$6$rounds=5000$": 86, "$5$": 43, "$1$": 22, "$apr1$": 22, "$y$j9T$": 43,
+    "$gy$j9T$": 43, "$2b$12$": 53, "$2y$10$": 53, "$argon2id$v=19$m=65536,t=3,p=4$": 43,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [*HASHES, "", "!"])
+def test_the_hash_in_a_line_of_shadow_is_masked(form: str) -> None:
+    """Also of an account that is locked, by a mark in front of it, and in other files."""
+    maker = Maker(form)
+    salt = f"{maker.s(AN, 8)}$" if form in HASHES and not form.startswith("$2") else ""
+    value = maker.s(AN, HASHES.get(form, 13))
+    for line in (f"root:{form}{salt}{value}:19000:0:99999:7:::", "a:!{}{}{}:19000::::::"):
+        text = line.format(form, salt, value)
+        assert value not in redact(f"x:*:19000:0:99999:7:::\n{text}\n", [])
+        assert value not in redact(json.dumps({"e": f"y:!:1:::::\n{text}\n"}), [])
+    if form in HASHES:
+        assert value not in redact(f"me:{form}{salt}{value}\n", [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "daemon:*:19000:0:99999:7:::", "nobody:!:19000::::::", "x:!!:19000:0:99999:7:::",
+        "root:x:0:0:root:/root:/bin/bash", "echo $1$2 $5$6", "costs $5$6 or $6$7 a month",
+        "s/(a)(b)/$1$2$internal_names_and_paths/", "std::vector<int>::iterator:::x",
+    ],
+)  # fmt: skip
+def test_lines_without_a_hash_are_kept(text: str) -> None:
+    assert redact(text, []) == text
 
 
 @pytest.mark.parametrize("how", ["nl", "crlf", "indent", "b64", "json", "mail", "log", "cut"])
