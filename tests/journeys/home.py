@@ -18,6 +18,7 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
     OFFERED,
     Completion,
@@ -147,6 +148,7 @@ class Home:
     poll: int = 50
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
+    pacing: Pacing = UNPACED
     # Bodies around those of the channel: a place for bugs.
     outbox: Callable[[Mailbox[OutboxMail], OutboxBody], Awaitable[None]] | None = None
     intake: Callable[[Mailbox[None], Body], Awaitable[None]] | None = None
@@ -438,7 +440,7 @@ class Life:
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
             async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-                body = Outbox(bot, random=lambda: 0.5, pacing=UNPACED).run
+                body = Outbox(bot, random=lambda: 0.5, pacing=home.pacing).run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
             channel = Channel(

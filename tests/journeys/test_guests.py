@@ -1,8 +1,12 @@
 """What others are told: nothing that is the owner's, unless the owner has said yes to that."""
 
+import re
+from functools import partial
+
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
@@ -174,3 +178,38 @@ async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) 
                 text = "".join(m.text for m in h.fake.sent[before:] if m.chat == GROUP)
                 shown = [one for one in (*PRIVATE, *COSTS) if one in text]
                 assert not shown, (name, given, text)
+
+
+def has_text(h: Home, text: str) -> bool:
+    return text in h.texts()
+
+
+async def test_a_crowd_of_strangers_does_not_stand_in_the_owners_way(h: Home) -> None:
+    """Within what Telegram lets through: answers come at once, notices are few."""
+    h.pacing = Pacing()
+    crowd = range(5_000, 5_060)
+    answered: list[float] = []
+    async with h.life() as life:
+        h.fake.say("warm up")
+        await life.settled()
+        for at in range(10):
+            for user in crowd if at == 0 else (6_000 + at,):
+                h.fake.say("hi", chat=user, user=user)
+            began = trio.current_time()
+            h.fake.say(f"hello {at}")
+            await life.until(partial(has_text, h, f"re: hello {at}"))
+            answered.append(trio.current_time() - began)
+            await trio.sleep(60)
+        assert max(answered) < 2, answered
+        notices = [text for text in h.texts() if "to talk to me" in text]
+        assert 2 <= len(notices) <= 5, notices
+        assert notices[0].startswith("Somebody wants to talk to me: Ann (tg:5")
+        assert notices[1].startswith("59 people want to talk to me")
+        assert len(notices[1]) < 2_000
+        newest = h.fake.texts(6_009)[0]
+        [code] = re.findall(r"code: (\w{8})\n", newest)
+        h.fake.say(f"/allow {code}")
+        await life.until(lambda: len(h.fake.texts(6_009)) == 2)
+        assert "may talk to me now" in h.texts()[-1]
+        assert all(h.fake.texts(user) for user in crowd)
+    assert h.broken() == []

@@ -37,6 +37,7 @@ from elwood.agent.approvals.prompt_text import (
     access_question,
     button_pressed,
     buttons,
+    crowd_message,
     group_buttons,
     group_message,
     packs,
@@ -71,7 +72,7 @@ from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
+from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
@@ -87,6 +88,10 @@ GATHER = 5.0
 LOOK = 60.0
 # Seconds between two tries to give a session a hint.
 HINT_PAUSE = 1.0
+# Seconds between one notice of strangers and the next while more of them come.
+CROWD = (0.0, 60.0, 600.0)
+# Codes that strangers can make us write.
+NEW_CODES = (Window(600, 3600.0),)
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
 GUESSES = (Window(20, 60.0),)
 
@@ -144,9 +149,11 @@ class Approvals:
         self._timers: dict[str, trio.CancelScope] = {}
         self._batches: dict[tuple[Route, bool, bool], list[ApprovalRequest]] = {}
         self._guesses: dict[str, Budget] = {}
+        self._newcomers = self._people.open(self._environment.now())
+        self._has_newcomers = Signal()
+        self._new_codes = Budget(NEW_CODES)
         async with trio.open_nursery() as self._tasks:
-            for asked in self._people.open(self._environment.now()):
-                self._tasks.start_soon(self._prompt_for_access, asked)
+            self._tasks.start_soon(self._prompt_for_access)
             async with self._deciding:
                 await self._resume()
             async for message in mailbox:
@@ -220,6 +227,9 @@ class Approvals:
             return Known()
         if not self._people.may_ask(meet.principal, self._environment.now()):
             return Stranger(None)
+        if self._new_codes.delay(trio.current_time()):
+            return Stranger(None)
+        self._new_codes = self._new_codes.spend(trio.current_time())
         code = self._environment.new_code(CODE_LENGTH)
         while code in self._people.requests:
             code = self._environment.new_code(CODE_LENGTH)
@@ -227,7 +237,8 @@ class Approvals:
         if not await self._record(asked):
             return Stranger(None)
         log.info("stranger met", extra={"principal": meet.principal})
-        self._tasks.start_soon(self._prompt_for_access, asked)
+        self._newcomers.append(asked)
+        self._has_newcomers.give()
         return Stranger(code)
 
     async def _let_in(self, code: str, approved: bool, by: str) -> CommandResult:
@@ -244,13 +255,24 @@ class Approvals:
         self._tasks.start_soon(self._post, asked.route, (Rich(WELCOME),))
         return CommandResult(f"{who} may talk to me now.", ok=True)
 
-    async def _prompt_for_access(self, asked: AccessRequested) -> None:
-        """Show the owner who asks, as long as the code is valid."""
-        if not self._owner_routes:
-            return  # `elwood pair` remains
-        with trio.move_on_after(CODE_LASTS):
-            question = access_question(asked)
-            await self._post(self._owner_routes[0], (question,), access_buttons(asked.code))
+    async def _prompt_for_access(self) -> None:
+        """Show the owner who asks, as long as the codes are valid; a crowd comes together."""
+        pause = 0.0
+        while self._owner_routes:  # without, `elwood pair` remains
+            while not self._newcomers:
+                await self._has_newcomers.wait()
+            open_ = self._people.open(self._environment.now())
+            asked = [one for one in self._newcomers if one in open_]
+            self._newcomers.clear()
+            with trio.move_on_after(CODE_LASTS):
+                if len(asked) == 1:
+                    question, keys = access_question(asked[0]), access_buttons(asked[0].code)
+                    await self._post(self._owner_routes[0], (question,), keys)
+                elif asked:
+                    await self._post(self._owner_routes[0], (crowd_message(asked),))
+            pause = CROWD[min(CROWD.index(pause) + 1, len(CROWD) - 1)]
+            await trio.sleep(pause)
+            pause = pause if self._newcomers else 0.0
 
     # --- what may be done: asked, decided, over --------------------------------------------------
 
@@ -306,7 +328,8 @@ class Approvals:
             return refused
         request = self._state.of_code(normal_code(code))
         if request is None:
-            return self._guessed(by, NO_SUCH)
+            let_in = await self._let_in(code, answer != "denied", by)
+            return self._guessed(by, NO_SUCH) if let_in is EXPIRED else let_in
         return await self._decide(request, answer, by)
 
     async def _decide(

@@ -30,6 +30,8 @@ MAX_SHOWN = 40_000
 ENDS = 200
 # Calls in one message: what can be looked through before one button answers for all.
 MAX_TOGETHER = 20
+# Strangers that one notice names.
+MAX_CROWD = 10
 # UTF-16 units kept free in a list for its first and last lines.
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
@@ -149,6 +151,20 @@ def access_question(asked: AccessRequested) -> Rich:
             "Approve only if they gave it to you themselves.",
             "",
         ),
+    )
+
+
+def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
+    """Tell of several strangers at once; no code is shown, so the owner has it from who asks."""
+    names: list[Piece] = [
+        (f"\n{one.name or 'somebody'} ({one.principal})", "code") for one in asked[:MAX_CROWD]
+    ]
+    more = len(asked) - MAX_CROWD
+    return _rich(
+        (f"{len(asked)} people want to talk to me:", ""),
+        *names,
+        (f"\nand {more} others" if more > 0 else "", ""),
+        ("\nIf one of them gave you their code themselves: /allow CODE", ""),
     )
 
 

@@ -16,8 +16,8 @@ from elwood.foundation.text.lines import one_line
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0
 CODE_LENGTH = 8
-# Codes open at a time: what strangers can make us write and show is bounded.
-MAX_OPEN_CODES = 20
+# Codes open at a time; for a new one the oldest lapses.
+MAX_OPEN_CODES = 200
 # Seconds for which somebody turned away gets no further code.
 DENIED_FOR = 30 * 86400.0
 # People turned away that are remembered; the oldest are forgotten first.
@@ -94,6 +94,8 @@ class People(msgspec.Struct):
             case AccessRequested():
                 for code in [code for code, one in self.requests.items() if not one.is_fresh(at)]:
                     del self.requests[code]
+                if len(self.requests) >= MAX_OPEN_CODES:
+                    del self.requests[next(iter(self.requests))]
                 self.requests[entry.code] = AccessRequest(at, entry)
             case AccessDecided():
                 request = self.requests.pop(entry.code, None)
@@ -123,8 +125,7 @@ class People(msgspec.Struct):
         denied = self.denied.get(principal)
         if denied is not None and 0 <= now - denied < DENIED_FOR:
             return False
-        waiting = self.open(now)
-        return len(waiting) < MAX_OPEN_CODES and all(a.principal != principal for a in waiting)
+        return all(asked.principal != principal for asked in self.open(now))
 
 
 # --- what may be done ----------------------------------------------------------------------------

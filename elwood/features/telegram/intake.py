@@ -77,6 +77,8 @@ PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
     "It is valid for an hour. I have kept nothing of what you wrote."
 )
+# Strangers that may wait for their code before their messages do.
+MAX_STRANGERS = 256
 # What is said to a press on an answer that cannot be told any more.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
 # Answered questions that are remembered, to say the same to a second press.
@@ -118,8 +120,10 @@ class Intake:
         self._replies = IntakeReplies(self._outbox)
         self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._album: str | None = None  # of the last message
+        self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
+            nursery.start_soon(self._greet_in_turn, strangers)
             async for _ in mailbox:
                 pass
             nursery.cancel_scope.cancel()
@@ -145,6 +149,11 @@ class Intake:
             await self._bot.set_my_commands(COMMANDS)
         except FAILURES as error:  # the commands work without a menu
             log.warning("command menu not set", extra={"why": explain(error)})
+
+    async def _greet_in_turn(self, strangers: trio.MemoryReceiveChannel[tuple[Route, str]]) -> None:
+        """Give strangers their codes one after another: a crowd must not be in others' way."""
+        async for route, code in strangers:
+            await self._replies.tell(route, PAIRING.format(code))
 
     def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
@@ -204,7 +213,9 @@ class Intake:
             if met is None:
                 return False
             if isinstance(met, Stranger):
-                return met.code is None or await self._replies.tell(route, PAIRING.format(met.code))
+                if met.code is not None:
+                    await self._greet.send((route, met.code))
+                return True
         before, self._album = self._album, message.media_group_id
         complaint = unsupported(message)
         if complaint is not None:

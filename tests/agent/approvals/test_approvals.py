@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
+from elwood.agent.approvals.state import MAX_OPEN_CODES
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 from tests.journeys.disk import BadDisk
 
@@ -108,14 +109,50 @@ async def test_who_is_turned_away_stays_away(world: World) -> None:
         assert await ask.meet(7) == Stranger(None)
 
 
-async def test_a_crowd_of_strangers_is_bounded(world: World) -> None:
+async def test_a_crowd_of_strangers_is_bounded_and_keeps_nobody_out(
+    world: World, autojump_clock: object
+) -> None:
+    world.codes = [first[4:] + last[4:] for first in CODES for last in CODES]
     async with running(world, OWNER_ROUTE) as ask:
-        met = [await ask.meet(number) for number in range(100, 130)]
-        assert sum(isinstance(m, Stranger) and m.code is not None for m in met) == 20
+        met = [await ask.meet(number) for number in range(1_000, 1_700)]
+        given = [m.code for m in met if isinstance(m, Stranger) and m.code is not None]
+        assert len(given) == 600, "an hour's"
         size = world.path.stat().st_size
-        for number in range(100, 130):
+        for number in range(1_000, 1_600):
             await ask.meet(number)
         assert world.path.stat().st_size == size
+        assert not (await ask.pair(given[0])).ok, "the oldest have lapsed"
+        assert (await ask.pair(given[-1])).ok
+        assert (await ask.pair(given[-MAX_OPEN_CODES])).ok
+        await trio.sleep(3_600)
+        assert isinstance(again := await ask.meet(5), Stranger)
+        assert again.code is not None
+    assert len(world.texts(1)) <= 7, "notices in an hour"
+
+
+async def test_of_a_crowd_that_waits_at_the_start_one_notice_tells(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for number in range(7, 10):
+            await ask.meet(number, f"Eve {number}")
+    world.posts.clear()
+    async with running(world, OWNER_ROUTE) as ask:
+        await trio.sleep(30)
+        [notice] = world.posts
+        assert notice.part.text.splitlines() == [
+            "3 people want to talk to me:",
+            "Eve 7 (tg:7)",
+            "Eve 8 (tg:8)",
+            "Eve 9 (tg:9)",
+            "If one of them gave you their code themselves: /allow CODE",
+        ]
+        assert notice.buttons == ()
+        assert not (await ask.rule(CODES[0], "once", by="tg:7")).ok
+        assert (await ask.rule(CODES[0], "once")).ok
+        assert (await ask.rule(CODES[1], "denied")).ok
+        assert await ask.meet(7) == Known()
+        assert await ask.meet(8) == Stranger(None)
 
 
 async def test_open_requests_are_posted_again_at_the_start(world: World) -> None:

@@ -28,7 +28,8 @@ COMMANDS = {
     "status": "say what is going on and what it has cost",
     "budget": "show what was spent today and this month, on what, and the limits",
     "receipts": "list what was really done here, newest last (/receipts 20: so many)",
-    "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]",
+    "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]; or a "
+    "person in",
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
