@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from elwood.features.skills.git_client import Git, GitFailed, clone, environment
+from elwood.features.skills.git_client import Fetched, Git, GitFailed, clone, environment
 from elwood.features.skills.skill import MAX_FILES, SkillFile
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import Url
@@ -52,12 +52,19 @@ def commit(folder: Path) -> str:
 
 @attrs.frozen
 class Served:
-    """A server of one repository by git's smart protocol."""
+    """A server of one repository by git's smart protocol, and a client that may connect to it."""
 
     port: int
 
-    def url(self, path: str = "/x.git") -> str:
-        return f"http://skills.example:{self.port}{path}"
+    async def files(self, folder: str, scratch: Path, path: str = "/x.git") -> Fetched:
+        """Fetch from a name that no other resolver knows: git connects to what was checked."""
+        git = Git(
+            EgressRules(ports=(self.port,)),
+            allow="127.0.0.1".__eq__,
+            resolve=resolving("127.0.0.1"),
+            schemes=("http",),
+        )
+        return await git.files(f"http://skills.example:{self.port}{path}", folder, scratch)
 
 
 @asynccontextmanager
@@ -81,22 +88,11 @@ async def serving(repository: Path) -> AsyncIterator[Served]:
         nursery.cancel_scope.cancel()
 
 
-def local(served: Served) -> Git:
-    """A client that may connect to this machine, by HTTP."""
-    return Git(
-        EgressRules(ports=(served.port,)),
-        allow=lambda address: address == "127.0.0.1",
-        resolve=resolving("127.0.0.1"),
-        schemes=("http",),
-    )
-
-
 async def test_files_come_from_the_checked_address(repository: Path, tmp_path: Path) -> None:
     head = git(repository, "rev-parse", "HEAD").decode().strip()
     async with serving(repository) as served:
-        # No resolver knows this name: git connects to what was checked, or not at all.
-        found = await local(served).files(served.url(), ".", tmp_path)
-        inner = await local(served).files(served.url(), "more/x y", tmp_path / "served")
+        found = await served.files(".", tmp_path)
+        inner = await served.files("more/x y", tmp_path / "served")
     assert found.commit == head
     assert set(found.files) == {
         SkillFile("SKILL.md", SKILL),
@@ -108,7 +104,7 @@ async def test_files_come_from_the_checked_address(repository: Path, tmp_path: P
 
 async def refusal(served: Served, tmp: Path, path: str = "/x.git", folder: str = ".") -> str:
     with pytest.raises(GitFailed) as told:
-        await local(served).files(served.url(path), folder, Path(mkdtemp(dir=tmp)))
+        await served.files(folder, Path(mkdtemp(dir=tmp)), path)
     return str(told.value)
 
 
@@ -151,7 +147,7 @@ async def test_nothing_of_a_repository_runs_or_is_written_as_a_file(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     async with serving(repository) as served:
-        found = await local(served).files(served.url(), ".", scratch)
+        found = await served.files(".", scratch)
     assert len(found.files) == 6
     assert not mark.exists()
     assert not [path for path in scratch.rglob("*") if path.name in ("SKILL.md", "post-checkout")]
@@ -222,7 +218,7 @@ async def test_cancelling_ends_git_and_its_helpers(tmp_path: Path) -> None:
         nursery.start_soon(trio.serve_listeners, say_nothing, [listener])
         served = Served(port_of(listener))
         with scope:
-            await local(served).files(served.url(), ".", tmp_path)
+            await served.files(".", tmp_path)
         assert scope.cancelled_caught
         with trio.fail_after(60):
             await ended.wait()
