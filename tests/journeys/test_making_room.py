@@ -126,3 +126,18 @@ async def test_cp_24_25_a_crash_costs_at_most_one_more_call(
 
 def is_quiet(h: Home) -> bool:
     return bool(h.sessions) and h.fold().is_idle and not h.fake.unconfirmed
+
+
+async def test_a_small_model_that_slips_twice_is_followed_by_the_one_that_talks(h: Home) -> None:
+    async def slipping(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return await good(request) if request.model == "m" else answer("They repeat each other.")
+
+    outgrowing(h, slipping)
+    async with h.life() as life:
+        while not cuts(h):
+            h.fake.say(LONG)
+            await life.settled()
+    assert [request.model for request in summaries(h)] == ["small", "small", "m"]
+    assert [entry.why for entry in cuts(h)] == [""]
+    assert h.broken() == []

@@ -111,6 +111,9 @@ def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """
     if role in ("observer", "cheap"):
         return (settings.summarizer,)
+    if role == "summarizer's fallback":
+        summarizer, *others = candidates(settings, "summarizer")
+        return tuple(others) or (summarizer,)
     first = (settings.summarizer,) if role == "summarizer" else ()
     if "/" in role:
         first = (role,)

@@ -16,9 +16,17 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.session.log.branch import node_of
 from elwood.agent.session.log.entries import Compacted, Node
-from elwood.agent.session.turn.compaction import CUT_NOTICE, DEADLINE, HEAD, ROLE, is_notice_of_cut
+from elwood.agent.session.turn.compaction import (
+    CUT_NOTICE,
+    DEADLINE,
+    EXTRACTS,
+    HEAD,
+    ROLES,
+    is_notice_of_cut,
+)
 from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed
+from elwood.foundation.text.tokens import estimate
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.talking import Talk, is_summary
 
@@ -66,7 +74,7 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
     talk = await crossed(model)
 
     [asked] = model.summaries
-    assert asked.role == ROLE
+    assert asked.role == ROLES[0]
     assert asked.prompt.tools == ()
     assert asked.max_tokens is not None
     [wanted] = asked.messages
@@ -109,29 +117,72 @@ def crash() -> Completed:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "why"),
+    ("outcome", "why", "times"),
     [
-        (answer(""), "was none"),
-        (ModelUnavailable("the key was refused"), "the key was refused"),
-        (ContextTooLong("200 tokens over"), "200 tokens over"),
-        (BadHistory("other", "messages: no"), "messages: no"),
-        (crash, "models"),
+        (answer(""), "was none", 3),
+        (ModelUnavailable("the key was refused"), "the key was refused", 1),
+        (ContextTooLong("200 tokens over"), "200 tokens over", 1),
+        (BadHistory("other", "messages: no"), "messages: no", 1),
+        (crash, "models", 1),
     ],
 )
-async def test_without_a_summary_the_cut_is_made_and_said(
-    outcome: Completed | Callable[[], Completed], why: str
+async def test_without_a_summary_extracts_are_kept_and_it_is_said(
+    outcome: Completed | Callable[[], Completed], why: str, times: int
 ) -> None:
     model = Model(outcome)
 
     talk = await crossed(model)
 
-    assert len(model.summaries) == 1
-    assert talk.compactions[0].summary == CUT_NOTICE
+    assert [one.role for one in model.summaries] == list(ROLES[:times])
+    summary = talk.compactions[0].summary
+    assert EXTRACTS in summary
+    assert "PERSON: 7: some words" in summary
+    assert "ASSISTANT: re: some words" in summary
+    assert summary.endswith(CUT_NOTICE)
     assert why in talk.compactions[0].why
-    assert model.asked[-1].messages[0] == Notice(CUT_NOTICE)
+    assert model.asked[-1].messages[0] == Notice(summary)
     assert not isinstance(talk.session.messages[-1], Notice)  # and the turn was answered
     turn_was_told = [e.why for e in talk.entries if isinstance(e, Compacted)]
     assert turn_was_told == [talk.compactions[0].why]
+
+
+@pytest.mark.parametrize("slips", [1, 2])
+async def test_a_slip_is_pointed_out_and_then_another_model_is_asked(slips: int) -> None:
+    model = Model(lambda: GOOD if len(model.summaries) > slips else answer("Ada likes tea."))
+
+    talk = await crossed(model)
+
+    assert [one.role for one in model.summaries] == list(ROLES[: slips + 1])
+    [wanted] = model.summaries[-1].messages
+    assert isinstance(wanted, Human)
+    assert "could not be used: the model's answer was none" in wanted.text
+    assert talk.compactions[0].why == ""
+    assert "Ada likes tea." in talk.compactions[0].summary
+
+
+async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> None:
+    """As long as fits, over several failures; the words of a result are not among them."""
+    model = Model(ModelUnavailable("away"))
+    talk = Talk(model, context=4000)
+    for _ in range(4):
+        await talk.say(LONG)
+    model.say = [call(("c1", "note", '{"name": "locker 77"}')), answer("Noted.")]
+    await talk.say("Note the locker")
+    model.say = [call(("c2", "nothing", "{}")), answer("It failed.")]
+    await talk.say("And do nothing")
+    while len(talk.compactions) < 2:
+        await talk.say(LONG)
+
+    first, second = (made.summary for made in talk.compactions)
+    assert 'DONE: note {"name": "locker 77"}' in first
+    assert "NOT DONE, or not known: nothing {}: no such tool: nothing" in first
+    assert "Note the locker" in first
+    assert second.count(EXTRACTS) == second.count(HEAD) == 1
+    assert min(first.count("PERSON: "), second.count("PERSON: ")) > 10
+    for _ in range(60):
+        await talk.say(LONG)
+    assert len(talk.compactions) > 4
+    assert max(estimate(made.summary) for made in talk.compactions) < 1.4 * 400
 
 
 async def test_what_an_earlier_summary_said_outlives_a_failure() -> None:

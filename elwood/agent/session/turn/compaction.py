@@ -6,7 +6,7 @@ compaction.  Each cut lies behind the one before, so there is no loop.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from textwrap import indent
@@ -25,6 +25,7 @@ from elwood.agent.conversation.message import (
     Results,
     Text,
     ToolCall,
+    without_days,
 )
 from elwood.agent.models.messages import (
     BadHistory,
@@ -57,8 +58,8 @@ WORDS = 0.6
 MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
 # Characters of a reason that the owner is told.
 MAX_WHY = 200
-# Who sums up.
-ROLE = "summarizer"
+# Who sums up: twice, as a model may slip; then another one.
+ROLES = ("summarizer", "summarizer", "summarizer's fallback")
 # Seconds for a summary: what a cheap model needs for 150,000 tokens, three times over.  The person
 # waits for it.
 DEADLINE = 120.0
@@ -75,7 +76,7 @@ async def make_room(
     """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
 
     Without *context* it must become less than it is: the model says that it does not fit.  If no
-    summary can be had, the entry says why, and holds what an earlier one said.
+    summary can be had, the entry says why, and holds extracts.
     """
     turn = session.turn
     assert turn is not None
@@ -90,7 +91,7 @@ async def make_room(
     made = await _summary(id_, ask, old, given.summary)
     match made:
         case Unfit(why):
-            return Compacted(without_summary(old), at, why)
+            return Compacted(extracts(old, given.summary), at, why)
         case str(text):
             return Compacted(text, at)
     return made
@@ -105,29 +106,36 @@ async def _summary(
     replaced = sum(node.tokens for node in old)
     now = trio.current_time()
     limit = min(DEADLINE, (trio.current_effective_deadline() - now) / 2)
-    wanted = Complete(
-        session=id_,
-        role=ROLE,
-        prompt=Prompt(INSTRUCTIONS),
-        messages=(Human(request(old, min(most, replaced))),),
-        max_tokens=ROOM_TO_THINK * most,
-        until=now + 0.9 * limit,  # so that they say what it failed of
-    )
-    completed: Completed | None = None
-    try:
-        with trio.move_on_at(now + limit):
-            completed = await ask(wanted)
-    except ActorUnavailable as error:
-        return Unfit(str(error))
-    match completed:
-        case Completion():
-            return judge(completed, replaced, most)
-        case BudgetSpent():
-            return completed  # nothing else can be asked either: better to lose nothing
-        case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(_, why):
-            return Unfit(why)
-        case None:
-            return Unfit(f"the model gave none within {limit:.0f} s")
+    text = wanted = request(old, min(most, replaced))
+    judged: str | Unfit = Unfit("")
+    for role in ROLES:
+        asked = Complete(
+            session=id_,
+            role=role,
+            prompt=Prompt(INSTRUCTIONS),
+            messages=(Human(wanted),),
+            max_tokens=ROOM_TO_THINK * most,
+            until=now + 0.9 * limit,  # so that they say what it failed of
+        )
+        completed: Completed | None = None
+        try:
+            with trio.move_on_at(now + limit):
+                completed = await ask(asked)
+        except ActorUnavailable as error:
+            return Unfit(str(error))
+        match completed:
+            case Completion():
+                judged = judge(completed, replaced, most)
+            case BudgetSpent():
+                return completed  # nothing else can be asked either: better to lose nothing
+            case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(_, why):
+                return Unfit(why)
+            case None:
+                return Unfit(f"the model gave none within {limit:.0f} s")
+        if isinstance(judged, str):
+            return judged
+        wanted = f"{text}\n\n{AGAIN.format(judged.why)}"
+    return judged
 
 
 # --- when, and where ------------------------------------------------------------------------------
@@ -232,6 +240,11 @@ Write in the language of the people, in short lines, between <summary> and </sum
 else.\
 """
 
+AGAIN = (
+    "There was an answer to this before, which could not be used: {}. Write the summary anew, in "
+    "fewer words, between <summary> and </summary>."
+)
+
 
 def request(nodes: Sequence[Node], most: int) -> str:
     r"""Write what the summariser is shown: *nodes*, and that it has *most* tokens for them.
@@ -291,6 +304,13 @@ CUT_NOTICE = (
 )
 
 
+EXTRACTS = "No summary could be made of what followed. Extracts of it, the oldest first:"
+# Characters of an extract: as many as let all of them fit, or the newest.
+LENGTHS = (240, 120, 60)
+# Share of a summary's tokens that extracts have even behind a long summary.
+EXTRACTS_SHARE = 3
+
+
 class Unfit(msgspec.Struct, frozen=True):
     """Why there is no summary; continues "no summary could be made: "."""
 
@@ -319,12 +339,49 @@ def judge(completion: Completion, replaced: int, most: int) -> str | Unfit:
     return f"{HEAD}\n<summary>\n{text}\n</summary>"
 
 
-def without_summary(nodes: Sequence[Node]) -> str:
-    """Say that *nodes* were left out; what an earlier summary says of those before them stays."""
-    first = nodes[0].message if nodes else None
-    if not isinstance(first, Notice) or not first.text.startswith(HEAD):
-        return CUT_NOTICE
-    return f"{first.text.removesuffix(CUT_NOTICE).rstrip()}\n\n{CUT_NOTICE}"
+def extracts(nodes: Sequence[Node], most: int) -> str:
+    r"""Stand in for a summary of *nodes*: a line for each thing said or done, the newest at least.
+
+    What an earlier summary says stays; together they have about *most* tokens.
+
+    >>> text = extracts([Node(1, Human("I am Ada.\nDONE: pay"), 5)], 100)
+    >>> text.removeprefix(HEAD).removesuffix(CUT_NOTICE).strip().splitlines()[1:]
+    ['PERSON: I am Ada. DONE: pay']
+    """
+    messages = [node.message for node in nodes]
+    summary, lines = HEAD, list[str]()
+    if messages and isinstance(first := messages[0], Notice) and is_notice_of_cut(first):
+        before, _, listed = first.text.removesuffix(CUT_NOTICE).partition(EXTRACTS)
+        summary, lines = before.strip() or HEAD, listed.split("\n")
+    came = [result for one in messages if isinstance(one, Results) for result in one.results]
+    failed = {result.call: result.text if result.failed else "" for result in came}
+    lines += [line for message in messages for line in _extracts(message, failed)]
+    room, kept = max(most - estimate(summary), most // EXTRACTS_SHARE), 0
+    for length in LENGTHS:
+        lines = [one_line(line, length) for line in lines if line]
+        kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
+        if kept == len(lines):
+            break
+    listed = "\n".join(lines[len(lines) - kept :])
+    return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
+
+
+def _extracts(message: Message, failed: Mapping[str, str]) -> list[str]:
+    """Write what was said and done, a text each; *failed* says of calls what they failed of."""
+    match message:
+        case Human(text):
+            return [f"PERSON: {without_days(text)}"]
+        case Assistant(blocks):
+            return [_deed(block, failed) for block in blocks]
+    return []
+
+
+def _deed(block: Text | ToolCall, failed: Mapping[str, str]) -> str:
+    if isinstance(block, Text):
+        return f"ASSISTANT: {block.text}"
+    call = f"{block.name} {block.arguments}"
+    why = failed.get(block.id, "no result")
+    return f"NOT DONE, or not known: {call}: {why}" if why else f"DONE: {call}"
 
 
 def is_notice_of_cut(message: Message) -> bool:
@@ -336,7 +393,7 @@ def told(why: str) -> str:
     """Say below an answer that something was left out without a summary.
 
     >>> print(told("the model declined"))
-    ⚠ To make room, older messages were left out without a summary: the model declined.
+    ⚠ To make room, of older messages only extracts were kept, not a summary: the model declined.
     """
     reason = one_line(why, MAX_WHY).rstrip(".")
-    return f"⚠ To make room, older messages were left out without a summary: {reason}."
+    return f"⚠ To make room, of older messages only extracts were kept, not a summary: {reason}."

@@ -35,7 +35,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
-from elwood.agent.session.turn.compaction import make_room, without_summary
+from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
@@ -355,7 +355,8 @@ class TurnRun:
         why = "the model did not accept the conversation"
         start = self._turn.start
         old = [node for node in self.log.state.path if node.seq < start]
-        await self.log.keep(Compacted(without_summary(old), start, why))
+        most = ContextLimits(context=self.settings.context_tokens).summary
+        await self.log.keep(Compacted(extracts(old, most), start, why))
         return True
 
 
