@@ -1,5 +1,6 @@
 """What bounds a run that nobody typed: the part of a task that goes along with its message."""
 
+import re
 from typing import Literal
 
 import msgspec
@@ -8,16 +9,29 @@ import msgspec
 PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
 # What a model answers that has nothing to tell; it stands for the whole answer or is left out.
 QUIET = "HEARTBEAT_OK"
+# How models write it.  In other words than its own it may be part of a sentence.
+_TOKEN = re.compile(r"\b(?:(?i:heartbeat_ok)|HEARTBEAT[ -]OK)\b")
+_ALONE = re.compile(r"heartbeat[ _-]?ok", re.IGNORECASE)
+# What they say beside it that says no more than it does.
+_NO_NEWS = re.compile(
+    r"(?:there (?:is|'s) |i have )?nothing (?:new|urgent|more|else|to (?:report|tell|do|add|say)|"
+    r"(?:has |have )?changed|needs (?:your |the owner's )?attention)|no (?:news|changes?|updates?)"
+    r"|(?:all (?:is )?|everything (?:is )?)(?:quiet|clear|good|well|fine|ok|okay|in order)|"
+    r"(?:es gibt )?nichts (?:neues|zu (?:melden|berichten))|alles (?:ruhig|gut|in ordnung|ok)",
+    re.IGNORECASE,
+)
 
 
 class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a job may spend in a day of the owner's zone; None leaves it to `budget.Limits`.
 
-    It bounds the job in all its runs and conversations together; *usd* are US dollars.
+    It bounds the job in all its runs and conversations together; *usd* are US dollars.  *section*
+    of config.toml is where it can be raised; "" if it was made in a conversation.
     """
 
     tokens: int | None = None
     usd: float | None = None
+    section: str = ""
 
 
 class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,8 +72,18 @@ def without_quiet(text: str) -> str:
 
     >>> without_quiet("**HEARTBEAT_OK**."), without_quiet("The disk is full. HEARTBEAT_OK")
     ('', 'The disk is full.')
+    >>> without_quiet("Nothing new. heartbeat_ok"), without_quiet("Nothing new on the disk.")
+    ('', 'Nothing new on the disk.')
     """
-    if QUIET not in text:
+    if _ALONE.fullmatch(_bare(text)):
+        return ""
+    rest = _TOKEN.sub("", text).strip()
+    if len(rest) == len(text.strip()):
         return text
-    rest = text.replace(QUIET, "").strip()
-    return rest if any(character.isalnum() for character in rest) else ""
+    said = _bare(rest)
+    return "" if not said or _NO_NEWS.fullmatch(said) else rest
+
+
+def _bare(text: str) -> str:
+    """Take the marks around *text* away."""
+    return re.sub(r"^[\W_]+|[\W_]+$", "", text)

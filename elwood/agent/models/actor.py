@@ -166,8 +166,10 @@ class UsageBook:
                 return False
             del self._owed[: len(batch)]
             clear_error("usage journal")
+            purses = {bill.entry.job: bill.purse for bill in batch}
             for one in warned:
-                self._warn(in_warning(one, self._zone))
+                purse = purses.get(one.account.job)
+                self._warn(in_warning(one, self._zone, self._limits, purse))
             return True
 
 

@@ -291,14 +291,16 @@ def limit_reached(
 that, raise limits.day_tokens in config.toml.
     >>> print(limit_reached(Limits(), Ledger(), Caller("s", "news", Purse(usd=0)), 0.0))
     The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
-on before that, raise the task's usd, or limits.job_usd, in config.toml, or have it planned anew.
+on before that, have it planned anew with a higher budget, of at most $1.00 (limits.job_usd in \
+config.toml).
     """
     for account in accounts(caller.session, day_of(now, zone), caller.job):
         tally = ledger.tally(account)
         for unit, most in _bounds(limits, caller.purse, account):
             if tally.amount(unit) >= most:
                 limit = _limit(account, unit, most)
-                return f"The limit of {limit} is reached. {_way_out(account, unit, zone)}"
+                way_out = _way_out(account, unit, zone, limits, caller.purse)
+                return f"The limit of {limit} is reached. {way_out}"
     return None
 
 
@@ -321,10 +323,10 @@ def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill]) -> tuple[War
     return tuple(found)
 
 
-def in_warning(warned: Warned, zone: str) -> str:
-    """Tell the owner that a limit is near, or reached.
+def in_warning(warned: Warned, zone: str, limits: Limits, purse: Purse | None = None) -> str:
+    """Tell the owner that a limit is near, or reached; *purse* is that of the job, if it is one's.
 
-    >>> print(in_warning(Warned(Account("month", "2026-12"), "usd", 20.0, 16.4), "UTC"))
+    >>> print(in_warning(Warned(Account("month", "2026-12"), "usd", 20.0, 16.4), "UTC", Limits()))
     82 % of the limit of $20.00 a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
 before that, raise limits.month_usd in config.toml. /budget shows where it went.
     """
@@ -336,7 +338,8 @@ before that, raise limits.month_usd in config.toml. /budget shows where it went.
         if percent < 100
         else f"The limit of {limit} is reached"
     )
-    return f"{so_far}. {_way_out(account, unit, zone)} /budget shows where it went."
+    way_out = _way_out(account, unit, zone, limits, purse)
+    return f"{so_far}. {way_out} /budget shows where it went."
 
 
 def share(used: float, most: float) -> int:
@@ -388,22 +391,39 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
             return f"{amount} a day for the job {one_line(account.job)}"
 
 
-def _way_out(account: Account, unit: Unit, zone: str) -> str:
+def _way_out(account: Account, unit: Unit, zone: str, limits: Limits, purse: Purse | None) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
+    remedy = f"raise {setting}"
     if account.scope == "session":
         return f"/new begins another one; only a higher {setting} lets this one go on."
-    if account.scope == "job":
-        # One that was made in a conversation stands nowhere else.
-        setting = (
-            f"the task's {unit}, or limits.job_{unit}, in config.toml, or have it planned anew"
-        )
+    own = None if purse is None else (purse.tokens if unit == "tokens" else purse.usd)
+    if purse is not None and own is not None:
+        remedy = _own_remedy(purse, unit, own, limits.job_usd)
     if account.scope == "month":
         first = date.fromisoformat(f"{account.of}-01")
         day = (first + timedelta(days=31)).replace(day=1)
     else:
         day = date.fromisoformat(account.of) + timedelta(days=1)
     reset = datetime.combine(day, datetime.min.time(), ZoneInfo(zone))
-    return f"It resets at {reset:%Y-%m-%d %H:%M %Z}; to go on before that, raise {setting}."
+    return f"It resets at {reset:%Y-%m-%d %H:%M %Z}; to go on before that, {remedy}."
+
+
+def _own_remedy(purse: Purse, unit: Unit, own: float, most: float | None) -> str:
+    """Say how the *own* limit of a job is raised; one that was made in a chat has *most* at most.
+
+    >>> _own_remedy(Purse(usd=0.5, section="heartbeat"), "usd", 0.5, 1.0)
+    'raise heartbeat.usd in config.toml'
+    """
+    if purse.section:
+        return f"raise {purse.section}.{unit} in config.toml"
+    if unit == "tokens":
+        return "write the task into config.toml, as one of [[tasks]]"
+    anew = "have it planned anew with a higher budget"
+    if most is None:
+        return anew
+    if own >= most:
+        return f"raise limits.job_usd in config.toml, and {anew}"
+    return f"{anew}, of at most {dollars(most)} (limits.job_usd in config.toml)"
 
 
 # --- for people ----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
-VERSION = 3
+VERSION = 2
 # Characters of path and query that a model may send to a stranger's host: a page needs no more
 # (TA-16).
 MAX_EXTRA = 200

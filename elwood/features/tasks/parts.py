@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -33,8 +34,15 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
-from elwood.features.tasks.task import Origin, Task, session_of
+from elwood.features.tasks.store import (
+    AGENT_FILE,
+    TOLD_FILE,
+    AgentFile,
+    HeartbeatFile,
+    Written,
+    fingerprint,
+)
+from elwood.features.tasks.task import Origin, Task, purse_of, session_of
 from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
@@ -42,6 +50,7 @@ from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined
+from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 
@@ -160,7 +169,7 @@ class TaskClock:
         self._core = core
         self._others = others
         self._channels = core.channels
-        self._file = HeartbeatFile(core.workspace)
+        self._file = HeartbeatFile(core.workspace, core.paths.state / TOLD_FILE)
         self._before = Written()
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
@@ -229,11 +238,19 @@ class TaskClock:
         found = read_checklist(self._config, written.text)
         await self._adopt("heartbeat", found.tasks)
         problems = [*filter(None, [written.problem]), *found.problems]
-        if problems:
+        if problems and not await self._core.environment.blocking(
+            lambda: self._file.is_told(written)
+        ):
             log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
             told = "\n".join(["These parts of HEARTBEAT.md do not count:", *problems])
             # The channel may be away: nothing else waits for that.
-            nursery.start_soon(self._tell, told[:MAX_PROBLEMS], (), False)
+            nursery.start_soon(self._tell_problems, told[:MAX_PROBLEMS], written)
+
+    async def _tell_problems(self, text: str, written: Written) -> None:
+        """Tell what is wrong with HEARTBEAT.md, once for each edit of it."""
+        if await self._tell(text):
+            with suppress(DiskFull):  # then it is told again at the next start
+                await self._core.disk.blocking(lambda: self._file.tell(written, self._core.disk))
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
@@ -243,7 +260,7 @@ class TaskClock:
         return await self._core.environment.blocking(watched)
 
     async def _refusal(self, task: Task) -> str:
-        purse, session = task.purse, session_of(task)
+        purse, session = purse_of(task), session_of(task)
         ask = partial(MayAsk, session=session, job=task.id, purse=purse)
         return await self._core.models.insist(ask)
 

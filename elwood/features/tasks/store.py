@@ -21,7 +21,7 @@ MAX_FILES = 5_000
 # change count.
 MAX_FILE = 1 << 20
 MAX_BYTES = 32 << 20
-AGENT_FILE = "agent.toml"
+AGENT_FILE, TOLD_FILE = "agent.toml", "heartbeat.told"
 # Bytes; beyond is no file of ours.
 _MAX_AGENT_FILE = 16 << 20
 _HEAD = """\
@@ -91,10 +91,11 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class HeartbeatFile:
-    """The file in the folder *root*."""
+    """The file in the folder *root*; *told* is of which text its mistakes were told last."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, told: Path | None = None) -> None:
         self._root = root
+        self._told = told
         self._written = Written()
         self._was_without = False
 
@@ -120,6 +121,22 @@ class HeartbeatFile:
         if written != self._written:
             self._written = written
         return self._written
+
+    def is_told(self, written: Written) -> bool:
+        """Tell whether the mistakes of *written* were told before, also by another run; blocks."""
+        try:
+            return self._told is not None and self._told.read_bytes() == _mark(written)
+        except FileNotFoundError:
+            return False
+
+    def tell(self, written: Written, disk: Disk) -> None:
+        """Note that the mistakes of *written* were told; blocks.  Raises what `Disk` raises."""
+        if self._told is not None:
+            disk.replace(self._told, _mark(written))
+
+
+def _mark(written: Written) -> bytes:
+    return sha256(repr(written).encode("utf-8", "surrogatepass")).hexdigest().encode()
 
 
 # --- what tasks watch -----------------------------------------------------------------------------

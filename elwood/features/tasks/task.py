@@ -72,6 +72,12 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: Origin = "talk"
 
 
+def purse_of(task: Task) -> Purse | None:
+    """Return the purse of *task*, and say where in config.toml it stands."""
+    section = {"config": "tasks", "heartbeat": "heartbeat"}.get(task.origin, "")
+    return task.purse and msgspec.structs.replace(task.purse, section=section)
+
+
 def session_of(task: Task) -> str:
     """Name the session in which *task* runs."""
     return task.session or f"{SESSION}{task.id}"

@@ -199,26 +199,50 @@ def test_a_higher_limit_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("warned", "words"),
+    ("warned", "purse", "words"),
     [
         (
             Warned(Account("session", "tg-1"), "usd", 5, 4.25),
+            None,
             "85 % of the limit of $5.00 for the conversation tg-1 is used. /new begins",
         ),
         (
             Warned(Account("day", TODAY), "tokens", 1000, 1200),
+            None,
             "The limit of 1,000 tokens a day is reached. It resets at 2026-11-22 00:00 CET",
         ),
         (
             Warned(Account("job", "2026-12-31", "a\nb"), "usd", 0.015, 0.014),
+            None,
             "93 % of the limit of $0.015 a day for the job a b is used. "
-            "It resets at 2027-01-01 00:00 CET; to go on before that, raise the task's usd, or "
-            "limits.job_usd, in config.toml, or have it planned anew.",
+            "It resets at 2027-01-01 00:00 CET; to go on before that, raise limits.job_usd in",
+        ),
+        (
+            Warned(Account("job", TODAY, "heartbeat"), "usd", 0.5, 0.5),
+            Purse(usd=0.5, section="heartbeat"),
+            "to go on before that, raise heartbeat.usd in config.toml.",
+        ),
+        (
+            Warned(Account("job", TODAY, "news"), "tokens", 9, 9),
+            Purse(9, section="tasks"),
+            "to go on before that, raise tasks.tokens in config.toml.",
+        ),
+        (
+            Warned(Account("job", TODAY, "news"), "tokens", 9, 9),
+            Purse(usd=2.0, section="tasks"),
+            "to go on before that, raise limits.job_tokens in config.toml.",
+        ),
+        (
+            Warned(Account("job", TODAY, "news"), "usd", 1.0, 1.0),
+            Purse(usd=1.0),
+            "raise limits.job_usd in config.toml, and have it planned anew with a higher budget.",
         ),
     ],
 )
-def test_a_warning_says_what_of_and_until_when(warned: Warned, words: str) -> None:
-    assert words in in_warning(warned, "Europe/Berlin")
+def test_a_warning_says_what_of_until_when_and_which_setting_counts(
+    warned: Warned, purse: Purse | None, words: str
+) -> None:
+    assert words in in_warning(warned, "Europe/Berlin", Limits(), purse)
 
 
 def test_a_job_is_not_stopped_for_good_by_the_limit_of_a_conversation() -> None:

@@ -50,10 +50,22 @@ async def run(
     return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
 
 
-async def test_nothing_to_tell_is_not_told(world: World) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"**{QUIET}**",
+        "heartbeat_ok",
+        "HEARTBEAT OK",
+        "`Heartbeat ok.`",
+        "Nothing new. HEARTBEAT_OK",
+        "HEARTBEAT_OK: nothing needs your attention.",
+        "Nichts Neues. heartbeat_ok",
+    ],
+)
+async def test_nothing_to_tell_is_not_told(world: World, said: str) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
-        return answer(f"**{QUIET}**")
+        return answer(said)
 
     world.model = model
     async with house(world) as h:
@@ -61,6 +73,30 @@ async def test_nothing_to_tell_is_not_told(world: World) -> None:
         await h.quiet()
 
     assert world.said == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("The disk is full. HEARTBEAT_OK", "The disk is full."),
+        ("Nothing works any more. heartbeat_ok", "Nothing works any more."),
+        ("The pump sends no heartbeat ok signal.", "The pump sends no heartbeat ok signal."),
+        ("Nothing new, but the door is open.", "Nothing new, but the door is open."),
+    ],
+)
+async def test_what_there_is_to_tell_is_told_without_the_token(
+    world: World, said: str, told: str
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer(said)
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        await h.quiet()
+
+    assert world.said == [told]
 
 
 async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
