@@ -21,7 +21,7 @@ MAX_FILES = 5_000
 # change count.
 MAX_FILE = 1 << 20
 MAX_BYTES = 32 << 20
-AGENT_FILE, TOLD_FILE = "agent.toml", "heartbeat.told"
+AGENT_FILE, TOLD_FILE = "agent.toml", "heartbeat.json"
 # Bytes; beyond is no file of ours.
 _MAX_AGENT_FILE = 16 << 20
 _HEAD = """\
@@ -136,7 +136,8 @@ class HeartbeatFile:
 
 
 def _mark(written: Written) -> bytes:
-    return sha256(repr(written).encode("utf-8", "surrogatepass")).hexdigest().encode()
+    told = sha256(repr(written).encode("utf-8", "surrogatepass")).hexdigest()
+    return msgspec.json.encode({"told": told})
 
 
 # --- what tasks watch -----------------------------------------------------------------------------
