@@ -66,7 +66,8 @@ def state() -> str:
         f"{MADE}# What stands in the journals\n",
         'Each line is `{"seq", "prev", "at", "entries", "crc"}`: the number of its first entry,',
         "the hash of the line before, Unix time, the entries, and a checksum. Entry types are",
-        "added, never changed.\n",
+        'added, never changed. A line behind a closed segment has no entries but a `"state"`',
+        "([decision 18](../decisions/0018-closed-logs.md)).\n",
     ]
     files = {
         "sessions/<id>.jsonl": get_args(Entry),

@@ -23,7 +23,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import call_key
-from elwood.foundation.storage.journal import decoder, is_sound
+from elwood.foundation.storage.journal import entries_of
 from elwood.foundation.text.splitting import parts
 
 AGAIN = "(again) "
@@ -38,11 +38,7 @@ Journals = Mapping[str, Sequence[Entry]]
 
 def read(path: Path, entries: Any) -> list[tuple[int, float, Any]]:
     """Read a journal of the union *entries*, but for a torn end: number, time, entry."""
-    raw = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    sound = [decoder(entries).decode(line) for line in raw if is_sound(line)]
-    return [
-        (line.seq + n, line.at, entry) for line in sound for n, entry in enumerate(line.entries)
-    ]
+    return list(entries_of(path, entries)) if path.exists() else []
 
 
 def journals(state: Path) -> dict[str, list[Entry]]:

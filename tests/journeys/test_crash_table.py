@@ -47,7 +47,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, may_close
 from elwood.agent.session.reading.receipts import HEAD
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Tool, ToolContext
@@ -83,7 +83,7 @@ class Row(msgspec.Struct):
 
 # Rows that are told elsewhere, with more steps and orders.
 ELSEWHERE = {
-    "CP-24": "test_making_room.py: a compaction; foundation/storage/test_disk.py: a snapshot",
+    "CP-24": "test_making_room.py: a compaction; foundation/storage/test_crashes.py: a closed log",
     "CP-25": "test_making_room.py; foundation/storage/test_crashes.py: a replaced file",
     "CP-26": "test_kill_steps.py: stories of tasks",
     "CP-27": "test_kill_steps.py: stories of tasks",
@@ -561,10 +561,10 @@ async def test_cp_22_only_the_parts_that_are_missing_are_sent(h: Home) -> None:
 
 
 def journal_of(h: Home) -> Journal[Entry, Session]:
-    """The journal of the session, as the next process opens it: with a snapshot due at once."""
+    """The journal of the session, as the next process opens it: closed as soon as it may be."""
     h.disk.revive()
     disk = Disk(blocking=inline, clock=h.now, calls=h.disk)
-    return Journal(h.journal(), Entry, Session, disk, snapshot_every=1)
+    return Journal(h.journal(), Entry, Session, disk, segment=1, may_close=may_close)
 
 
 # --- stops and recoveries -------------------------------------------------------------------------

@@ -13,8 +13,16 @@ from contextlib import asynccontextmanager
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from elwood.agent.session.log.entries import CallStarted, Received, Replied
+import msgspec
+
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
+from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.session.log.entries import CallStarted, Entry, Received, Replied
+from elwood.agent.session.log.state import Session
+from elwood.features.tasks.state import Timetable, TimetableEntry
+from elwood.foundation.storage.journal import replay, verify
 from tests.fake_model_rules import Bindings, Json
 from tests.fake_models import obey
 from tests.fake_telegram import OWNER, SentMessage
@@ -22,6 +30,12 @@ from tests.journeys import dated
 from tests.journeys.service import QUESTION, ROOT, Town, town
 
 ARCHIVE = ROOT / "tests" / "fixtures" / "state-47105e8.tar.gz"
+CLOSED = ROOT / "tests" / "fixtures" / "closed-9126c8d.tar.gz"
+KINDS: dict[str, tuple[Any, type[Any]]] = {
+    "approvals.jsonl": (ApprovalEntry, ApprovalBook),
+    "usage.jsonl": (UsageEntry, Ledger),
+    "schedule.jsonl": (TimetableEntry, Timetable),
+}
 # Unix time: forty seconds after the kill.  Permissions, questions and tasks end or begin later.
 AT = 1_795_372_800.0
 # Update and message ids that the bot's server has not given yet.
@@ -245,6 +259,28 @@ async def test_its_records_are_read_from_a_shell(tmp_path: Path) -> None:
         assert "Good night, Elwood" in shown
         [backup] = (await output(here, "backup", "list")).splitlines()[1:]
         assert " kB " in backup  # whether it is whole is told when it is put in place: see below
+
+
+def test_a_log_that_was_closed_then_begins_with_the_same_state(tmp_path: Path) -> None:
+    """The states at the heads of closed logs are a format, as the entries are."""
+    with tarfile.open(CLOSED) as archive:
+        archive.extractall(tmp_path, filter="tar")
+    closed = sorted(tmp_path.rglob("*.jsonl"))
+    assert len(closed) == 9
+    for path in closed:
+        entries, kind = KINDS.get(path.name, (Entry, Session))
+        state, _ = replay(path, entries, kind)
+        assert has(json.loads(msgspec.json.encode(state)), json.loads(path.read_bytes())["state"])
+        assert verify(path).gone
+
+
+def has(now: Json, then: Json) -> bool:
+    """Tell whether all that is in *then* is in *now*, which may have more fields."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        return all(key in now and has(now[key], value) for key, value in then.items())
+    if isinstance(now, list) and isinstance(then, list):
+        return len(now) == len(then) and all(map(has, now, then))
+    return bool(now == then)
 
 
 async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:

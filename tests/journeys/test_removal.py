@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.state import Session
 from elwood.features.backup.restore import restore
 from elwood.foundation.command_line import CliFailure
+from elwood.foundation.runtime import inline
 from elwood.foundation.storage import anchors
-from elwood.foundation.storage.disk import holding
+from elwood.foundation.storage.disk import Disk, holding
+from elwood.foundation.storage.journal import Journal, segments
 from tests.agent.session.test_reading_cli import run
 from tests.journeys.home import MINE, Home
 from tests.journeys.test_backup import moved, scope, take_now
@@ -78,6 +82,25 @@ async def test_a_file_that_is_gone_is_named(h: Home, verify: Verifying, name: st
     [problem] = verify(h)
     assert problem.startswith(f"{h.state / name}: MISSING: it held ")
     assert verify(h, str(h.state / name)) == [problem]
+
+
+async def test_a_closed_log_is_no_loss_and_its_segment_gone_is_one(
+    h: Home, verify: Verifying
+) -> None:
+    await talk(h, "one", "call act x")
+    disk = Disk(blocking=inline, clock=h.now)
+    closed = Journal[Entry, Session](h.journal(), Entry, Session, disk, segment=1)
+    await closed.open()
+    [segment] = segments(h.journal()).values()
+    await talk(h, "two")
+    assert verify(h) == []
+    assert not any("records are missing" in text for text in h.fake.texts())
+
+    segment.unlink()
+
+    [problem] = verify(h)
+    assert problem.startswith(f"{h.journal()}: DAMAGED: entries 1 to ")
+    assert "are missing at its beginning: it held " in problem
 
 
 async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(

@@ -16,6 +16,7 @@ from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import Cadence, Cron, Every, Once
+from elwood.foundation.storage.journal import segments, verify
 from tests.journeys.outcomes import Judge
 from tests.journeys.year import Event, House, World
 
@@ -208,3 +209,9 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
     asked = [work.asked.id for work in world.works.values()]
     assert len(asked) == len(set(asked))
     assert world.lives > DEATHS * share / 2
+    # Logs were closed among all that, and nothing of them is lost or there twice.
+    path = tmp_path / "schedule.jsonl"
+    assert len(segments(path)) > days / 4
+    found = verify(path)
+    assert (found.entries, found.gone) == (len(log), 0)
+    assert path.stat().st_size < 200_000

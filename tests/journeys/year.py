@@ -156,7 +156,9 @@ class House:
         self._adopted: dict[Origin, tuple[Task, ...]] = {}
         disk = Disk(blocking=inline, clock=world.now, calls=world.disk)
         path = world.folder / "schedule.jsonl"
-        journal: Journal[TimetableEntry, Timetable] = Journal(path, TimetableEntry, Timetable, disk)
+        journal: Journal[TimetableEntry, Timetable] = Journal(
+            path, TimetableEntry, Timetable, disk, segment=30_000
+        )
         self.journal = journal
         self._timetable = TimetableActor(
             journal,

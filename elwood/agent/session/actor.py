@@ -18,7 +18,7 @@ from elwood.agent.session.extension import Extensions, SessionExtensions
 from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, commands, is_command, moves
+from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.agent.session.settings import SessionSettings
@@ -325,7 +325,8 @@ class Sessions:
         """Make the session *id_*, as its log has it."""
         core = self._core
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
-        log_ = SessionLog(id_, Journal(path, Entry, Session, core.disk), core.live.publish)
+        journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
+        log_ = SessionLog(id_, journal, core.live.publish)
         extensions = SessionExtensions(self._extensions, log_)
         delivery = Delivery(core, log_)
         approvals = ApprovalClient(

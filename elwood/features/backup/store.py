@@ -74,6 +74,7 @@ OPEN = "sessions/open"
 # Databases right in the state folder are indexes of files and journals: made anew.
 _INDEX = re.compile(r"[^/]+\.db(-\w+)?")
 ASIDE = "before-restore-"
+SEGMENTS = ".jsonl.gz"
 # Journals of those who are asked by the conversations.
 ASKED = ("approvals.jsonl", "usage.jsonl")
 ANCHORS = (anchors.OLD, anchors.NAME)
@@ -328,19 +329,26 @@ class _Packing:
             self._add(info, "folder", "")
             paths = {name: f"{path}/{name}" for name in os.listdir(fd)}
             for name in sorted(paths, key=lambda name: (rank(_below(paths[name])), name)):
-                if is_state and not of_state(_below(paths[name])):
-                    continue
-                try:
-                    self._put(fd, name, paths[name], depth)
-                except FileNotFoundError:
-                    self._leave_out(paths[name], "it vanished while it was read")
-                except OSError as error:
-                    # Others, such as a full disk, are not about this file.
-                    if is_state or error.errno not in UNREADABLE:
-                        raise
-                    self._leave_out(paths[name], f"it cannot be read: {error.strerror}")
+                if not is_state or of_state(_below(paths[name])):
+                    self._try(fd, name, paths[name], depth)
+            if is_state:
+                # Of logs that were closed meanwhile, and begin where these end.
+                closed = (name for name in os.listdir(fd) if name.endswith(SEGMENTS))
+                for name in sorted(set(closed) - set(paths)):
+                    self._try(fd, name, f"{path}/{name}", depth)
         finally:
             os.close(fd)
+
+    def _try(self, fd: int, name: str, path: str, depth: int) -> None:
+        try:
+            self._put(fd, name, path, depth)
+        except FileNotFoundError:
+            self._leave_out(path, "it vanished while it was read")
+        except OSError as error:
+            # Others, such as a full disk, are not about this file.
+            if self._names is None or error.errno not in UNREADABLE:
+                raise
+            self._leave_out(path, f"it cannot be read: {error.strerror}")
 
     def _put(self, fd: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=fd, follow_symlinks=False)

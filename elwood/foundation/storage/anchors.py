@@ -158,7 +158,10 @@ class Anchoring:
     def __init__(self, state: Path, disk: Disk) -> None:
         self._state = state
         self._disk = disk
-        self._journal = Journal[AnchorEntry, Anchors](state / NAME, AnchorEntry, Anchors, disk)
+        # It begins anew by itself, with what is known.
+        self._journal = Journal[AnchorEntry, Anchors](
+            state / NAME, AnchorEntry, Anchors, disk, may_close=lambda known: False
+        )
         self._is_open = False
 
     async def run(self, mailbox: Mailbox[AnchoringMail]) -> None:
@@ -322,9 +325,13 @@ class Expected(msgspec.Struct):
         noticed = f", and not on {day(self.lost)}" if self.lost else ""
         if found is None:
             return f"MISSING: {held}{noticed}" if held else ""
-        if found.entries < last:
-            first = found.entries + 1
-            return f"DAMAGED: entries {first} to {last} are missing at its end: {held}{noticed}"
+        end = found.gone + found.entries
+        if end < last:
+            missing = f"entries {end + 1} to {last} are missing at its end"
+            return f"DAMAGED: {missing}: {held}{noticed}"
+        if found.gone and min(self.heads, default=end) <= found.gone:
+            missing = f"entries 1 to {found.gone} are missing at its beginning"
+            return f"DAMAGED: {missing}: {held}{noticed}"
         for seq, (head, at) in sorted(self.heads.items()):
             if (seq, head) not in found.heads:
                 what = f"entry {seq} is not the one that stood there on {day(at)}"

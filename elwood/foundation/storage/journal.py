@@ -1,4 +1,4 @@
-"""A durable fold: an append-only file, and the state its entries add up to.
+"""A durable fold: an append-only log, and the state its entries add up to.
 
 A line is JSON, checked by a CRC and chained by SHA-256::
 
@@ -9,34 +9,42 @@ what stands before it.  The chain shows every edit, removal and exchange, except
 were taken away: compare the head with one noted earlier for that.
 
 Rules: one write per line, newline last, fsync before anyone is told; only a tail that was never
-acknowledged is cut; damage anywhere else stops the work and is left as it is.  A snapshot saves the
-replay of what stands before it.  It is only a shortcut: if anything about it is in doubt, it is
-ignored and the whole journal is read.
+acknowledged is cut; damage anywhere else stops the work and is left as it is.
+
+A log that has grown to a bound is closed: packed into a *segment* beside it, ``NAME.<seq of its
+first entry>.jsonl.gz``, and begun anew with a line that has no entries but the *state* they add up
+to, chained as any other.  So opening one costs the same however long its history is, and the oldest
+segments may be removed (decision 18).
 """
 
+import gzip
 import hashlib
+import io
+import re
 import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
-from dataclasses import is_dataclass
 from functools import cache, partial
+from glob import escape
+from itertools import chain
+from math import inf
 from pathlib import Path
-from typing import IO, Any, Generic, Literal, Protocol, TypeVar, get_args, get_type_hints
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 import attrs
 import msgspec
 import trio
 
-from elwood import __version__
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.disk import Disk, DiskFull, JournalBroken, judged, temporary
 
-# Entries after which a snapshot is written; their replay takes about 50 ms.
-SNAPSHOT_EVERY = 10_000
+# Bytes by which a log grows until it is closed, or by its state if that is larger; their replay
+# takes about 10 ms.
+SEGMENT = 1 << 19
 # ,"crc":"xxxxxxxx"}\n
 _LINE_SEAL = 19
-# ,"checksum":"<64 hex digits>"}
-_SNAPSHOT_SEAL = 79
+_FIRST = re.compile(rb'\{"seq":(\d{1,18}),')
+_SEGMENT = re.compile(r"\.(\d{10,18})\.jsonl\.gz")
 
 E = TypeVar("E")
 Entry_contra = TypeVar("Entry_contra", contravariant=True)
@@ -45,14 +53,28 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
+class Fold(Protocol[Entry_contra]):
+    """What a journal keeps: a msgspec.Struct that takes in entries, in order."""
+
+    def apply(self, seq: int, at: float, entry: Entry_contra, /) -> None:
+        """Take in the entry *seq*, recorded at Unix time *at*."""
+
+
+S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
+
+
 class JournalLine(msgspec.Struct, Generic[E], frozen=True):
-    """One line: *entries* were recorded together, at Unix time *at*."""
+    """One line: *entries* were recorded together, at Unix time *at*.
+
+    The first line behind a segment has none, but the *state* as JSON.
+    """
 
     seq: int
     prev: str
     at: float
     entries: tuple[E, ...]
     crc: str
+    state: msgspec.Raw = msgspec.Raw()
 
 
 class _Unsealed(msgspec.Struct, Generic[E], frozen=True):
@@ -62,9 +84,13 @@ class _Unsealed(msgspec.Struct, Generic[E], frozen=True):
     entries: tuple[E, ...]
 
 
-def write_line(seq: int, prev: str, at: float, entries: tuple[E, ...]) -> bytes:
-    """Make the line that records *entries*, with its newline."""
+def write_line(
+    seq: int, prev: str, at: float, entries: tuple[E, ...], state: object = None
+) -> bytes:
+    """Make the line that records *entries*, or the *state* before the entry *seq*."""
     body = _encoder.encode(_Unsealed(seq, prev, at, entries))[:-1]
+    if state is not None:
+        body += b',"state":' + _encoder.encode(state)
     if b"\n" in body:
         # Only raw JSON of others can hold one, as white space: strings have it escaped.
         body = body.replace(b"\n", b" ")
@@ -90,16 +116,16 @@ def decoder(entries: Any) -> msgspec.json.Decoder[JournalLine[Any]]:
 
 @attrs.define
 class JournalPlace:
-    """How far a journal was followed: the last entry's *seq*, and where its line stands.
+    """How far a journal was followed: the last entry's *seq*, its line's digest and Unix time.
 
-    *lines* counts lines, *offset* is the byte behind the last one, *length* that line's size in
-    bytes, *head* its digest, *at* its Unix time.  *torn* stood behind it when that was read.
+    In its newest file *lines* counts lines, *offset* is the byte behind the last one, and *carried*
+    the size of the line with the state, in bytes.  *torn* stood behind it when that was read.
     """
 
     seq: int = 0
     lines: int = 0
     offset: int = 0
-    length: int = 0
+    carried: int = 0
     head: str = ""
     at: float = 0.0
     torn: bytes = b""
@@ -108,10 +134,13 @@ class JournalPlace:
         """Go on behind the line *raw*, which has *count* entries and was written *at*."""
         self.seq += count
         self.lines += 1
-        self.length = len(raw)
-        self.offset += self.length
+        self.offset += len(raw)
         self.head = digest(raw)
         self.at = at
+
+    def begin_file(self) -> None:
+        """Go on at the beginning of the file that follows."""
+        self.lines = self.offset = self.carried = 0
 
 
 class JournalDamaged(Exception):
@@ -123,7 +152,7 @@ class JournalDamaged(Exception):
     def __init__(self, path: Path, line: int, why: str) -> None:
         super().__init__(
             f"{path}, line {line} {why}. The file was left untouched. Restore it from a backup, "
-            f"or move it and {snapshot_of(path).name} away to go on without its history"
+            f"or move it away to go on without its history"
         )
         self.path = path
         self.line = line
@@ -131,12 +160,16 @@ class JournalDamaged(Exception):
 
 
 def follow(
-    path: Path, file: IO[bytes], place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
+    path: Path,
+    file: IO[bytes] | gzip.GzipFile,
+    place: JournalPlace,
+    decode: Callable[[bytes], JournalLine[E]],
 ) -> Iterator[JournalLine[E]]:
     """Yield the lines of *path*, open as *file*, from *place* on, which moves along.
 
-    Stops at a torn tail, which a write that never ended can have left: no more than one line,
-    without its end, or with holes.  Anything else raises JournalDamaged.
+    What begins with a state may begin anywhere, if nothing was followed before it.  Stops at a
+    torn tail, which a write that never ended can have left: no more than one line, without its
+    end, or with holes.  Anything else raises JournalDamaged.
     """
     for raw in file:
         number = place.lines + 1
@@ -147,6 +180,9 @@ def follow(
                 raise JournalDamaged(path, number, "was changed after it was written")
             if _holds_a_line(raw):
                 raise JournalDamaged(path, number, "was whole once, and more stands behind it")
+            if place.lines == 0 and _first_seq(raw) > 1:
+                # It was put there in one piece, with the state.
+                raise JournalDamaged(path, number, "is damaged")
             place.torn = raw
             return
         try:
@@ -154,6 +190,8 @@ def follow(
         except msgspec.DecodeError as error:
             why = f"holds what this version of Elwood does not know ({error})"
             raise JournalDamaged(path, number, why) from error
+        if line.state and not place.head:
+            place.seq, place.head = line.seq - 1, line.prev
         if line.prev != place.head or line.seq != place.seq + 1:
             why = (
                 f"does not follow the one before it: lines are missing or were moved "
@@ -161,18 +199,134 @@ def follow(
             )
             raise JournalDamaged(path, number, why)
         place.advance(raw, len(line.entries), line.at)
+        if line.state:
+            place.carried = len(raw)
         yield line
+
+
+def segment_of(journal: Path, first: int) -> Path:
+    """Name the segment of *journal* whose first entry has the number *first*."""
+    return journal.with_name(f"{journal.stem}.{first:010}.jsonl.gz")
+
+
+def segments(journal: Path) -> dict[int, Path]:
+    """Find the segments of *journal* by the numbers of their first entries, in order."""
+    found = {}
+    for path in journal.parent.glob(f"{escape(journal.stem)}.*.jsonl.gz"):
+        if (match := _SEGMENT.fullmatch(path.name[len(journal.stem) :])) is not None:
+            found[int(match[1])] = path
+    return dict(sorted(found.items()))
+
+
+def lines_of(
+    journal: Path,
+    decode: Callable[[bytes], JournalLine[E]],
+    place: JournalPlace,
+    since: float = 0,
+) -> Iterator[JournalLine[E]]:
+    """Yield the lines of *journal* from the file on that has the entry *since*, or the oldest.
+
+    Segments that go while they are read are read to their end.  Raises JournalDamaged and OSError.
+    """
+    with journal.open("rb", buffering=1 << 20) as file:
+        # Opened before the others are looked for: all that it follows are there then.
+        begins = _first_seq(file.readline())
+        file.seek(0)
+        older = {first: path for first, path in segments(journal).items() if first < begins}
+        start = max((first for first in (*older, begins) if first <= since), default=0)
+        for first, path in older.items():
+            if first >= start:
+                place.begin_file()
+                yield from _unpacked(path, place, decode)
+        place.begin_file()
+        yield from follow(journal, file, place, decode)
+
+
+def _unpacked(
+    path: Path, place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
+) -> Iterator[JournalLine[E]]:
+    number = place.lines + 1
+    try:
+        with gzip.open(path) as file:
+            for line in follow(path, file, place, decode):
+                number = place.lines + 1
+                yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise JournalDamaged(path, number, f"cannot be unpacked ({error})") from error
+    if place.torn or not place.lines:
+        raise JournalDamaged(path, number, "is damaged")
+
+
+def _first_seq(raw: bytes) -> int:
+    """Read the number of the first entry of the line *raw*, however damaged; 1 without one."""
+    match = _FIRST.match(raw)
+    return 1 if match is None else int(match[1])
 
 
 def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
     """Yield the entries of the journal *path*, of the union *entries*, with numbers and times.
 
-    What was not written to its end is left out.  Raises JournalDamaged and OSError.
+    Those are left out that were not written to their end, or stood in segments that are gone.
+    Raises JournalDamaged and OSError.
     """
-    with path.open("rb", buffering=1 << 20) as file:
-        for line in follow(path, file, JournalPlace(), decoder(entries).decode):
-            for seq, entry in enumerate(line.entries, line.seq):
-                yield seq, line.at, entry
+    return _numbered(lines_of(path, decoder(entries).decode, JournalPlace()))
+
+
+def read_since(
+    path: Path, entries: Any, new: type[S], since: float
+) -> tuple[S, Iterator[tuple[int, float, Any]]]:
+    """Give a state of the journal *path*, and the entries behind it, with numbers and times.
+
+    It is the newest kept state before the entry *since*.  Raises JournalDamaged, OSError, and
+    HistoryGone if that entry stood in a segment that is gone.
+    """
+    lines = lines_of(path, decoder(entries).decode, JournalPlace(), since)
+    first = next(lines, None)
+    if first is None:
+        return new(), iter(())
+    if 0 < since < first.seq:
+        raise HistoryGone(path)
+    state = _carried(path, first, new) if first.state else new()
+    return state, _numbered(chain([first], lines))
+
+
+class HistoryGone(Exception):
+    """What is asked for was in a segment of *path* that was removed, as it was old."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: this part was removed, as it was old")
+
+
+def replay(path: Path, entries: Any, new: type[S]) -> tuple[S, float]:
+    """Give the state of the journal *path*, and when its newest line was written (0: never)."""
+    state, place = new(), JournalPlace()
+    for line in lines_of(path, decoder(entries).decode, place, inf):
+        state = _after(path, state, line)
+    return state, place.at
+
+
+def _after(path: Path, state: S, line: JournalLine[Any]) -> S:
+    """Take *line* in: give *state*, changed, or the one that it carries."""
+    if line.state:
+        return _carried(path, line, type(state))
+    for seq, entry in enumerate(line.entries, line.seq):
+        state.apply(seq, line.at, entry)
+    return state
+
+
+def _numbered(lines: Iterator[JournalLine[E]]) -> Iterator[tuple[int, float, E]]:
+    for line in lines:
+        for seq, entry in enumerate(line.entries, line.seq):
+            yield seq, line.at, entry
+
+
+def _carried(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
+    try:
+        state: S = msgspec.json.decode(line.state, type=kind)
+    except msgspec.DecodeError as error:
+        why = f"holds what this version of Elwood does not know ({error})"
+        raise JournalDamaged(path, 1, why) from error
+    return state
 
 
 def _holds_a_line(raw: bytes) -> bool:
@@ -195,113 +349,37 @@ def _is_json(raw: bytes) -> bool:
     return True
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """The *state* at *place*; *shape* names its type."""
-
-    place: JournalPlace
-    shape: str
-    state: msgspec.Raw
-
-
-def snapshot_of(journal: Path) -> Path:
-    """Name the file that holds the snapshot of *journal*."""
-    return journal.with_name(f"{journal.name}.snapshot")
-
-
-@cache
-def shape(kind: type) -> str:
-    """Name what a state of type *kind* can hold, in this version of Elwood.
-
-    A state that has learned a new field would find it empty in an old snapshot, although the
-    journal can fill it.
-    """
-    found: dict[type, str] = {}
-    todo: list[object] = [kind]
-    while todo:
-        part = todo.pop()
-        todo.extend(get_args(part))
-        if isinstance(part, type) and part not in found and _is_record(part):
-            hints = get_type_hints(part, include_extras=True)
-            found[part] = f"{part.__module__}.{part.__qualname__}{hints}"
-            todo.extend(hints.values())
-    known = "\n".join([__version__, *sorted(found.values())])
-    return hashlib.sha256(known.encode()).hexdigest()[:16]
-
-
-def _is_record(kind: type) -> bool:
-    return issubclass(kind, msgspec.Struct) or attrs.has(kind) or is_dataclass(kind)
-
-
-def take(state: object, shape: str, place: JournalPlace) -> bytes:
-    """Make the snapshot file of *state*, which is what the journal adds up to at *place*."""
-    snapshot = Snapshot(place, shape, msgspec.Raw(msgspec.json.encode(state)))
-    body = msgspec.json.encode(snapshot)[:-1]
-    return b'%b,"checksum":"%b"}' % (body, hashlib.sha256(body).hexdigest().encode())
-
-
-def load(path: Path) -> Snapshot | None:
-    """Read a snapshot; None if there is none, or none that is whole."""
-    try:
-        sealed = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    body = sealed[:-_SNAPSHOT_SEAL]
-    if sealed[-_SNAPSHOT_SEAL:] != b',"checksum":"%b"}' % hashlib.sha256(body).hexdigest().encode():
-        return None
-    try:
-        return msgspec.json.decode(sealed, type=Snapshot)
-    except msgspec.DecodeError:
-        return None
-
-
-def belongs(snapshot: Snapshot, file: IO[bytes]) -> bool:
-    """Tell whether the line at which *snapshot* was taken stands in the journal *file*."""
-    place = snapshot.place
-    start = place.offset - place.length
-    if start < 0:
-        return False
-    file.seek(start)
-    line = file.read(place.length)
-    return line.endswith(b"\n") and digest(line) == place.head
-
-
-class Fold(Protocol[Entry_contra]):
-    """What a journal keeps: a msgspec.Struct that takes in entries, in order."""
-
-    def apply(self, seq: int, at: float, entry: Entry_contra, /) -> None:
-        """Take in the entry *seq*, recorded at Unix time *at*."""
-
-
-S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
-
-
 class Journal(Generic[E, S]):
     """Entries of the union *entries* in the file *path*, and their fold *state*.
 
-    *new* is the type of the state, callable without arguments.  Exactly one journal may be open
-    per file, and only *append* changes the state.  What is applied are the entries as they read
-    back from their line, so a state never differs from its replay.  A snapshot is written after
-    each *snapshot_every* entries.
+    *new* is the type of the state.  Exactly one journal may be open per file, and only *append*
+    changes the state.  What is applied are the entries as they read back from their line, so a
+    state never differs from its replay.  After *segment* bytes the file is closed, as soon as
+    *may_close* says of the state that it is a place to begin at.
     """
 
     def __init__(
         self,
         path: Path,
         entries: Any,  # a union; there is no static type for one yet
-        new: Callable[[], S],
+        new: type[S],
         disk: Disk,
         *,
-        snapshot_every: int = SNAPSHOT_EVERY,
+        segment: int = SEGMENT,
+        may_close: Callable[[S], bool] = lambda state: True,
     ) -> None:
         self.path = path
         self.state: S = new()
         self._new = new
         self._disk = disk
         self._entries = entries
-        self._snapshot_every = snapshot_every
+        self._segment = segment
+        self._may_close = may_close
         self._decode: Callable[[bytes], Any] = decoder(entries).decode
         self._place = JournalPlace()
-        self._saved = 0
+        self._begins = 1
+        # Bytes at which the file is to be closed.
+        self._bound = segment
         self._broken: JournalBroken | None = None
         self._usable = False
         # In *state* already, and to be written at the head of the next line.
@@ -319,10 +397,11 @@ class Journal(Generic[E, S]):
         async with self._turn:
             self._usable = False
             self._staged = []
-            self.state, self._place, self._saved = await self._disk.blocking(self._read)
+            self.state, self._place, self._begins = await self._disk.blocking(self._read)
+            self._set_bound()
             self._broken = None
             self._usable = True
-            await self._snapshot_if_due()
+            await self._close_if_due()
 
     async def open_sound(self) -> Path | None:
         """Open a file of which each line counts by itself, without the damaged lines.
@@ -348,8 +427,16 @@ class Journal(Generic[E, S]):
         return self._place.head
 
     async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
-        """Give what *read* makes of the whole file, entry by entry.  Raises JournalDamaged."""
+        """Give what *read* makes of all that is kept, entry by entry.  Raises JournalDamaged."""
         return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
+
+    async def look_since(
+        self, since: float, read: Callable[[S, Iterator[tuple[int, float, E]]], T]
+    ) -> T:
+        """Give what *read* makes of a state and the entries behind it, as `read_since` finds it."""
+        return await self._disk.blocking(
+            lambda: read(*read_since(self.path, self._entries, self._new, since))
+        )
 
     async def stage(self, entry: E) -> None:
         """Take *entry* into *state*, and write it at the head of the next line that is appended.
@@ -383,7 +470,7 @@ class Journal(Generic[E, S]):
             self._turn.acquire_nowait()
         try:
             await self._append(entries, last_words, synced)
-            await self._snapshot_if_due()
+            await self._close_if_due()
         finally:
             self._turn.release()
 
@@ -418,72 +505,109 @@ class Journal(Generic[E, S]):
         for seq, entry in enumerate(line.entries[staged:], line.seq + staged):
             self.state.apply(seq, line.at, entry)
 
-    async def _snapshot_if_due(self) -> None:
-        if self._place.seq - self._saved < self._snapshot_every:
+    def _set_bound(self) -> None:
+        place = self._place
+        self._bound = place.carried + max(self._segment, place.carried)
+
+    async def _close_if_due(self) -> None:
+        if self._place.offset < self._bound or not self._may_close(self.state):
             return
-        what = f"snapshot of {self.path.name}"
+        what = f"closing {self.path.name}"
         # The entries stand and were applied: a cancellation now must not say that they were not.
         with trio.CancelScope(shield=True):
             try:
-                await self._disk.blocking(self._save)
-            except DiskFull as error:
+                await self._disk.blocking(self._close)
+            except (DiskFull, JournalDamaged) as error:
                 report_error(what, str(error))
+                # To be tried again when it has grown as much once more.
+                self._bound = self._place.offset + self._segment
+            except JournalBroken as error:
+                self._broken = error
+                raise
             else:
                 clear_error(what)
-        # Also if there was no room: the next one is worth as much as this one.
-        self._saved = self._place.seq
+                self._set_bound()
 
-    def _save(self) -> None:
-        snapshot = take(self.state, shape(type(self.state)), self._place)
-        self._disk.replace(snapshot_of(self.path), snapshot)
+    def _close(self) -> None:
+        """Pack the file, and put one with the state in its place.
+
+        A crash between the two leaves a segment that begins where the file does, and is not read.
+        """
+        with judged(self.path):
+            packed = self.path.read_bytes()
+        place = JournalPlace()
+        for _ in follow(self.path, io.BytesIO(packed), place, _raw_decode):
+            pass
+        if place.head != self._place.head:
+            raise JournalDamaged(self.path, place.lines, "is not what was written last")
+        first = segment_of(self.path, self._begins)
+        self._disk.replace(first, gzip.compress(packed, mtime=0))
+        seq = place.seq + 1
+        # Its time is that of the newest entry: nothing has happened since.
+        raw = write_line(seq, place.head, place.at, (), self.state)
+        self._disk.replace(self.path, raw)
+        place.begin_file()
+        place.advance(raw, 0, place.at)
+        place.carried = len(raw)
+        self._place, self._begins = place, seq
 
     def _read(self) -> tuple[S, JournalPlace, int]:
-        state, place, saved = self._new(), JournalPlace(), 0
-        self._disk.remove(temporary(snapshot_of(self.path)))
+        state, place, begins = self._new(), JournalPlace(), 0
+        self._disk.remove(temporary(self.path))
+        self._disk.remove(self.path.with_name(f"{self.path.name}.snapshot"))  # of older versions
         try:
             file = self.path.open("rb", buffering=1 << 20)
         except FileNotFoundError:
-            return state, place, saved
+            return state, place, 1
         with file, judged(self.path):
-            found = self._shortcut(file, type(state))
-            if found is not None:
-                state, place = found
-                saved = place.seq
-            file.seek(place.offset)
             for line in follow(self.path, file, place, self._decode):
-                for seq, entry in enumerate(line.entries, line.seq):
-                    state.apply(seq, line.at, entry)
+                begins = begins or line.seq
+                state = _after(self.path, state, line)
         if place.torn:
+            if not place.offset and segments(self.path):
+                # What a closed log begins with was put there in one piece.
+                raise JournalDamaged(self.path, 1, "is damaged")
             name = f"{self.path.name}.torn-{self._disk.clock():.0f}"
             self._disk.set_aside(self.path.with_name(name), place.torn)
             self._disk.cut(self.path, place.offset)
             place.torn = b""
         self._disk.settle(self.path)
-        return state, place, saved
+        return state, place, begins or 1
 
     def _keep_sound(self) -> Path:
         with judged(self.path):
             damaged = self.path.read_bytes()
         name = f"{self.path.name}.damaged-{self._disk.clock():.0f}"
         aside = self._disk.set_aside(self.path.with_name(name), damaged)
-        place, sound = JournalPlace(), []
+        lines = []
         for raw in filter(is_sound, damaged.splitlines(keepends=True)):
             with suppress(msgspec.DecodeError):
-                line = self._decode(raw)
-                raw = write_line(place.seq + 1, place.head, line.at, line.entries)
-                place.advance(raw, len(line.entries), line.at)
-                sound.append(raw)
+                lines.append(self._decode(raw))
+        place, sound = JournalPlace(), []
+        carried: object = None
+        if lines and lines[0].state:
+            first = lines[0]
+            carried, place.seq, place.head = first.state, first.seq - 1, first.prev
+            place.at = first.at
+        elif closed := segments(self.path):
+            # The file began with what its newest segment adds up to.
+            state = self._new()
+            with suppress(JournalDamaged):
+                for line in _unpacked([*closed.values()][-1], place, self._decode):
+                    state = _after(self.path, state, line)
+            carried = state
+        if carried is not None:
+            sound.append(write_line(place.seq + 1, place.head, place.at, (), carried))
+            place.advance(sound[0], 0, place.at)
+        for line in lines:
+            if line.entries:
+                sound.append(write_line(place.seq + 1, place.head, line.at, line.entries))
+                place.advance(sound[-1], len(line.entries), line.at)
         self._disk.replace(self.path, b"".join(sound))
         return aside
 
-    def _shortcut(self, file: IO[bytes], kind: type[S]) -> tuple[S, JournalPlace] | None:
-        snapshot = load(snapshot_of(self.path))
-        if snapshot is None or snapshot.shape != shape(kind) or not belongs(snapshot, file):
-            return None
-        try:
-            return msgspec.json.decode(snapshot.state, type=kind), snapshot.place
-        except msgspec.DecodeError:
-            return None
+
+_raw_decode = decoder(msgspec.Raw).decode
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -491,7 +615,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     *head* is the digest of the last line, *heads* are those of lines that end with entries which
     were asked for: who noted them earlier can tell that none were taken off the end since.  *torn*
-    bytes at the end were never acknowledged.
+    bytes at the end were never acknowledged.  The *gone* first entries are not there any more.
     """
 
     entries: int
@@ -500,38 +624,33 @@ class Verified(msgspec.Struct, frozen=True):
     last: float | None
     head: str
     torn: int
-    snapshot: Literal["none", "ok", "does not belong to this journal"]
+    gone: int = 0
     heads: frozenset[tuple[int, str]] = frozenset()
 
 
 def verify(path: Path, wanted: Container[int] = ()) -> Verified:
-    """Prove, from the file alone, that nothing in the journal *path* was edited, moved or removed.
+    """Prove, from the files alone, that nothing in the journal *path* was edited, moved or removed.
 
     Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
-    end, or that everything was written anew; compare the heads after the entries *wanted* for that
-    (`anchors`).  Raises JournalDamaged and OSError.
+    end, or segments at the beginning, or that everything was written anew; compare the heads after
+    the entries *wanted* for that (`anchors`).  Raises JournalDamaged and OSError.
     """
     place, heads = JournalPlace(), set[tuple[int, str]]()
-    first: float | None = None
-    snapshot = load(snapshot_of(path))
-    with path.open("rb", buffering=1 << 20) as file:
-        fits = snapshot is not None and belongs(snapshot, file)
-        file.seek(0)
-        for line in follow(path, file, place, decoder(msgspec.Raw).decode):
-            first = line.at if first is None else first
-            if place.seq in wanted:
-                heads.add((place.seq, place.head))
+    first: JournalLine[msgspec.Raw] | None = None
+    lines = 0
+    for line in lines_of(path, _raw_decode, place):
+        first = first or line
+        lines += 1
+        if place.seq in wanted:
+            heads.add((place.seq, place.head))
+    gone = 0 if first is None else first.seq - 1
     return Verified(
-        entries=place.seq,
-        lines=place.lines,
-        first=first,
+        entries=place.seq - gone,
+        lines=lines,
+        first=None if first is None else first.at,
         last=None if first is None else place.at,
         head=place.head,
         torn=len(place.torn),
-        snapshot="ok"
-        if fits
-        else "does not belong to this journal"
-        if snapshot_of(path).exists()
-        else "none",
+        gone=gone,
         heads=frozenset(heads),
     )

@@ -14,7 +14,7 @@ from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry, Warned
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import SEGMENT, Journal
 from tests.journeys.disk import BadDisk
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
@@ -26,17 +26,17 @@ PURSE = Purse(tokens=150)
 class World:
     """The book on one file, as often as it is opened; *told* is what the owner was told."""
 
-    def __init__(self, path: Path, snapshot_every: int = 10_000) -> None:
+    def __init__(self, path: Path, segment: int = SEGMENT) -> None:
         self.now = NOON
         self.told: list[str] = []
         self.calls = BadDisk()
         self.path = path
-        self._every = snapshot_every
+        self._segment = segment
 
     async def book(self) -> UsageBook:
         disk = Disk(blocking=inline, clock=lambda: self.now, calls=self.calls)
         journal = Journal[UsageEntry, Ledger](
-            self.path, UsageEntry, Ledger, disk, snapshot_every=self._every
+            self.path, UsageEntry, Ledger, disk, segment=self._segment
         )
         book = UsageBook(journal, LIMITS, "UTC", lambda: self.now)
         await book.open()
@@ -60,15 +60,15 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, every=st.sampled_from([3, 10_000]))
+@given(steps=STEPS, segment=st.sampled_from([400, SEGMENT]))
 @settings(max_examples=60)
 def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, str, str, int]],
-    every: int,
+    segment: int,
 ) -> None:
     """Calls are made one by one; a restart loses what was owed, and that alone."""
-    world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", every)
+    world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", segment)
 
     async def live() -> None:
         book = await world.book()

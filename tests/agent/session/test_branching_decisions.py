@@ -46,7 +46,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, state_at
+from elwood.agent.session.log.state import Session, may_close, state_at
 from elwood.agent.session.log.turns import call_key
 from elwood.agent.session.reading.records import is_on, moved_to, spans
 from elwood.foundation.runtime import inline
@@ -86,7 +86,7 @@ class Talk:
 
     def _journal(self) -> Journal[Entry, Session]:
         disk = Disk(blocking=inline, clock=self._now, calls=NoSync())
-        return Journal(self.path, Entry, Session, disk, snapshot_every=50)
+        return Journal(self.path, Entry, Session, disk, segment=4000, may_close=may_close)
 
     def _now(self) -> float:
         self.clock += 1.0
@@ -372,7 +372,7 @@ def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> 
     reachable = [[turn.words for turn in mind.line]]
     for branch in talk.state.tree.branches:
         words = [turn.words for turn in lines[branch.tip]]
-        found = talk.words(state_at(log, branch.tip))
+        found = talk.words(state_at(Session(), log, branch.tip))
         assert found == words[len(words) - len(found) :]
         reachable.append(words)
     for line in mind.left:

@@ -1,6 +1,7 @@
 """`elwood receipts` and `elwood session`: read from real journals, at the command line."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
@@ -42,7 +43,7 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import SEGMENT, Journal, segments
 from tests.app.test_cli import OFFLINE, configured, elwood
 from tests.fake_model_rules import Json
 from tests.fake_models import FakeModels, Say, Step, obey
@@ -79,13 +80,15 @@ LATER: list[tuple[float, Entry]] = [
 ]
 
 
-async def write(state: Path, session: str, story: list[tuple[float, Entry]]) -> Path:
+async def write(
+    state: Path, session: str, story: list[tuple[float, Entry]], segment: int = SEGMENT
+) -> Path:
     """Let the store write the journal, at the times of the story."""
     times = [0.0]
     path = state / "sessions" / f"{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     disk = Disk(blocking=inline, clock=lambda: times[0])
-    journal = Journal[Entry, Session](path, Entry, Session, disk)
+    journal = Journal[Entry, Session](path, Entry, Session, disk, segment=segment)
     await journal.open()
     for at, entry in story:
         times[0] = at
@@ -220,6 +223,43 @@ async def test_damage_is_told_and_what_stands_before_it_is_shown(
     out, err = told("receipts", "verify")
     assert "sound.jsonl: 12 entries" in out
     assert "home.jsonl: DAMAGED: line 7" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "receipts --json",
+        "session list",
+        "session show home",
+        "session show home --turn 1",
+        "session show home --turn 2",
+        "session export home",
+    ],
+)
+async def test_a_log_in_segments_reads_as_a_whole_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    said = []
+    for folder, segment in (("whole", SEGMENT), ("closed", 1)):
+        path = await write(tmp_path / folder, "home", [*STORY, *LATER], segment)
+        assert len(segments(path)) == (3 if segment == 1 else 0)
+        assert run(tmp_path / folder, *words.split()) == 0
+        out = capsys.readouterr().out
+        said.append(re.sub(r" +\d+\.\d  ", " 0.0  ", out))  # the size of the files
+    assert said[0] == said[1]
+    assert said[0]
+
+
+async def test_what_is_not_kept_any_more_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = await write(tmp_path, "home", [*STORY, *LATER], 1)
+    first, second, *_ = segments(path)
+    segments(path)[first].unlink()
+    assert run(tmp_path, "receipts", "verify") == 0
+    assert f"the {second - 1} entries before them are not kept" in capsys.readouterr().out
+    assert run(tmp_path, "session", "show", "home", "--turn", "2") == 0
+    assert "Anna" in capsys.readouterr().out
 
 
 async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

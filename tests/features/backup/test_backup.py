@@ -5,21 +5,26 @@ import os
 import resource
 import shutil
 import tarfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
 from elwood.agent.session.log.restored import Restored, restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take
-from elwood.foundation.storage.disk import AlreadyRunning, holding
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
 from elwood.foundation.storage.files import is_marked, mark_untrusted
+from elwood.foundation.storage.journal import Journal, verify
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
 from tests.features.backup.test_backup_damage import made
+from tests.foundation.storage.diary import Entry, Wrote
 
 
 def members(path: Path) -> list[str]:
@@ -179,6 +184,47 @@ def test_journals_end_with_their_last_whole_line(tmp_path: Path) -> None:
     restore(there, taken.path, clock=lambda: NOW + 60)
     assert (there.state / "sessions" / "tg-1.jsonl").read_bytes() == lines("one", "two")
     assert (there.state / "usage.jsonl").read_bytes() == damaged.read_bytes()
+
+
+def test_a_log_that_is_closed_meanwhile_is_whole(tmp_path: Path) -> None:
+    here = scope(tmp_path / "a")
+    furnish(here)
+    # Read before the log that is closed, for long enough that this is while it is read.
+    (here.state / "sessions" / "tg-0.jsonl").write_bytes(lines(*["said"] * 5_000))
+    began, done = threading.Event(), threading.Event()
+
+    async def write() -> None:
+        path = here.state / "sessions" / "tg-2.jsonl"
+        disk = Disk(blocking=inline, clock=lambda: NOW)
+        journal = Journal[Entry, Counting](path, Entry, Counting, disk, segment=2_000)
+        await journal.open()
+        while not done.is_set():
+            await journal.append(Wrote("said"))
+            began.set()
+
+    writer = threading.Thread(target=trio.run, args=(write,))
+    writer.start()
+    try:
+        assert began.wait(30)
+        taken = [take(here, clock=Clock(NOW + 1_000 * n), keep=9).path for n in range(5)]
+    finally:
+        done.set()
+        writer.join()
+    for number, path in enumerate(taken):
+        there = scope(tmp_path / str(number))
+        restore(there, path, clock=lambda: NOW + 9_000)
+        found = verify(there.state / "sessions" / "tg-2.jsonl")
+        assert (found.gone, found.torn) == (0, 0)
+        assert found.entries
+
+
+class Counting(msgspec.Struct):
+    """A fold that stays small."""
+
+    entries: int = 0
+
+    def apply(self, seq: int, at: float, entry: Entry) -> None:
+        self.entries += 1
 
 
 def test_conversations_are_read_before_what_they_ask(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from elwood.foundation.runtime import Blocking, inline
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import SEGMENT, Journal
 
 
 class Wrote(msgspec.Struct, frozen=True, tag="wrote"):
@@ -51,14 +51,12 @@ def make_disk(
     return Disk(blocking=blocking, clock=clock, reserve=reserve, calls=calls)
 
 
-def diary(path: Path, disk: Disk | None = None, snapshot_every: int = 10_000) -> DiaryJournal:
-    return Journal(path, Entry, Diary, disk or make_disk(), snapshot_every=snapshot_every)
+def diary(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
+    return Journal(path, Entry, Diary, disk or make_disk(), segment=segment)
 
 
-async def opened(
-    path: Path, disk: Disk | None = None, snapshot_every: int = 10_000
-) -> DiaryJournal:
-    journal = diary(path, disk, snapshot_every)
+async def opened(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
+    journal = diary(path, disk, segment)
     await journal.open()
     return journal
 

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import verify
+from elwood.foundation.storage.journal import entries_of, verify
 from tests.foundation.storage.crashes import (
     Acknowledged,
     Bytes,
@@ -24,18 +24,18 @@ from tests.foundation.storage.crashes import (
     power_cuts,
     put,
 )
-from tests.foundation.storage.diary import Counted, Wrote, make_disk, opened
+from tests.foundation.storage.diary import Counted, Entry, Wrote, make_disk, opened
 
 NAME = "sessions/a.jsonl"
-# Small enough that the stories below write several snapshots.
-EVERY = 4
+# Bytes: small enough that the stories below close several segments.
+SMALL = 500
 
 Story = Callable[[Path, Recorder], Awaitable[None]]
 
 
 async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
     """Append lines of *counts* entries, each entry numbered, and note what was acknowledged."""
-    journal = await opened(base / NAME, make_disk(calls), EVERY)
+    journal = await opened(base / NAME, make_disk(calls), SMALL)
     for count in counts:
         done = len(journal.state.entries)
         await journal.append(*(Counted(n) for n in range(done, done + count)))
@@ -43,7 +43,7 @@ async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
 
 
 async def plain(base: Path, calls: Recorder) -> None:
-    await write(base, calls, [1, 3, 1, 1, 2])
+    await write(base, calls, [1, 3, 1, 1, 2, 3])
 
 
 async def after_a_torn_tail(base: Path, calls: Recorder) -> None:
@@ -64,13 +64,15 @@ async def check(tree: Tree, safe: int, most: int) -> None:
     """Open *tree*: at least *safe* entries are there, in order; at most *most*, and it goes on."""
     with TemporaryDirectory() as folder:
         put(tree, Path(folder))
-        journal = await opened(Path(folder) / NAME, snapshot_every=EVERY)
+        journal = await opened(Path(folder) / NAME, segment=SMALL)
         found = [entry.number for entry in journal.state.entries if isinstance(entry, Counted)]
         assert found == list(range(len(found)))
         assert safe <= len(found) <= most
         await journal.append(Wrote("on"))
-        again = await opened(journal.path, snapshot_every=EVERY)
+        again = await opened(journal.path, segment=SMALL)
         assert again.state == journal.state
+        # Each once, whatever the crash left beside them.
+        assert [entry for _, _, entry in entries_of(journal.path, Entry)] == again.state.entries
         verify(journal.path)
 
 
@@ -104,7 +106,7 @@ async def test_no_second_crash_loses_what_was_acknowledged(tmp_path: Path) -> No
         base.mkdir()
         put(killed(calls.log[:end]), base)
         second = Recorder(base, calls, end)
-        recovered = await opened(base / NAME, make_disk(second), EVERY)
+        recovered = await opened(base / NAME, make_disk(second), SMALL)
         second.log.append(Acknowledged(len(recovered.state.entries)))
         opening = len(second.log)
         await write(base, second, [1])
@@ -137,7 +139,7 @@ async def test_no_crash_while_recovering_from_a_crash_loses_anything(tmp_path: P
             second = Recorder(base)
             second.adopt(tree)
             found = len(second.log)
-            await opened(base / NAME, make_disk(second), EVERY)
+            await opened(base / NAME, make_disk(second), SMALL)
             for cut in range(found, len(second.log) + 1):
                 for again in power_cuts(second.log[:cut]):
                     kept = {again[name] for name in again if ".torn-" in name}

@@ -22,7 +22,7 @@ from elwood.foundation.storage.disk import (
     holding,
     temporary,
 )
-from elwood.foundation.storage.journal import snapshot_of, verify
+from elwood.foundation.storage.journal import segments, verify
 from tests.foundation.storage.diary import DiaryJournal, Wrote, kept, make_disk, names, opened
 
 
@@ -243,27 +243,36 @@ async def test_what_need_not_be_synced_is_so_at_the_end_of_a_page(tmp_path: Path
     assert len((await opened(path, make_disk())).state.entries) == len(ends)
 
 
-# --- snapshots and replacing ----------------------------------------------------------------------
+# --- closing and replacing ----------------------------------------------------------------------
 
 
-async def test_a_snapshot_without_room_costs_no_entry(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("room", "left"), [(250, 0), (500, 1)])
+async def test_a_log_that_cannot_be_closed_goes_on_and_is_closed_later(
+    tmp_path: Path, room: int, left: int
+) -> None:
+    """There is no room for the segment, or for what comes after it."""
     calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls), snapshot_every=3)
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls), segment=200)
     await journal.append(Wrote("one"), Wrote("two"))
-    calls.room = 250
+    calls.room = room
     await journal.append(Wrote("three"))
     assert journal.state.texts == ["one", "two", "three"]
-    assert names(tmp_path) == ["a.jsonl"]
+    assert verify(journal.path).entries == 3
+    assert len(segments(journal.path)) == left
     calls.room = 10_000
-    await journal.append(Wrote("four"), Wrote("five"), Wrote("six"))
-    assert snapshot_of(journal.path).exists()
+    for number in range(5):
+        await journal.append(Wrote(str(number)))
+    assert verify(journal.path).entries == 8
+    assert segments(journal.path)
+    assert (await opened(journal.path)).state == journal.state
 
 
-async def test_what_a_crash_left_of_a_snapshot_is_removed(tmp_path: Path) -> None:
+async def test_what_a_crash_or_an_older_version_left_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await opened(path)
     await journal.append(Wrote("one"))
-    temporary(snapshot_of(path)).write_bytes(b"half a snapsh")
+    temporary(path).write_bytes(b"half a stat")
+    (tmp_path / "a.jsonl.snapshot").write_bytes(b"{}")
     await opened(path)
     assert names(tmp_path) == ["a.jsonl"]
 

@@ -1,6 +1,9 @@
 """Journals: what is acknowledged stays, what was torn is cut, what is damaged is refused."""
 
-from collections.abc import Callable
+import gzip
+import itertools
+from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -14,16 +17,22 @@ from hypothesis import strategies as st
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.disk import JournalBroken
 from elwood.foundation.storage.journal import (
+    SEGMENT,
+    HistoryGone,
     Journal,
     JournalDamaged,
     Verified,
+    entries_of,
     is_sound,
-    snapshot_of,
+    read_since,
+    replay,
+    segments,
     verify,
     write_line,
 )
 from tests.foundation.storage.diary import (
     Counted,
+    Diary,
     DiaryJournal,
     Entry,
     Wrote,
@@ -125,7 +134,7 @@ async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_neither(
         assert (await opened(journal.path)).state.texts == journal.state.texts
 
 
-async def test_who_is_cancelled_during_a_snapshot_learns_that_the_entries_stand(
+async def test_who_is_cancelled_while_a_log_is_closed_learns_that_the_entries_stand(
     tmp_path: Path,
 ) -> None:
     scope = trio.CancelScope()
@@ -133,17 +142,17 @@ async def test_who_is_cancelled_during_a_snapshot_learns_that_the_entries_stand(
 
     async def blocking(act: Callable[[], T]) -> T:
         done.append("wrote")
-        if len(done) == 3:  # opening, appending, and now the snapshot
+        if len(done) == 3:  # opening, appending, and now closing
             scope.cancel()
         await trio.lowlevel.checkpoint()
         return act()
 
-    journal = await opened(tmp_path / "a.jsonl", make_disk(blocking=blocking), snapshot_every=1)
+    journal = await opened(tmp_path / "a.jsonl", make_disk(blocking=blocking), segment=1)
     with scope:
         await journal.append(Wrote("one"))
         done.append("told")
     assert done == ["wrote", "wrote", "wrote", "told"]
-    assert snapshot_of(journal.path).exists()
+    assert segments(journal.path)
     await journal.append(Wrote("two"))
     assert (await opened(journal.path)).state == journal.state
 
@@ -256,86 +265,167 @@ async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
     await journal.append(Wrote("three"))
     head = verify(path)
     assert (head.entries, head.lines, head.first, head.last) == (3, 2, 10.0, 20.0)
-    assert (head.torn, head.snapshot) == (0, "none")
+    assert (head.torn, head.gone) == (0, 0)
     with path.open("ab") as file:
         file.write(b"half a l")
     assert verify(path) == msgspec.structs.replace(head, torn=8)
     (tmp_path / "empty.jsonl").touch()
-    assert verify(tmp_path / "empty.jsonl") == Verified(0, 0, None, None, "", 0, "none")
+    assert verify(tmp_path / "empty.jsonl") == Verified(0, 0, None, None, "", 0)
 
 
-# --- snapshots ------------------------------------------------------------------------------------
+# --- segments -------------------------------------------------------------------------------------
 
 
-class Later(msgspec.Struct):
-    """What `Diary` may become in a later version: it learns to count."""
-
-    entries: list[Entry] = msgspec.field(default_factory=list)
-    seqs: list[int] = msgspec.field(default_factory=list)
-    count: int = 0
-
-    def apply(self, seq: int, at: float, entry: Entry) -> None:
-        self.count += 1
-
-
-async def numbered(path: Path, numbers: range) -> DiaryJournal:
-    journal = await opened(path, snapshot_every=10)
-    for number in numbers:
+async def numbered(path: Path, count: int = 40) -> DiaryJournal:
+    """Write so many entries into several segments, a second apart."""
+    times = itertools.count(1_000.0)
+    journal = await opened(path, make_disk(clock=lambda: next(times)), segment=600)
+    for number in range(count):
         await journal.append(Wrote(str(number)))
     return journal
 
 
-async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
+async def test_a_log_is_closed_at_its_bound_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path, range(25))
+    journal = await numbered(path)
+    closed = segments(path)
+    assert len(closed) > 2
+    assert next(iter(closed)) == 1
+    assert [seq for seq, _, _ in entries_of(path, Entry)] == list(range(1, 41))
     found = verify(path)
-    assert found.snapshot == "ok"
-    # Proof that it is used: what stands before its line is not looked at.
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b'"text":"3"', b'"text":"X"'))
-    again = await opened(path, snapshot_every=10)
+    assert (found.entries, found.first, found.last, found.gone) == (40, 1_000.0, 1_039.0, 0)
+    again = await opened(path)
     assert again.state == journal.state
-    await again.append(Wrote("on"))
-    assert again.state.seqs[-1] == 26
+    assert again.last == journal.last == 1_039.0
+    assert replay(path, Entry, Diary) == (journal.state, 1_039.0)
+    assert path.stat().st_mode & 0o777 == closed[1].stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other journal", "nonsense"])
-async def test_a_snapshot_in_doubt_is_ignored(tmp_path: Path, damage: str) -> None:
+async def test_opening_a_log_looks_at_no_segment(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path, range(15))
-    snapshot = snapshot_of(path)
-    content = snapshot.read_bytes()
-    if damage == "other journal":
-        other = await numbered(tmp_path / "b.jsonl", range(10, 20))
-        content = snapshot_of(other.path).read_bytes()
-    changed = {
-        "cut": content[:-9],
-        "flipped": content.replace(b'"text":"4"', b'"text":"5"'),
-        "empty": b"",
-        "other journal": content,
-        "nonsense": b"[" * 100_000,
-    }
-    snapshot.write_bytes(changed[damage])
+    journal = await numbered(path)
+    for segment in segments(path).values():
+        segment.write_bytes(b"nonsense")
+    again = await opened(path)
+    assert again.state == journal.state
+    with pytest.raises(JournalDamaged, match="cannot be unpacked"):
+        verify(path)
+
+
+async def test_what_is_looked_for_is_found_from_the_state_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await numbered(path)
+    first, second, *_ = segments(path)
+
+    def seqs(state: Diary, behind: Iterator[tuple[int, float, Entry]]) -> list[int]:
+        assert state.seqs == list(range(1, len(state.seqs) + 1))
+        return [seq for seq, _, _ in behind]
+
+    for since, begins in {
+        0: 1,
+        first: 1,
+        second - 1: 1,
+        second: second,
+        second + 1: second,
+    }.items():
+        assert await journal.look_since(since, seqs) == list(range(begins, 41))
+    assert await journal.look_since(inf, seqs) == await journal.look_since(41, seqs)
+
+
+async def test_the_oldest_segments_may_go(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await numbered(path)
+    first, second, third, *_ = segments(path)
+    for gone in (first, second):
+        segments(path)[gone].unlink()
     assert (await opened(path)).state == journal.state
-    found = verify(path)
-    assert found.snapshot == "does not belong to this journal"
+    assert [seq for seq, _, _ in entries_of(path, Entry)] == list(range(third, 41))
+    assert verify(path).gone == third - 1
+    state, _ = read_since(path, Entry, Diary, third)
+    assert state.seqs == list(range(1, third))
+    with pytest.raises(HistoryGone):
+        read_since(path, Entry, Diary, third - 1)
 
 
-async def test_a_snapshot_of_a_shorter_state_is_ignored(tmp_path: Path) -> None:
-    """A field that is new in this version is filled from the journal, not left empty."""
+async def test_damage_of_segments_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    await numbered(path, range(10))
-    later: Journal[Entry, Later] = Journal(path, Entry, Later, make_disk())
-    await later.open()
-    assert later.state.count == 10
+    await numbered(path)
+    first, second, *_ = segments(path).values()
+    packed, behind = first.read_bytes(), content(path)
+    lines = gzip.decompress(packed).splitlines(keepends=True)
+    forged = write_line(1, "", 1_000.0, (Wrote("forged"),))
+    whole = b"".join(lines)
+    for spoilt in (
+        b"",
+        packed[:9],
+        packed[:-9],
+        gzip.compress(b""),
+        gzip.compress(forged + b"".join(lines[1:])),
+        gzip.compress(whole[:-9]),
+    ):
+        first.write_bytes(spoilt)
+        with pytest.raises(JournalDamaged) as caught:
+            verify(path)
+        assert caught.value.path == first
+    first.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    with pytest.raises(JournalDamaged, match="lines are missing"):
+        verify(path)
+    first.write_bytes(packed)
+    put_away = second.read_bytes()
+    second.unlink()
+    with pytest.raises(JournalDamaged, match="lines are missing"):
+        verify(path)
+    second.write_bytes(put_away)
+    verify(path)
+    # What a log begins with was never half there: it is not taken for a torn tail.
+    begins = behind.splitlines(keepends=True)[0]
+    for torn in (begins[:-1], begins[: len(begins) // 2], bytes(len(begins)), begins[:5]):
+        path.write_bytes(torn)
+        with pytest.raises(JournalDamaged, match="line 1 "):
+            await opened(path)
+        assert content(path) == torn
 
 
-async def test_a_journal_older_than_its_snapshot_is_read_in_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [b'"seq":', b'"text":"38"'])
+async def test_a_log_whose_lines_count_by_themselves_keeps_what_its_segments_hold(
+    tmp_path: Path, what: bytes
+) -> None:
+    """The state that it begins with is damaged, or a line behind it."""
     path = tmp_path / "a.jsonl"
-    await numbered(path, range(10))
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:5]))
-    assert len((await opened(path)).state.texts) == 5
+    journal = await numbered(path)
+    begins = replay(path, Entry, Diary)[0].texts.index("38")
+    path.write_bytes(content(path).replace(what, b'"????', 1))
+    again = diary(path)
+    aside = await again.open_sound()
+    assert aside is not None
+    expected = journal.state.texts
+    if what != b'"seq":':
+        del expected[begins]
+    assert again.state.texts == expected
+    await again.append(Wrote("on"))
+    assert verify(path).gone == 0
+    assert (await opened(path)).state == again.state
+
+
+async def test_a_log_is_closed_only_where_that_may_be(tmp_path: Path) -> None:
+    path, ready = tmp_path / "a.jsonl", False
+    journal = Journal[Entry, Diary](
+        path, Entry, Diary, make_disk(), segment=1, may_close=lambda state: ready
+    )
+    await journal.open()
+    await journal.append(Wrote("one"))
+    assert not segments(path)
+    ready = True
+    await journal.append(Wrote("two"))
+    assert list(segments(path)) == [1]
+
+
+async def test_names_of_others_are_no_segments(tmp_path: Path) -> None:
+    await numbered(tmp_path / "a.jsonl")
+    await numbered(tmp_path / "a.0000000001.jsonl")
+    assert segments(tmp_path / "a.jsonl").keys() == segments(tmp_path / "a.0000000001.jsonl").keys()
+    verify(tmp_path / "a.jsonl")
+    verify(tmp_path / "a.0000000001.jsonl")
 
 
 # --- random sequences of appending, reopening, and cutting at any byte ----------------------------
@@ -354,27 +444,29 @@ cuts = st.floats(0, 1)
 steps = st.lists(appends | st.just("reopen") | cuts, max_size=12)
 
 
-@given(steps=steps, every=st.sampled_from([2, 5, 10_000]))
+@given(steps=steps, segment=st.sampled_from([1, 500, SEGMENT]))
 @settings(max_examples=150, deadline=None)
 def test_what_is_in_the_file_is_what_was_acknowledged(
-    steps: list[list[Entry] | str | float], every: int
+    steps: list[list[Entry] | str | float], segment: int
 ) -> None:
     async def play(path: Path) -> None:
-        journal = await opened(path, snapshot_every=every)
+        journal = await opened(path, segment=segment)
         lines: list[list[Entry]] = []
         for step in steps:
             if isinstance(step, list):
                 await journal.append(*step)
                 lines.append(step)
             elif isinstance(step, str):
-                journal = await opened(path, snapshot_every=every)
+                journal = await opened(path, segment=segment)
             elif lines:
                 *before, last = content(path).splitlines(keepends=True)
+                if b'"entries":[]' in last:
+                    continue  # it was closed: the line is in a segment
                 put(path, b"".join(before) + last[: int(len(last) * step)])
                 # An unacknowledged line may be gone, in whole.
                 if step < 1:
                     lines.pop()
-                journal = await opened(path, snapshot_every=every)
+                journal = await opened(path, segment=segment)
             flat = [meaning(entry) for line in lines for entry in line]
             assert [meaning(entry) for entry in journal.state.entries] == flat
             assert journal.state.seqs == list(range(1, len(flat) + 1))
@@ -383,6 +475,14 @@ def test_what_is_in_the_file_is_what_was_acknowledged(
         assert fresh.state == journal.state
         if lines:
             verify(path)
+            found = [(seq, meaning(entry)) for seq, _, entry in entries_of(path, Entry)]
+            assert found == list(enumerate(flat, 1))
+            for since in range(len(flat) + 2):
+                state, behind = read_since(path, Entry, Diary, since)
+                assert state.seqs == list(range(1, len(state.seqs) + 1))
+                assert len(state.seqs) < max(since, 1)
+                seqs = [*state.seqs, *(seq for seq, _, _ in behind)]
+                assert seqs == list(range(1, len(flat) + 1))
 
     with TemporaryDirectory() as folder:
         trio.run(play, Path(folder) / "a.jsonl")

@@ -26,6 +26,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import CallRecord, read_history
+from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
 
 # Characters of a message that is named by its words.
@@ -61,6 +62,12 @@ class Branching:
 
     async def move(self, command: TypedCommand, received: Received) -> Moved:
         """Say what *command* comes to, while the session is at rest."""
+        try:
+            return await self._move(command, received)
+        except HistoryGone:
+            return Moved((), "That is so old that it is not kept any more (sessions.keep).")
+
+    async def _move(self, command: TypedCommand, received: Received) -> Moved:
         match command.name:
             case "undo":
                 return await self._undo()
@@ -109,12 +116,12 @@ class Branching:
         if not begun:
             return None
         start = begun[-1].seq
-        history = await self._log.look_back(partial(read_history, ""))
+        history = await self._log.look_since(start, lambda _, log: read_history("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
         heard = [one for turn in gone for one in turn.heard if history.is_since(start, one.seq)]
         done = [call for call in history.calls if history.is_since(start, call.seq)]
         ids = frozenset(one.received.id for one in heard)
-        before = await self._log.look_back(partial(state_at, to=start - 1, without=ids))
+        before = await self._log.look_since(start, partial(state_at, to=start - 1, without=ids))
         await self._withdraw(turns=frozenset(turn.id for turn in gone))
         return _TakenBack(
             resumed(self._log.state, before, start - 1),
@@ -139,7 +146,7 @@ class Branching:
         if branch is None:
             what = f"called “{one_line(given, MAX_NAME)}”" if given else "to go back to"
             return Moved((), f"There is no conversation {what}. /tree lists what there is.")
-        found = await self._log.look_back(partial(state_at, to=branch.tip))
+        found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
         entry = resumed(self._log.state, found, branch.tip, branch.number)
         return Moved((entry,), f"We are back in {branch.number}.", summed_up(found.path))

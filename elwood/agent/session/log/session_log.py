@@ -63,6 +63,15 @@ class SessionLog:
         """Give what *read* makes of the whole log.  Raises JournalDamaged."""
         return await self._journal.look_back(read)
 
+    async def look_since(
+        self, since: float, read: Callable[[Session, Iterator[tuple[int, float, Entry]]], T]
+    ) -> T:
+        """Give what *read* makes of a state before the entry *since*, and of the log behind it.
+
+        Raises JournalDamaged, and HistoryGone if that is not kept any more.
+        """
+        return await self._journal.look_since(since, read)
+
     def sees(self, text: str) -> bool:
         """Tell whether *text* stands in a result that the model still sees."""
         return any(

@@ -382,13 +382,20 @@ def _bound(kept: dict[str, object] | dict[str, None] | dict[str, RunResult], mos
         del kept[next(iter(kept))]
 
 
+def may_close(session: Session) -> bool:
+    """Tell whether the log may be closed here: what a message brought stands with its turn."""
+    return session.turn is None and not session.waiting
+
+
 # Entries in order: number, Unix time, entry.
 Log = Iterable[tuple[int, float, Entry]]
 
 
-def state_at(log: Log, to: int, without: Collection[str] = ()) -> Session:
-    """Return what the entries up to *to* add up to, as if the messages *without* had not come."""
-    session = Session()
+def state_at(session: Session, log: Log, to: int, without: Collection[str] = ()) -> Session:
+    """Return what *session* and the entries behind it in *log*, up to *to*, add up to.
+
+    It is as if the messages *without* had not come.
+    """
     for seq, at, entry in log:
         if seq > to:
             break

@@ -11,7 +11,7 @@ import time
 import zlib
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
@@ -39,7 +39,7 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage import anchors
 from elwood.foundation.storage.anchors import AnchorHistory, AnchorReleased, Expected, day
 from elwood.foundation.storage.disk import AlreadyRunning, holding
-from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
+from elwood.foundation.storage.journal import JournalDamaged, Verified, read_since, replay, segments
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import columns, duration
@@ -58,10 +58,31 @@ class _Journal(msgspec.Struct):
 
     def log(self) -> Log:
         """Yield its entries, up to where it is damaged."""
+        return self.since(0)[1]
+
+    def since(self, seq: int) -> tuple[Session, Log]:
+        """Give a state before the entry *seq*, and the entries behind it."""
+        with self._noting():
+            session, log = read_since(self.path, Entry, Session, seq)
+            return session, self._guarded(log)
+        return Session(), ()
+
+    def newest(self) -> tuple[Session, float]:
+        """Give the state now, and when the newest entry was written."""
+        with self._noting():
+            return replay(self.path, Entry, Session)
+        return Session(), 0.0
+
+    def _guarded(self, log: Log) -> Log:
+        with self._noting():
+            yield from log
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
         try:
-            yield from entries_of(self.path, Entry)
+            yield
         except JournalDamaged as error:
-            self.damage = f"{self.path}: DAMAGED: line {error.line}: {error.why}"
+            self.damage = f"{error.path}: DAMAGED: line {error.line}: {error.why}"
         except OSError as error:
             self.damage = f"{self.path}: cannot be read: {error.strerror}"
 
@@ -157,7 +178,7 @@ def verify(config: Config, given: Namespace) -> int:
         except OSError as error:
             damages.append(f"{path}: cannot be read: {error.strerror}")
         except JournalDamaged as error:
-            damages.append(f"{path}: DAMAGED: line {error.line} {error.why}")
+            damages.append(f"{error.path}: DAMAGED: line {error.line} {error.why}")
         else:
             if problem := expected.problem(result):
                 bad.append(path)
@@ -253,6 +274,8 @@ def described(result: Verified) -> str:
     text = f"{result.entries} entries in {result.lines} lines"
     if result.first is not None and result.last is not None:
         text += f" from {day(result.first)} to {day(result.last)}"
+    if result.gone:
+        text += f"; the {result.gone} entries before them are not kept any more"
     if result.torn:
         text += f", and {result.torn} bytes at the end that were never acknowledged"
     return f"{text}; head {result.head}"
@@ -267,14 +290,12 @@ def list_sessions(config: Config, given: Namespace) -> int:
     zone, now = config.of(Owner).zone, time.time()
     found = []
     for name, journal in journals.items():
-        session, last = Session(), 0.0
-        for seq, at, entry in journal.log():
-            session.apply(seq, at, entry)
-            last = at
+        session, last = journal.newest()
         if not journal.damage:
             ago = duration(max(0.0, now - last))
             when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
-            size = f"{journal.path.stat().st_size / 1000:.1f}"
+            files = (journal.path, *segments(journal.path).values())
+            size = f"{sum(path.stat().st_size for path in files) / 1000:.1f}"
             to_do = "; ".join(_left(session)) or "-"
             found.append((last, (name, when, str(session.turns), size, to_do)))
     for line in columns([SESSIONS, *(cells for _, cells in sorted(found))]):
@@ -319,7 +340,7 @@ def show(config: Config, given: Namespace) -> int:
     found = history.turn(given.turn)
     what = "no"
     if given.prompt:
-        requests = sent(journal.log(), found.id) if found is not None else iter(())
+        requests = sent(*journal.since(found.seq), found.id) if found is not None else iter(())
         is_shown = _print_sent(requests, config)
         what = "no answer of a model in"
     elif given.turn is None:
@@ -344,12 +365,12 @@ class SentRequest(msgspec.Struct, frozen=True):
     said: Said
 
 
-def sent(log: Log, turn: str) -> Iterator[SentRequest]:
+def sent(session: Session, log: Log, turn: str) -> Iterator[SentRequest]:
     """Yield the requests of a turn that led to responses, as the same code made them then.
 
-    Those that led to none are not in the log: failures, and answers that were thrown away.
+    *session* is the state before *log*.  Those that led to none are not in the log: failures, and
+    answers that were thrown away.
     """
-    session = Session()
     for seq, at, entry in log:
         if isinstance(entry, Said) and entry.turn == turn:
             yield SentRequest(session.prompt or Prompt(""), session.messages, entry)
