@@ -15,7 +15,7 @@ from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtensions
-from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
+from elwood.agent.session.log.entries import MAX_REMINDERS, MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
@@ -222,8 +222,12 @@ class SessionActor:
             inbound.errand,
         )
         waiting = max(len(state.waiting), len(state.undelivered))
-        # A command is short work, and a stop must come through when much is waiting.
-        if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
+        most = MAX_WAITING
+        if is_command(received):
+            most = 2 * MAX_WAITING  # short work, and a stop must come through when much is waiting
+        elif received.errand is not None and received.errand.says == "text":
+            most = MAX_REMINDERS
+        if waiting >= most:
             return Busy(waiting)
         if (why := self._admission.refusal) and not is_command(received):
             return Refused(f"{why}.")

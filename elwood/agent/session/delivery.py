@@ -52,8 +52,16 @@ DRAFT = 8192
 DRAFTS_PER_TURN = 1000
 
 
+Place = tuple[str, int, int | None]
+
+
+def _place(undelivered: Undelivered) -> Place:
+    route = undelivered.replied.route
+    return route.channel, route.chat, route.topic
+
+
 class Delivery:
-    """Delivers the replies of one session, in their order."""
+    """Delivers the replies of one session, in their order at each place: none waits for another."""
 
     def __init__(self, core: Core, log_: SessionLog) -> None:
         self._log = log_
@@ -81,13 +89,25 @@ class Delivery:
 
     async def run(self) -> None:
         """Deliver for as long as the session lives."""
-        while True:
-            for undelivered in list(self._log.state.undelivered.values()):
-                reply = undelivered.replied.reply
-                with waiting(f"delivery of {reply}", limit=self._limit):
-                    await self._deliver(undelivered)
-            if not self._log.state.undelivered:
+        busy: set[Place] = set()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for undelivered in self._log.state.undelivered.values():
+                    place = _place(undelivered)
+                    if place not in busy:
+                        busy.add(place)
+                        nursery.start_soon(self._deliver_all, place, busy)
                 await self._log.wait_change()
+
+    async def _deliver_all(self, place: Place, busy: set[Place]) -> None:
+        while undelivered := self._next(place):
+            with waiting(f"delivery of {undelivered.replied.reply}", limit=self._limit):
+                await self._deliver(undelivered)
+        busy.discard(place)
+
+    def _next(self, place: Place) -> Undelivered | None:
+        undelivered = self._log.state.undelivered.values()
+        return next((one for one in undelivered if _place(one) == place), None)
 
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied

@@ -7,7 +7,7 @@ answer for it.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
@@ -48,7 +48,7 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Result, Task, TaskStatus, purse_of, session_of
+from elwood.features.tasks.task import Result, Task, TaskStatus, own_session, purse_of, session_of
 from elwood.foundation.runtime import Address, Halt, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
@@ -57,8 +57,8 @@ from elwood.foundation.text.lines import one_line
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
-# Runs at once, of different tasks: each may be a conversation with a model.  Reminders run beside
-# them: a session says them at once, and runs take half an hour.
+# Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
+# beside them: a session says them at once, and runs take half an hour.  Its mailbox holds 16.
 MAX_RUNS = 8
 # Seconds between two looks at the wall clock: how late a suspend, or a clock that was set, is
 # noticed at most.
@@ -433,8 +433,13 @@ class TaskRunner:
         )
 
     async def _await(self, run: DueRun) -> RunResult | Unheard:
-        session, id_ = session_of(run.task), message_of(run.planned)
-        return await self._sessions.insist(lambda: Await(session=session, id=id_))
+        id_ = message_of(run.planned)
+        done = await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
+        if isinstance(done, Unheard) and run.begun and run.task.message:
+            # Older versions had a session for each reminder; it may have been said there.
+            own = own_session(run.task)
+            return await self._sessions.insist(lambda: Await(session=own, id=id_))
+        return done
 
 
 def message_of(run: PlannedRun) -> str:
@@ -471,12 +476,14 @@ class Scheduler:
         self._look = look
         self._busy: set[str] = set()
         self._room = trio.Semaphore(MAX_RUNS)
+        self._reminders = trio.Semaphore(MAX_RUNS)
         self._telling = False
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
         self._busy, self._telling = set(), False
         self._room = trio.Semaphore(MAX_RUNS)
+        self._reminders = trio.Semaphore(MAX_RUNS)
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
@@ -506,7 +513,7 @@ class Scheduler:
     async def _carry_out(self, run: DueRun, wake: Address[Woken]) -> None:
         """Do one run from its beginning, or from wherever the life before this one left it."""
         try:
-            async with nullcontext() if run.task.message else self._room:
+            async with self._reminders if run.task.message else self._room:
                 await self._do(run)
         finally:
             self._busy.discard(run.task.id)

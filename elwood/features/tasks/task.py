@@ -21,6 +21,8 @@ CATCH_UP_ONCE = 7 * 86_400.0
 # What a task may be called; its session is named after it, and so a file.
 MAX_ID = 64
 ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
+# The session of reminders: no task can have this id.
+REMINDERS = f"{SESSION}_reminders"
 # The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
 HEARTBEAT = "heartbeat"
 # What Elwood does itself has these ids, also when it is off: nobody else's task is to be in its
@@ -79,8 +81,13 @@ def purse_of(task: Task) -> Purse | None:
 
 
 def session_of(task: Task) -> str:
-    """Name the session in which *task* runs."""
-    return task.session or f"{SESSION}{task.id}"
+    """Name the session in which *task* runs: reminders share one, whose log is bounded."""
+    return task.session or (REMINDERS if task.message else own_session(task))
+
+
+def own_session(task: Task) -> str:
+    """Name the session that is only *task*'s."""
+    return f"{SESSION}{task.id}"
 
 
 @lru_cache(maxsize=4 * MAX_TASKS)

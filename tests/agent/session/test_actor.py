@@ -16,6 +16,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
@@ -33,8 +34,8 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
-async def wake_up(world: World, *entries: Entry) -> Session:
-    """Start with *entries* in the log, wait until nothing is left to do, and give the session."""
+async def write(world: World, *entries: Entry) -> None:
+    """Have *entries* in the log of a session that is woken at the start."""
     journal: Journal[Entry, Session] = Journal(
         world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
@@ -42,6 +43,11 @@ async def wake_up(world: World, *entries: Entry) -> Session:
     await journal.append(*entries)
     (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
     (world.folder / "sessions/open" / "s").touch()
+
+
+async def wake_up(world: World, *entries: Entry) -> Session:
+    """Start with *entries* in the log, wait until nothing is left to do, and give the session."""
+    await write(world, *entries)
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
@@ -320,6 +326,23 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World)
     )
 
     assert world.said == []
+
+
+async def test_an_answer_waits_for_none_that_goes_elsewhere(world: World) -> None:
+    """There is no such channel in this process, so the first one is kept."""
+    away = Route("away", 1)
+    replies = [
+        Replied("a", None, ("a",), away, "first"),
+        Replied("b", None, ("b",), ROUTE, "second"),
+        Replied("c", None, ("c",), ROUTE, "third"),
+    ]
+    heard = [Received(one.reply, "hi", "me", one.route, 0.0) for one in replies]
+    await write(world, *heard, *replies)
+    async with house(world) as h:
+        await trio.sleep(600)
+        assert list(h.states["s"].undelivered) == ["a"]
+
+    assert world.said == ["second", "third"]
 
 
 async def test_an_undeliverable_answer_is_given_up(world: World) -> None:

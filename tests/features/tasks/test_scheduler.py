@@ -15,7 +15,7 @@ from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.actor import MAX_RUNS, RUN_LIMIT
 from elwood.features.tasks.state import RunFinished, RunsMissed
-from elwood.features.tasks.task import Task
+from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.texts import ACTED
 from elwood.features.tasks.when import Cron, Every, Once
 from tests.journeys.year import House, World
@@ -61,6 +61,7 @@ def test_a_reminder_is_said_as_it_stands(world: World) -> None:
     (asked,) = live(world, replace(ONCE, prompt="", message="tea"))
     assert asked.errand is not None
     assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
+    assert asked.session == REMINDERS
 
 
 def test_without_a_place_answers_are_kept_and_reminders_fail(world: World) -> None:

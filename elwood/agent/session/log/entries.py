@@ -15,8 +15,10 @@ from elwood.agent.conversation.task_run import TaskRun
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
-# Ids remembered so that a redelivered message is not taken twice.
-MAX_SEEN = 10_000
+# Reminders: as many as there can be tasks, which share a session and may come due at once.
+MAX_REMINDERS = 200
+# Ids remembered so that a redelivered message is not taken twice: far more than can be under way.
+MAX_SEEN = 1_000
 # Starts of the same inputs after which they are given up as poison.
 MAX_ATTEMPTS = 3
 

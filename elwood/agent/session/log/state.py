@@ -58,8 +58,9 @@ from elwood.agent.session.log.turns import (
 
 # Receipts that are remembered, without their texts.
 MAX_RECEIPTS = 50
-# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
-MAX_RUNS = 20
+# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once, and for
+# as many as there can be tasks.
+MAX_RUNS = 200
 # What people were sent since they wrote last: so much of it is of use to the model, and characters
 # of each.
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
