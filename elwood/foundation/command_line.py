@@ -22,6 +22,8 @@ Needs = Literal["nothing", "settings", "secrets"]
 OK, FAILURE, USAGE = 0, 1, 2
 # EX_CONFIG of sysexits.h, at which systemd does not start us again.
 MISCONFIGURED = 78
+# What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
+INTERRUPTED = 130
 # What may be listed at once: it is held, to be put in order.
 MOST = 100_000
 
@@ -77,7 +79,9 @@ class Printer(io.TextIOWrapper):
             return stream
         stream.flush()
         # Text that the terminal's encoding lacks is no reason to end.
-        return cls(stream.buffer, stream.encoding, "backslashreplace", write_through=True)
+        lacks = "backslashreplace"
+        by_line = bool(stream.line_buffering)
+        return cls(stream.buffer, stream.encoding, lacks, None, by_line, write_through=True)
 
 
 def put_out(content: bytes) -> None:
