@@ -92,6 +92,8 @@ class Parts:
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()
     embedder: Embedder | None = None
+    # Takes a Ctrl-C; False if it is to end the app.
+    interrupt: Callable[[], bool] | None = None
     # Folders beside the workspace that commands and tools may read.
     lent: Sequence[Root] = ()
     # What runs commands, or why none can be run.

@@ -1,7 +1,7 @@
 """How the app is put together of its features: who exists, who asks whom."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -59,7 +59,10 @@ CLOSING = 5.0
 
 
 class App:
-    """One process: the mailboxes, who reads them, and the tools of the model."""
+    """One process: the mailboxes, who reads them, and the tools of the model.
+
+    *interrupt* takes a Ctrl-C, if anybody does; False if it is to end us.
+    """
 
     def __init__(
         self,
@@ -67,8 +70,10 @@ class App:
         actors: Sequence[Actor],
         tools: Sequence[Tool],
         listener: Listener,
+        interrupt: Callable[[], bool] | None,
     ) -> None:
         self.core = core
+        self.interrupt = interrupt
         self.tools = tools
         self._listener = listener
         self.actors = sorted(actors, key=lambda actor: actor.step)
@@ -154,7 +159,8 @@ async def build(
             *(actor for part in parts for actor in part.actors),
         ]
         try:
-            yield App(core, actors, tools, listen)
+            interrupt = next((part.interrupt for part in parts if part.interrupt), None)
+            yield App(core, actors, tools, listen, interrupt)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
                 await closing.aclose()

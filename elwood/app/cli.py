@@ -17,12 +17,18 @@ from elwood import __version__
 from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
 from elwood.app.main import ALL, sections
-from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure, Printer
+from elwood.foundation.command_line import (
+    FAILURE,
+    INTERRUPTED,
+    USAGE,
+    CliCommand,
+    CliFailure,
+    Printer,
+)
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
 
-INTERRUPTED = 130  # what a shell shows for a command ended by Ctrl-C: 128 + SIGINT
 # New objects until garbage is looked for: a start makes 120,000, and looking once took 50 ms of it.
 IMPORTING = 1_000_000
 # The configuration of a service of the system, for those who have none of their own.
@@ -42,6 +48,10 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
     try:
         return _run(command, given)
     except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseExceptionGroup as group:
+        if group.split(KeyboardInterrupt)[1] is not None:
+            raise
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain while flushing at the end.

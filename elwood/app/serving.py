@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -19,10 +19,10 @@ from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
 from elwood.agent.session.log.restored import RestoredDamaged
-from elwood.app.build import LAST_TURN, build
+from elwood.app.build import LAST_TURN, App, build
 from elwood.app.init import copy_documents
 from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
-from elwood.foundation.command_line import CliFailure
+from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
@@ -30,8 +30,6 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning, holding
 
 log = logging.getLogger("elwood")
-
-OK, FAILURE = 0, 1
 
 
 def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TURN) -> int:
@@ -145,30 +143,48 @@ async def _live(
     """Run the app until it is stopped."""
     escalated: Escalated | None = None
     providers = _providers(config, environment)
-    async with (
-        build(
-            config, environment, features, providers, dry_run=dry_run, stays=stays, grace=grace
-        ) as app,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(_watch_signals, app.core.stop)
-        try:
-            await app.live()
-        except Escalated as error:
-            escalated = error  # out of the nursery it would come as a group, with a traceback
-        nursery.cancel_scope.cancel()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as now:
+                async with build(
+                    config,
+                    environment,
+                    features,
+                    providers,
+                    dry_run=dry_run,
+                    stays=stays,
+                    grace=grace,
+                ) as app:
+                    nursery.start_soon(_watch_signals, signals, app, now)
+                    try:
+                        await app.live()
+                    except Escalated as error:
+                        escalated = error  # out of the nursery it would come as a group
+            nursery.cancel_scope.cancel()
     if escalated is not None:
         raise escalated
+    if now.cancelled_caught:
+        raise KeyboardInterrupt
     return OK
 
 
-async def _watch_signals(stop: trio.Event) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
+async def _watch_signals(signals: AsyncIterator[int], app: App, now: trio.CancelScope) -> None:
+    """Stop in order at the first signal, at once at the second, and whatever is at the third."""
+    async for number in signals:
+        core = app.core
+        if now.cancel_called:
+            os._exit(INTERRUPTED)  # the logs are as good as after any other end
+        elif core.stop.is_set():
+            log.warning("asked to stop at once")
+            now.cancel()
+        elif number != signal.SIGINT or app.interrupt is None or not app.interrupt():
             log.info("asked to stop")
-            stop.set()
-            break
-    # The next signal does what it always does: nobody has to wait for an orderly end.
+            busy = [state for state in core.live.states.values() if not state.is_idle]
+            if busy and sys.stderr.isatty():
+                under_way = [state.turn.under_way for state in busy if state.turn is not None]
+                what = core.redactor(", ".join(under_way)) or "deliveries"
+                print(f"\nstopping: finishing {what}; press again to stop now", file=sys.stderr)
+            core.stop.set()
 
 
 def _providers(config: Config, outside: Environment) -> dict[str, Provider]:

@@ -11,6 +11,7 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.app import serving
+from elwood.foundation.command_line import FAILURE
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
 from elwood.foundation.settings import Config, Paths
@@ -39,7 +40,7 @@ def test_an_escalation_is_one_line_and_exit_code_1(
 
     threshold = gc.get_threshold()
     try:
-        assert serving._run(config, live) == serving.FAILURE
+        assert serving._run(config, live) == FAILURE
     finally:  # a service tunes the collector for its whole life; other tests follow here
         gc.set_threshold(*threshold)
         gc.unfreeze()

@@ -53,6 +53,7 @@ from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
 from elwood.features.telegram.feature import TelegramSettings
+from elwood.foundation.command_line import FAILURE
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
 from elwood.foundation.sandbox.command import NoSandbox, Rung
@@ -758,7 +759,7 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
         file=tmp_path / "config.toml",
     )
     with holding(state):
-        assert serving.run(config) == serving.FAILURE
+        assert serving.run(config) == FAILURE
     assert "already uses the state folder" in capsys.readouterr().err
     assert [path.name for path in state.iterdir()] == ["lock"]
     assert not config.of(Paths).runtime.exists()

@@ -51,6 +51,9 @@ PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
+# Seconds that a response may still take after the stop: a restart is not to wait for a long one.
+LAST_RESPONSE = 1.5
+
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -143,10 +146,15 @@ class SessionActor:
                 nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
                 pass
-            # Stopped: what has begun may come to its end within the grace of the supervisor.
-            while self._runner.is_working or self._log.state.undelivered:
+            # Stopped: what has begun may come to its end within the grace of the supervisor, but
+            # not a long response, which can be asked for again.
+            with trio.move_on_after(LAST_RESPONSE):
+                while self._runner.is_working or self._log.state.undelivered:
+                    await self._log.wait_change()
+            while self._runner.is_acting or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
+        await self._runner.put_down()
         await self._extensions.settle()
         state = self._log.state
         if state.is_idle and not state.pending and not self._extensions.is_behind:

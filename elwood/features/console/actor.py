@@ -7,6 +7,7 @@ the Intake writes nothing itself.
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import assert_never
 
 import trio
@@ -35,6 +36,7 @@ TAKE_LIMIT = 30.0
 BUSY_PAUSE = 0.1
 # Seconds for telling the person something that belongs to no session.
 SAY_LIMIT = 60.0
+ENDS = "Press Ctrl-C again to end."
 # Columns of the line that shows what is being written.
 PREVIEW = 72
 # Who writes there, in which conversation, and where answers go.
@@ -169,11 +171,32 @@ class ConsoleIntake:
         self._quiet = quiet
         self._done = done
         self._terminal = terminal
+        self._keys: trio.MemorySendChannel[str] | None = None
+        # How many lines there were, and whether an answer was to be stopped, at the last Ctrl-C.
+        self._interrupted: tuple[int, bool] | None = None
+
+    def interrupt(self, *, busy: bool) -> bool:
+        """Take a Ctrl-C: it stops an answer, if we are *busy* with one, as ``/stop`` does.
+
+        Otherwise it asks for a second one.  False at the second in the same place: it is to end us.
+        """
+        before, self._interrupted = self._interrupted, (self._lines.count, busy)
+        if before == self._interrupted or self._keys is None:
+            return False
+        with suppress(trio.WouldBlock):  # so many are pressed that one more says nothing
+            self._keys.send_nowait("/stop" if busy else "")
+        return True
+
+    async def _heed(self, pressed: trio.MemoryReceiveChannel[str]) -> None:
+        async for command in pressed:
+            await (self._take(command) if command else self._say(ENDS))
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Read until the end of the input, then rest until the mailbox is closed."""
+        self._keys, pressed = trio.open_memory_channel[str](4)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
+            nursery.start_soon(self._heed, pressed)
             async for _ in mailbox:
                 pass
             nursery.cancel_scope.cancel()

@@ -51,6 +51,10 @@ async def talk(core: Core, others: Gathered) -> Parts:
         terminal=terminal,
     )
 
+    def interrupt() -> bool:
+        state = core.live.states.get(CONSOLE)
+        return intake.interrupt(busy=bool(state and (state.turn or state.waiting)))
+
     async def listen(mailbox: Mailbox[None]) -> None:
         core.up.set()
         await intake.run(mailbox)
@@ -63,7 +67,11 @@ async def talk(core: Core, others: Gathered) -> Parts:
         serves=lambda name: not name.startswith(PREFIX),
         session=lambda route: CONSOLE,
     )
-    return Parts(channels=[channel], actors=[_printer(post, outbox), _reader(listen)])
+    return Parts(
+        channels=[channel],
+        actors=[_printer(post, outbox), _reader(listen)],
+        interrupt=interrupt if terminal else None,
+    )
 
 
 class OneMessage:

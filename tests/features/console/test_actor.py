@@ -45,6 +45,7 @@ class World:
     end: Callable[[], None]
     done: trio.Event
     mailbox: Mailbox[None]
+    interrupt: Callable[[bool], bool]
     answers: list[Answer] = attrs.field(factory=list)
     taken: list[Inbound] = attrs.field(factory=list)
     seen: list[Inbound] = attrs.field(factory=list)
@@ -66,7 +67,13 @@ async def intake(*, terminal: bool = False, idle: bool = True) -> AsyncIterator[
     async def receive_some() -> bytes:
         return bytes(await receive.receive_some(1000))
 
-    world = World(send.send_all, send.close, trio.Event(), Mailbox[None]("console", 1))
+    world = World(
+        send.send_all,
+        send.close,
+        trio.Event(),
+        Mailbox[None]("console", 1),
+        interrupt=lambda busy: actor.interrupt(busy=busy),
+    )
     if idle:
         world.idle.set()
     sessions = Mailbox[SessionsMail]("sessions", 4)
@@ -184,6 +191,33 @@ async def test_it_stops_while_it_waits_for_input() -> None:
         await trio.sleep(1000)
         assert [m.text for m in world.taken] == ["one"]
         assert not world.done.is_set()
+        world.mailbox.close()
+
+
+async def test_an_interrupt_stops_the_answer_and_at_the_prompt_the_second_ends() -> None:
+    async with intake(terminal=True) as world:
+        await world.type_in(b"one\n")
+        await wait_all_tasks_blocked()
+        assert world.interrupt(True)
+        await wait_all_tasks_blocked()
+        assert [m.text for m in world.taken] == ["one", "/stop"]
+        assert world.interrupt(False), "the answer was stopped: that was another matter"
+        await wait_all_tasks_blocked()
+        assert world.said == ["Press Ctrl-C again to end."]
+        await world.type_in(b"two\n")
+        await wait_all_tasks_blocked()
+        assert world.interrupt(False), "and so is what was asked before the last line"
+        assert not world.interrupt(False)
+        world.mailbox.close()
+
+
+async def test_an_answer_that_does_not_stop_cannot_keep_us() -> None:
+    async with intake(terminal=True) as world:
+        world.deaf = True
+        await world.type_in(b"one\n")
+        await wait_all_tasks_blocked()
+        assert world.interrupt(True)
+        assert not world.interrupt(True)
         world.mailbox.close()
 
 

@@ -46,7 +46,8 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
     """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown.
 
-    *calls* are what waited for the owner and may run now (keys of `Session.pending`).
+    *calls* are what waited for the owner and may run now (keys of `Session.pending`).  Work that is
+    put down in order is written down as the attempt before: it does not count.
     """
 
     turn: str

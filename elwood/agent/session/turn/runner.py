@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import trio
@@ -24,6 +24,7 @@ from elwood.agent.session.turn.turn import ModelClient, TurnResult, TurnRun
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
+from elwood.foundation.storage.disk import DiskFull
 
 log = logging.getLogger("elwood.turns")
 
@@ -71,6 +72,13 @@ class TurnRunner:
         turn = self._log.state.turn
         assert turn is not None, "it was started"
         return turn
+
+    @property
+    def is_acting(self) -> bool:
+        """Tell whether a call runs."""
+        turn = self._log.state.turn
+        calls = turn.calls.values() if self.is_working and turn is not None else ()
+        return any(call.started is not None and call.ended is None for call in calls)
 
     async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -181,6 +189,13 @@ class TurnRunner:
             self.is_working = False
             self._log.changed()
         await self._extensions.turns_ended()
+
+    async def put_down(self) -> None:
+        """Let the start of the open turn, if there is one, not count as an attempt."""
+        turn = self._log.state.turn
+        if turn is not None and turn.attempts:
+            with suppress(DiskFull):
+                await self._log.record(TurnStarted(turn.id, (), turn.attempts - 1, ""))
 
     async def _next_turn(self) -> TurnStarted | None:
         """Write down that the next turn starts; None if there is nothing to do."""

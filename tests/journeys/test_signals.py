@@ -1,0 +1,168 @@
+"""Ctrl-C and SIGTERM while Elwood is busy: real processes at a terminal, and what is left after."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
+from tests.fake_http import serving
+from tests.fake_models import FakeModels, Say
+from tests.journeys.home import Home, obedient
+from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
+
+CONFIG = """
+[paths]
+state = "{folder}/state"
+workspace = "{folder}/workspace"
+runtime = "{folder}/run"
+[policy]
+allow = ["run_command"]
+[sandbox]
+kind = "direct"
+[providers.anthropic]
+base_url = "{models}"
+"""
+
+
+@attrs.define
+class AtTerminal:
+    """A process that has a terminal, and what is written there."""
+
+    process: trio.Process
+    master: int
+    text: str = ""
+
+    async def shows(self, words: str) -> None:
+        """Wait until *words* are written behind what was looked for before."""
+        with trio.fail_after(PATIENCE):
+            while words not in self.text:
+                self.text += await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        self.text = self.text.partition(words)[2]
+
+    async def ended(self) -> int:
+        """Wait for the end; return the exit code."""
+        with trio.fail_after(PATIENCE):
+            while more := await trio.to_thread.run_sync(self._read, abandon_on_cancel=True):
+                self.text += more
+            return await self.process.wait()
+
+    def _read(self) -> str:
+        try:
+            return os.read(self.master, 65_536).decode()
+        except OSError:  # nobody has it open any more
+            return ""
+
+    def types(self, line: str) -> None:
+        """Type a line."""
+        os.write(self.master, f"{line}\n".encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+
+@asynccontextmanager
+async def at_terminal(
+    folder: Path, models: FakeModels, *arguments: str
+) -> AsyncIterator[AtTerminal]:
+    async with serving(models.answer) as url:
+        config = folder / "config.toml"
+        config.write_text(CONFIG.format(folder=folder, models=url))
+        config.chmod(0o600)
+        master, slave = os.openpty()
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "elwood", "--config", str(config), *arguments],
+            cwd=ROOT,
+            env={**kept, "HOME": str(folder), "ANTHROPIC_API_KEY": KEY},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
+        os.close(slave)
+        one = AtTerminal(process, master)
+        try:
+            yield one
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            os.close(master)
+
+
+async def test_ctrl_c_in_a_conversation_stops_the_answer_then_asks_then_ends(
+    tmp_path: Path,
+) -> None:
+    models = FakeModels([Say("word " * 1000, pause=0.2), Say("Well again.")], key=KEY)
+    async with at_terminal(tmp_path, models, "chat") as one:
+        await one.shows("you> ")
+        one.types("tell me")
+        await one.shows("word")
+        one.signal(signal.SIGINT)
+        await one.shows("Stopped. Under way was the model's answer.")
+        one.types("and now?")
+        await one.shows("Well again.")
+        one.signal(signal.SIGINT)
+        await one.shows("Press Ctrl-C again to end.")
+        one.signal(signal.SIGINT)
+        assert await one.ended() == 0
+        assert "Traceback" not in one.text
+
+
+async def test_the_first_ctrl_c_says_what_is_finished_and_the_second_ends_at_once(
+    tmp_path: Path,
+) -> None:
+    """A command that sleeps for an hour would be waited for."""
+    command = '{"command": "touch began; sleep 3600"}'
+    models = FakeModels([Say(calls=(("run_command", command),))], key=KEY)
+    async with at_terminal(tmp_path, models, "once", "go") as one:
+        with trio.fail_after(PATIENCE):
+            while not (tmp_path / "workspace" / "began").exists():  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        one.signal(signal.SIGINT)
+        await one.shows("stopping: finishing run_command touch began; sleep 3600; press again")
+        one.signal(signal.SIGINT)
+        assert await one.ended() == 130
+        assert "Traceback" not in one.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_service_is_ended_in_the_middle_of_a_response(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    models = FakeModels([Say("never seen", delay=3600)], key=KEY)
+    async with at_terminal(tmp_path, models, "once", "go") as one:
+        with trio.fail_after(PATIENCE):
+            while not models.bodies and not models.requests:  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        one.signal(number)
+        await one.shows("stopping: finishing the model's answer; press again")
+        assert await one.ended() == 1
+        assert "Traceback" not in one.text
+
+
+async def test_stops_in_the_middle_of_a_response_are_short_and_no_attempts(h: Home) -> None:
+    async def hang(request: ModelRequest) -> Completion:
+        h.show("so far")
+        return await trio.sleep_forever()
+
+    h.think = hang
+    h.fake.say("hello")
+    for times in range(1, 6):
+        async with h.life():
+            while len(h.asked) < times:  # noqa: ASYNC110
+                await trio.sleep(0.1)
+            stopped = trio.current_time()
+        assert trio.current_time() - stopped < 2.0
+    h.think = obedient
+    async with h.life():
+        await h.fake.until(lambda: h.fake.texts())
+    assert h.fake.texts()[-1].endswith("re: hello")
