@@ -134,7 +134,7 @@ async def _(h: Home) -> None:
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
-@kind("the control socket cannot be made", 10, "control: crashed 3 times in a row")
+@kind("the control socket cannot be made", 10, "control: the control socket failed 3 times")
 async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
 
