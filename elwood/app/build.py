@@ -1,6 +1,7 @@
 """How the app is put together of its features: who exists, who asks whom."""
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -101,11 +102,12 @@ async def build(
     dry_run: bool = False,
     stays: bool = True,
     grace: float = LAST_TURN,
+    patience: float = math.inf,
 ) -> AsyncIterator[App]:
     """Put the app together of *features*; what they opened is closed at the end of the block.
 
     One that *stays* does what is due by the clock.  What has begun may go on for *grace* seconds
-    after the stop.
+    after the stop.  A model that fails is tried for *patience* seconds at most.
     """
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
     approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
@@ -148,7 +150,7 @@ async def build(
                 body=Anchoring(core.paths.state, core.disk).run,
                 policy=WORLD,
             ),
-            Actor(step=2, mailbox=models, body=_models(core, providers, embedder).run),
+            Actor(step=2, mailbox=models, body=_models(core, providers, embedder, patience).run),
             Actor(step=3, mailbox=approvals, body=_approvals(core).run),
             Actor(
                 step=4,
@@ -207,7 +209,9 @@ def _core(
     )
 
 
-def _models(core: Core, providers: Mapping[str, Provider], embedder: Embedder | None) -> Models:
+def _models(
+    core: Core, providers: Mapping[str, Provider], embedder: Embedder | None, patience: float
+) -> Models:
     config = core.config
     path = core.paths.state / "usage.jsonl"
     usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
@@ -221,6 +225,7 @@ def _models(core: Core, providers: Mapping[str, Provider], embedder: Embedder | 
         jitter=core.environment.random,
         tell=_tell_owner(core),
         embedder=embedder,
+        patience=patience,
     )
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import os
 import secrets
 import signal
@@ -14,10 +15,18 @@ from pathlib import Path
 import trio
 
 from elwood.agent.feature import Feature
+from elwood.agent.models.actor import TELL_AFTER
 from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
+from elwood.agent.models.settings import (
+    ModelSettings,
+    Providers,
+    ProviderSettings,
+    key_remedy,
+    lacks_key,
+    models_in_use,
+)
 from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build
 from elwood.app.init import copy_documents
@@ -56,7 +65,8 @@ def chat(config: Config, given: Namespace) -> int:
     """Talk on the console; return the exit code."""
 
     async def body() -> int:
-        return await _live(config, Environment(), (CONSOLE, *FEATURES))
+        patience = config.of(ModelSettings).patience
+        return await _live(config, Environment(), (CONSOLE, *FEATURES), patience=patience)
 
     return _run(config, body)
 
@@ -68,7 +78,14 @@ def once(config: Config, given: Namespace) -> int:
     async def body() -> int:
         features = (said.feature, *FEATURES)
         # What is due is for an app that stays.
-        await _live(config, Environment(), features, dry_run=given.dry_run, stays=False)
+        await _live(
+            config,
+            Environment(),
+            features,
+            dry_run=given.dry_run,
+            stays=False,
+            patience=config.of(ModelSettings).patience,
+        )
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
@@ -139,6 +156,7 @@ async def _live(
     dry_run: bool = False,
     stays: bool = True,
     grace: float = LAST_TURN,
+    patience: float = math.inf,
 ) -> int:
     """Run the app until it is stopped."""
     escalated: Escalated | None = None
@@ -154,6 +172,7 @@ async def _live(
                     dry_run=dry_run,
                     stays=stays,
                     grace=grace,
+                    patience=patience,
                 ) as app:
                     nursery.start_soon(_watch_signals, signals, app, now)
                     try:
@@ -192,10 +211,12 @@ def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
     providers: dict[str, Provider] = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
         settings = config.of(Providers).by_name[name]
+        if lacks_key(settings):
+            log.error(f"there is no key for {name}: {key_remedy(name)}")
         providers[name] = make_provider(
             name,
             settings,
-            client=Client(connections=settings.in_flight),
+            client=Client(connections=settings.in_flight, connect_timeout=TELL_AFTER),
             now=outside.now,
             new_id=outside.new_id,
         )

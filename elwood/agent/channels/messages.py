@@ -87,9 +87,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Typing(msgspec.Struct, frozen=True, kw_only=True):
-    """Show that work goes on.  Offered."""
+    """Show that work goes on, and *why* it takes so long, if that is known.  Offered."""
 
     route: Route
+    why: str = ""
 
 
 OutboxMail = Post | Draft | Typing

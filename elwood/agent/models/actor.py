@@ -1,6 +1,7 @@
 """The actor that asks models: keys, budgets, retries, fallbacks."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from elwood.agent.models.messages import (
     Complete,
     Completed,
     ContextTooLong,
+    Delayed,
     Embed,
     Embeddings,
     MayAsk,
@@ -63,6 +65,8 @@ log = logging.getLogger("elwood.models")
 
 # Calls that may be under way or wait for their place; more are turned away at once.
 MAX_CALLS = 2_000
+# Seconds without a connection, or of failures, after which whoever waits is told.
+TELL_AFTER = 3.0
 # Seconds of trouble with a provider after which it is shown (LLM-01).
 SHOW_AFTER = 30.0
 # Seconds after which a response shows as stuck: the longest ones take five minutes.
@@ -251,11 +255,15 @@ class CircuitBreaker:
 
 @attrs.define
 class ModelAttempt:
-    """An *ask*, and how it goes: the *model* asked now, *since* when, and the *rest* to try."""
+    """An *ask*, and how it goes: the *model* asked now, *since* when, and the *rest* to try.
+
+    No model is waited for longer than *most* seconds.
+    """
 
     ask: Complete
     model: str
     rest: tuple[str, ...]
+    most: float
     since: float = attrs.field(factory=trio.current_time)
 
     @property
@@ -284,7 +292,19 @@ class ModelAttempt:
             elapsed=self.elapsed,
             jitter=jitter,
             left=self.ask.until - trio.current_time(),
+            most=self.most,
         )
+
+    def show(self, said: str | Delayed) -> None:
+        """Show whoever waits the text so far, or why there is none; lossy by contract."""
+        if self.ask.progress is not None:
+            with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+                self.ask.progress.send_nowait(said)
+
+    def wait(self, fault: Fault, seconds: float) -> None:
+        """Tell whoever waits what is wrong, if there is nothing to see within *seconds*."""
+        if self.elapsed + seconds > TELL_AFTER:
+            self.show(Delayed(f"{describe(self.model, fault)}; trying again"))
 
 
 class Models:
@@ -292,7 +312,7 @@ class Models:
 
     *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
     *tell* tells the owner of limits, however long that takes; *embedder* makes vectors, if there is
-    one.
+    one.  A model that fails is tried for *patience* seconds at most.
     """
 
     def __init__(
@@ -305,7 +325,9 @@ class Models:
         jitter: Callable[[], float],
         tell: Callable[[str], Awaitable[bool]],
         embedder: Embedder | None = None,
+        patience: float = math.inf,
     ) -> None:
+        self._patience = patience
         self._book = book
         self._embedder = embedder
         self._tell_owner = tell
@@ -367,7 +389,7 @@ class Models:
 
     async def _answer(self, ask: Complete) -> Completed:
         model, *others = candidates(self._settings, ask.role)
-        attempt = ModelAttempt(ask, model, tuple(others))
+        attempt = ModelAttempt(ask, model, tuple(others), self._patience)
         troubles: list[str] = []
         while True:
             result = await self._ask(attempt)
@@ -412,6 +434,7 @@ class Models:
                 breaker.leave(ticket)
             if not isinstance(reaction, TryAgain):
                 return reaction
+            attempt.wait(fault, reaction.seconds)
             if (
                 fault.kind not in _SHARED
             ):  # else the breaker holds us back, together with the others
@@ -427,8 +450,9 @@ class Models:
                 reaction = attempt.on_failure(msgspec.structs.replace(fault, retry_after=left))
                 if not isinstance(reaction, TryAgain):
                     return reaction
+                attempt.wait(fault, left)
             kind = fault.kind if fault is not None else "rate_limit"
-            limit = patience(kind, attempt.model, attempt.rest)
+            limit = min(attempt.most, patience(kind, attempt.model, attempt.rest))
             with (
                 trio.move_on_at(min(attempt.since + limit, attempt.ask.until)) as waited,
                 waiting(f"a place at {name}", limit=limit),
@@ -477,10 +501,8 @@ class Models:
             if told is None:
                 breaker.succeeded()
             told = text
-            if text and ask.progress is not None:
-                # Progress is lossy by contract.
-                with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                    ask.progress.send_nowait(text)
+            if text:
+                attempt.show(text)
 
         request = ModelRequest(
             model=model,

@@ -8,7 +8,7 @@ import trio
 from elwood.agent.models.client import HttpProvider, models_in
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import at_risk, split_name
-from elwood.agent.models.settings import Limits, Providers, models_in_use
+from elwood.agent.models.settings import Limits, Providers, key_remedy, models_in_use
 from elwood.agent.models.spending import PRICES
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config
@@ -43,12 +43,8 @@ def credentials(config: Config) -> Iterator[Finding]:
         if provider.key is not None:
             yield Finding("ok", "credentials", f"{name}-key is there")
         elif provider.api != "offline" and not is_local:
-            remedy = (
-                f"put it into the credential {name}-key, into "
-                f"${name.upper().replace('-', '_')}_API_KEY, or name a file that has it in "
-                f"providers.{name}.key"
-            )
-            yield Finding("problem", "credentials", f"there is no key for {name}", remedy)
+            what = f"there is no key for {name}"
+            yield Finding("problem", "credentials", what, key_remedy(name))
 
 
 def prices(config: Config) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.routing import FailureKind, ListedModel
-from elwood.agent.models.settings import ProviderSettings
+from elwood.agent.models.settings import ProviderSettings, key_remedy, lacks_key
 from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.tokens import estimate
@@ -113,6 +113,7 @@ class HttpProvider(ABC):
         self._base_url = settings.base_url.rstrip("/")
         self._stall = settings.stall
         self._key = settings.key
+        self._lacks_key = lacks_key(settings)
         self._client = client
         self._now = now
         self._seen: set[str] = set()
@@ -146,6 +147,8 @@ class HttpProvider(ABC):
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         """Return one whole response; raises ModelFailure."""
+        if self._lacks_key:
+            raise self.failure("bad_key", "")
         body = self.encode(request)
         stream = self.begin(request)
         url = self._base_url + self.path
@@ -183,6 +186,8 @@ class HttpProvider(ABC):
         """Make the exception; *detail* is cut, and the key taken out of it."""
         if self.key:
             detail = detail.replace(self.key, "***")
+        elif kind == "bad_key":
+            kind, detail = "no_key", f"{key_remedy(self.name)}, and start Elwood again"
         headers = headers or {}
         return ModelFailure(
             self.name,

@@ -45,11 +45,18 @@ class BadHistory(msgspec.Struct, frozen=True):
 Completed = Completion | BudgetSpent | ModelUnavailable | ContextTooLong | BadHistory
 
 
+class Delayed(msgspec.Struct, frozen=True):
+    """There is no response yet, and *why*; it is tried again."""
+
+    why: str
+
+
 class Complete(Request[Completed], frozen=True, kw_only=True):
     """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
 
-    *progress* gets the text so far, as a whole, each time there is more; what does not fit is
-    dropped.  *max_tokens* overrides the configured limit.  *no_thinking* leaves old thinking out.
+    *progress* gets the text so far, as a whole, each time there is more, and before that why there
+    is none yet; what does not fit is dropped.  *max_tokens* overrides the configured limit.
+    *no_thinking* leaves old thinking out.
     *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
     *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
     is asked within its turn, such as a summary, carries both.
@@ -59,7 +66,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     role: str
     prompt: Prompt
     messages: tuple[Message, ...]
-    progress: trio.MemorySendChannel[str] | None = None
+    progress: trio.MemorySendChannel[str | Delayed] | None = None
     max_tokens: int | None = None
     no_thinking: bool = False
     until: float = math.inf

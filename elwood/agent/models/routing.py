@@ -19,6 +19,7 @@ FailureKind = Literal[
     "stalled",  # nothing came for too long
     "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25)
     "bad_key",  # 401
+    "no_key",  # 401, or known before it is asked
     "forbidden",  # 403
     "no_model",  # 404
     "too_long",  # prompt too long, 413
@@ -124,7 +125,7 @@ RETRIES = {"conflict": 2, "nonsense": 1, "rejected": 2, "cut": 5, "stalled": 2}
 
 _BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 60.0, 120.0)
 _TRANSIENT = {"rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled"}
-_WHOLE_PROVIDER = {"spend_limit", "bad_key", "forbidden", "offline"}
+_WHOLE_PROVIDER = {"spend_limit", "bad_key", "no_key", "forbidden", "offline"}
 _WORDS: dict[FailureKind, str] = {
     "rate_limit": "allows no more requests for now",
     "spend_limit": "refuses: the spend limit of the account is reached",
@@ -136,6 +137,7 @@ _WORDS: dict[FailureKind, str] = {
     "stalled": "stopped answering in the middle",
     "nonsense": "contradicted itself",
     "bad_key": "does not accept the key: set a new one and restart",
+    "no_key": "has no key",
     "forbidden": "does not permit this",
     "no_model": "does not have this model (any more): choose another",
     "too_long": "finds the conversation too long",
@@ -184,11 +186,13 @@ def on_failure(
     elapsed: float,
     jitter: float,
     left: float = math.inf,
+    most: float = math.inf,
 ) -> Reaction:
     """Decide what follows the *times*-th failure (from 1) of *model* in a row.
 
     *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
     *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
+    No model is waited for longer than *most* seconds.
 
     >>> on_failure(Fault("overloaded"), model="a/m", rest=(), times=2, elapsed=1.0, jitter=0.0)
     TryAgain(seconds=1.0)
@@ -198,13 +202,15 @@ def on_failure(
     kind = fault.kind
     if _retriable(fault, times):
         seconds = _delay(fault, times, jitter)
-        if elapsed + seconds <= patience(kind, model, rest) and seconds < left:
+        if elapsed + seconds <= min(most, patience(kind, model, rest)) and seconds < left:
             return TryAgain(seconds)
     rest = _useful(kind, model, rest) if left > 0 else ()
     why = describe(model, fault)
     if rest and kind not in {"too_long", "history"}:
         return NextModel(rest[0], why)
-    return GiveUp(why, permanent=kind in {"bad_key", "forbidden", "spend_limit", "no_model"})
+    return GiveUp(
+        why, permanent=kind in {"bad_key", "no_key", "forbidden", "spend_limit", "no_model"}
+    )
 
 
 def _retriable(fault: Fault, times: int) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import ClassVar, Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -85,6 +86,12 @@ class ModelSettings:
         example='["openai/gpt-5"]',
     )
     max_tokens: int = setting(16_000, help="most tokens of one response", check=at_least(1))
+    patience: float = setting(
+        120.0,
+        help="seconds for which `elwood chat` and `once` try a model again that fails or cannot be "
+        "reached; `elwood run` waits up to 15 minutes",
+        check=between(1, 900),
+    )
 
     def roles(self) -> tuple[str, ...]:
         """Name what conversations think with."""
@@ -151,6 +158,24 @@ class ProviderSettings:
     )
     limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = setting(
         "max_tokens", help="for the API openai: the field that takes models.max_tokens"
+    )
+
+
+# Services that answer nobody without a key.
+KEYED = ("api.anthropic.com", "api.openai.com")
+
+
+def lacks_key(provider: ProviderSettings) -> bool:
+    """Tell whether there is no key for a service that surely wants one: others may be our own."""
+    return provider.key is None and urlsplit(provider.base_url).hostname in KEYED
+
+
+def key_remedy(name: str) -> str:
+    """Say where the key of the provider *name* may be put."""
+    variable = f"${name.upper().replace('-', '_')}_API_KEY"
+    return (
+        f"put it into the credential {name}-key, into {variable}, or name a file that has it in "
+        f"providers.{name}.key"
     )
 
 

@@ -195,6 +195,10 @@ class Showing:
         self._shown = self._offer(draft)
         return self._shown
 
+    def delayed(self, why: str) -> None:
+        """Show *why* there is no text yet."""
+        self._offer(Typing(route=self._route, why=self._redactor(why)))
+
     async def typing(self) -> None:
         """Show that somebody is writing until there is a text."""
         await trio.sleep_until(self._loud_at)

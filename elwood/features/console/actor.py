@@ -27,7 +27,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.foundation.runtime import Address, Blocking, Mailbox, waiting
 from elwood.foundation.text.characters import printable
-from elwood.foundation.text.lines import escape_name
+from elwood.foundation.text.lines import clip, escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth.
@@ -265,11 +265,20 @@ class ConsoleOutbox:
     be typing, an answer to a question say, and nothing wipes that away but a post.
 
     A `Sent` means that the descriptor took it.  Files are named; the answers to a question stand
-    as a list.  Other buttons, and silence, mean nothing here.
+    as a list.  Why there is no answer yet goes *aside*, if it is a pipe.  Other buttons, and
+    silence, mean nothing here.
     """
 
-    def __init__(self, write: Write, *, entered: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        write: Write,
+        *,
+        entered: Callable[[], int] | None = None,
+        aside: Write | None = None,
+    ) -> None:
         self._write = write
+        self._aside = aside
+        self._told = ""
         self._entered = entered
         self._posts = 0
         # Lines that had been typed when the prompt was written, and when a sign of life was.
@@ -287,9 +296,12 @@ class ConsoleOutbox:
                 case Draft():
                     if self._may_sign(again=True):
                         await self._sign(f"… {_tail(message.text)}")
-                case Typing():
-                    if self._may_sign(again=False):
-                        await self._sign("…")
+                case Typing(why=why):
+                    if self._may_sign(again=bool(why)):
+                        await self._sign(f"… {clip(why, PREVIEW)}".rstrip())
+                    elif self._aside is not None and why not in ("", self._told):
+                        self._told = why
+                        await self._aside(f"{printable(why)}\n")
                 case _:
                     assert_never(message)
         if self._entered is not None:

@@ -37,7 +37,9 @@ async def talk(core: Core, others: Gathered) -> Parts:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     lines = Lines(read_fd(0))
     outbox = ConsoleOutbox(
-        write_fd(1, in_thread), entered=(lambda: lines.count) if terminal else None
+        write_fd(1, in_thread),
+        entered=(lambda: lines.count) if terminal else None,
+        aside=None if terminal else write_fd(2, in_thread),
     )
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
     intake = ConsoleIntake(
@@ -108,7 +110,10 @@ class OneMessage:
                 ),
             ],
             actors=[
-                _printer(answers, ConsoleOutbox(write_fd(1, in_thread))),
+                _printer(
+                    answers,
+                    ConsoleOutbox(write_fd(1, in_thread), aside=write_fd(2, in_thread)),
+                ),
                 _printer(notices, ConsoleOutbox(write_fd(2, in_thread))),
                 _reader(partial(self._say, core)),
             ],

@@ -24,6 +24,7 @@ from elwood.agent.models.messages import (
     Complete,
     Completed,
     ContextTooLong,
+    Delayed,
     ModelsMail,
     ModelUnavailable,
     Spending,
@@ -146,6 +147,7 @@ async def house(
     jitter: float = 0.0,
     in_flight: int = 64,
     is_away: bool = False,
+    patience: float = math.inf,
     **providers: Provider,
 ) -> AsyncIterator[House]:
     start = trio.current_time()
@@ -180,6 +182,7 @@ async def house(
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
         tell=TellOwner({"telegram": outbox.address}, lambda: [OWNER], str),
+        patience=patience,
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     actor_table, stop = ActorTable(trio.current_time), trio.Event()
@@ -539,12 +542,38 @@ async def test_an_abandoned_probe_lets_the_next_one_through(
         assert at(a) == [0.0, 60.1]
 
 
+@pytest.mark.parametrize("kind", ["offline", "rate_limit", "server"])
+async def test_who_waits_is_told_soon_and_not_left_longer_than_their_patience(
+    tmp_path: Path, clock: MockClock, kind: FailureKind
+) -> None:
+    a = Scripted(otherwise=Fail(kind))
+    async with house(tmp_path, a=a, patience=120.0) as it, trio.open_nursery() as nursery:
+        start = trio.current_time()
+        send, receive = trio.open_memory_channel[str | Delayed](1)
+        ended: list[float] = []
+
+        async def ask() -> None:
+            answer = await it.models.ask(msgspec.structs.replace(wanted(), progress=send))
+            assert isinstance(answer, ModelUnavailable)
+            ended.append(trio.current_time() - start)
+
+        nursery.start_soon(ask)
+        told = await receive.receive()
+        assert isinstance(told, Delayed)
+        assert told.why.startswith("a (m) ")
+        assert told.why.endswith(": scripted; trying again")
+        assert trio.current_time() - start <= 3.0
+        assert not ended
+    assert 60 < ended[0] <= 120
+    assert len(a.asked) > 5
+
+
 async def test_progress_is_shown_and_never_waited_for(tmp_path: Path, clock: MockClock) -> None:
     async with house(tmp_path, a=Scripted()) as it:
-        send, receive = trio.open_memory_channel[str](1)
+        send, receive = trio.open_memory_channel[str | Delayed](1)
         await it.models.ask(msgspec.structs.replace(wanted(), progress=send))
         assert receive.receive_nowait() == "hello"
-        full, _ = trio.open_memory_channel[str](0)
+        full, _ = trio.open_memory_channel[str | Delayed](0)
         await it.models.ask(msgspec.structs.replace(wanted(), progress=full))
         receive.close()
         await it.models.ask(msgspec.structs.replace(wanted(), progress=send))

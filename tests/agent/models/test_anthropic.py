@@ -318,3 +318,18 @@ async def test_a_revoked_key_is_told_without_the_key() -> None:
     assert caught.value.kind == "bad_key"
     quoting = await failing(Error(401, "authentication_error", f"no such key: {KEY}"))
     assert quoting.detail == "no such key: ***"
+
+
+async def test_a_service_that_wants_a_key_is_told_apart_from_one_that_has_it_revoked() -> None:
+    """One at an address of our own may want none, and is asked; the others are not."""
+    fake = FakeModels(key=KEY)
+    async with serving(fake.answer) as url, aclosing(Client()) as client:
+        for address, requests in ((url, 1), ("https://api.anthropic.com", 1)):
+            settings = ProviderSettings(api="anthropic", base_url=address)
+            with pytest.raises(ModelFailure) as caught:
+                await Anthropic("mine", settings, client, lambda: 0.0).complete(
+                    wanted(), lambda text: None
+                )
+            assert caught.value.kind == "no_key"
+            assert "put it into the credential mine-key, into $MINE_API_KEY" in caught.value.detail
+            assert len(fake.requests) == requests

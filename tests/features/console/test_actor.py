@@ -298,6 +298,23 @@ async def test_a_terminal_shows_the_end_of_what_is_being_written_in_one_line() -
             assert 60 < sum(1 if c.isascii() else 2 for c in shown) < 80
 
 
+async def test_why_it_takes_so_long_is_shown_or_goes_aside_once() -> None:
+    async with outbox(terminal=True) as (mailbox, screen):
+        screen.entered += 1
+        mailbox.address.offer(Typing(route=ROUTE))
+        await wait_all_tasks_blocked()
+        screen.take()
+        mailbox.address.offer(Typing(route=ROUTE, why="no \x1b network"))
+        await wait_all_tasks_blocked()
+        assert screen.take() == "\r\x1b[K… no ? network"
+    screen, aside, mailbox = Screen(), Screen(), Mailbox[OutboxMail]("outbox", 8)
+    for why in ("no network", "no network", "", "overloaded\x1b"):
+        mailbox.address.offer(Typing(route=ROUTE, why=why))
+    mailbox.close()
+    await ConsoleOutbox(screen.write, aside=aside.write).run(mailbox)
+    assert (screen.text, aside.text) == ("", "no network\noverloaded⟨U+001B⟩\n")
+
+
 async def test_nothing_but_a_post_wipes_away_what_somebody_types() -> None:
     async with outbox(terminal=True) as (mailbox, screen):
 

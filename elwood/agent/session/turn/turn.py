@@ -19,6 +19,7 @@ from elwood.agent.models.messages import (
     Complete,
     Completed,
     ContextTooLong,
+    Delayed,
     ModelsMail,
     ModelUnavailable,
 )
@@ -274,12 +275,16 @@ class TurnRun:
         """Ask the model; None if another message came before anything was shown."""
         shown = early = False
         completed: Completed | None = None
-        progress, seen = trio.open_memory_channel[str](1)
+        progress, seen = trio.open_memory_channel[str | Delayed](1)
 
         async def show() -> None:
             nonlocal shown
-            async for text in seen:
-                if self.showing is not None and self.showing.text(self._turn.rounds + 1, text):
+            async for said in seen:
+                if self.showing is None:
+                    continue
+                if isinstance(said, Delayed):
+                    self.showing.delayed(said.why)
+                elif self.showing.text(self._turn.rounds + 1, said):
                     shown = True
 
         async def watch() -> None:
@@ -303,7 +308,7 @@ class TurnRun:
             request = msgspec.structs.replace(request, job=run.job, purse=run.purse)
         return await self.model.complete(request)
 
-    async def _complete(self, progress: trio.MemorySendChannel[str]) -> Completed:
+    async def _complete(self, progress: trio.MemorySendChannel[str | Delayed]) -> Completed:
         now = trio.current_time()
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
