@@ -76,9 +76,13 @@ def _run(command: CliCommand, given: Namespace) -> int:
     if needs != "nothing":
         from elwood.app.config.load import load
         from elwood.foundation.log import LogSettings
+        from elwood.foundation.settings import Paths
+        from elwood.foundation.storage.version import refusal
 
         config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
         level = config.of(LogSettings).level
+        if why := refusal(config.of(Paths).state):
+            raise CliFailure(why)
     verbose = getattr(given, "verbose", False)
     if level is not None or "verbose" in given:
         _log_to_stderr((level or "info") if verbose or not command.quiet else "error", config)

@@ -22,6 +22,7 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined, open_beneath
 from elwood.foundation.storage.files import can_be_marked
 from elwood.foundation.storage.journal import JournalDamaged, verify
+from elwood.foundation.storage.version import refusal
 
 # Bytes and inodes: below the first we warn, below the second nothing can be promised.
 ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
@@ -249,11 +250,15 @@ def process(config: Config) -> Iterator[Finding]:
 
 def records(config: Config) -> Iterator[Finding]:
     """Verify the journals, as many as can be read quickly, the last written first."""
-    if not config.of(Paths).state.is_dir():
+    state = config.of(Paths).state
+    if not state.is_dir():
+        return
+    if why := refusal(state):
+        yield Finding("problem", "state", why)
         return
     try:
         found = sorted(
-            ((path.stat().st_mtime, path) for path in journals_in([config.of(Paths).state])),
+            ((path.stat().st_mtime, path) for path in journals_in([state])),
             reverse=True,
         )
     except OSError as error:

@@ -36,7 +36,8 @@ from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import AlreadyRunning, holding
+from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, holding
+from elwood.foundation.storage.version import claim
 
 log = logging.getLogger("elwood")
 
@@ -122,6 +123,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
             for feature in FEATURES:
                 if feature.mend is not None and (done := feature.mend(config)):
                     log.warning(done)
+            claim(state)
             if not config.of(Paths).workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.of(Paths).workspace, say=log.info)
@@ -130,7 +132,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     except CliFailure as error:
         print(error, file=sys.stderr)
         return error.code
-    except (AlreadyRunning, Escalated, RestoredDamaged) as error:
+    except (AlreadyRunning, DiskFull, Escalated, RestoredDamaged) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:

@@ -39,7 +39,7 @@ from elwood.features.backup.rules import (
     stamp,
 )
 from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
-from elwood.foundation.storage import anchors
+from elwood.foundation.storage import anchors, version
 from elwood.foundation.storage.anchors import AnchorsRestored
 from elwood.foundation.storage.disk import holding, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
@@ -174,6 +174,8 @@ def _prepared(
     bad = [one.name for one in new.iterdir() if one.name in DISPOSABLE]
     if bad:
         raise BackupFailed(f"{archive} holds {bad[0]}, which no backup of ours does")
+    if why := version.refusal(new):
+        raise BackupFailed(why)
     _mark_all(new)
     note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)

@@ -1,0 +1,132 @@
+"""A state folder says who wrote it: an older one is read for ever, a newer one is refused."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from elwood import __version__
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
+from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.state import Session
+from elwood.app.cli import main
+from elwood.features.backup.restore import restore
+from elwood.features.backup.rules import BackupFailed
+from elwood.features.backup.store import take
+from elwood.features.tasks.state import Timetable, TimetableEntry
+from elwood.foundation.storage.anchors import AnchorEntry
+from elwood.foundation.storage.version import FORMAT, NAME
+from tests.app.test_cli import elwood
+from tests.app.test_terminal import COMMANDS, CONFIG, HOSTILE, lines
+from tests.features.backup.keeping import NOW, furnish, scope
+from tests.journeys.test_old_state import ARCHIVES
+
+NEWER = {"format": FORMAT + 1, "elwood": "9.9.9", "something": "else"}
+# They look at no state of an Elwood that was configured: of these `lines` gives no arguments.
+ELSEWHERE = {"demo", "init"}
+# What may stand in each journal, and in the state with which it is begun anew.  A new type or field
+# is not understood by an Elwood that was released before it.  If this one says other than the
+# newest release, write down its number here; else raise FORMAT, and keep a state folder of the
+# release before (tests/fixtures/README.md).
+SHAPES = {
+    2: {
+        "sessions": "636d46a97951",
+        "approvals": "4e3c6258ef8e",
+        "usage": "1fc8688fa651",
+        "schedule": "848f29ca6610",
+        "anchors": "aa0980688f11",
+    }
+}
+
+
+def shape(entries: Any) -> str:
+    """Sum up what can stand in a journal of *entries*, whatever is said about it."""
+
+    def bare(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {k: bare(v) for k, v in part.items() if k not in ("description", "title")}
+        return [bare(one) for one in part] if isinstance(part, list) else part
+
+    schema = json.dumps(bare(msgspec.json.schema(entries)), sort_keys=True)
+    return hashlib.sha256(schema.encode()).hexdigest()[:12]
+
+
+def configured(folder: Path) -> Path:
+    (folder / "config.toml").write_text(CONFIG.format(home=folder))
+    return folder / "state"
+
+
+def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return elwood(folder, "--config", str(folder / "config.toml"), *words)
+
+
+@pytest.mark.parametrize("typed", sorted(COMMANDS.keys() - ELSEWHERE))
+def test_no_command_reads_what_a_newer_one_wrote(
+    typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = configured(tmp_path)
+    state.mkdir()
+    (state / NAME).write_text(json.dumps(NEWER))
+    (state / "schedule.jsonl").write_text("what nobody knows\n")
+
+    words = ["evil" if word == HOSTILE else word for word in next(lines(typed))]
+    assert main(["--config", str(tmp_path / "config.toml"), *words]) == 1
+
+    out, err = capsys.readouterr()
+    assert f"{state} was written by Elwood 9.9.9 (format {FORMAT + 1}), and this is" in out + err
+    assert sorted(path.name for path in state.iterdir()) == ["schedule.jsonl", NAME]
+    assert not (tmp_path / "workspace").exists()
+
+
+def test_who_wrote_it_is_written_down_before_anything_else(tmp_path: Path) -> None:
+    state = configured(tmp_path)
+    assert run(tmp_path, "once", "help").returncode == 0
+    own = {"format": FORMAT, "elwood": __version__}
+    assert json.loads((state / NAME).read_text()) == own
+    for older in ({"format": 1, "elwood": "0.0.1"}, {"format": FORMAT, "elwood": "0.0.1"}):
+        (state / NAME).write_text(json.dumps(older))
+        assert run(tmp_path, "receipts", "verify").returncode == 0
+        assert json.loads((state / NAME).read_text()) == older
+        assert run(tmp_path, "once", "help").returncode == 0
+        assert json.loads((state / NAME).read_text()) == own
+
+
+def test_one_that_was_changed_is_refused_in_words(tmp_path: Path) -> None:
+    state = configured(tmp_path)
+    state.mkdir()
+    (state / NAME).write_text('{"format": "two"')
+    done = run(tmp_path, "once", "help")
+    assert done.returncode == 1
+    assert f"{state / NAME} was changed" in done.stderr
+
+
+def test_a_backup_of_a_newer_one_is_not_put_in_place(tmp_path: Path) -> None:
+    newer, here = scope(tmp_path / "newer"), scope(tmp_path / "here")
+    furnish(newer)
+    furnish(here, "mine")
+    (newer.state / NAME).write_text(json.dumps(NEWER))
+    taken = take(newer, clock=lambda: NOW, keep=3)
+    with pytest.raises(BackupFailed, match=r"was written by Elwood 9\.9\.9"):
+        restore(here, taken.path, clock=lambda: NOW + 60)
+    assert not (here.state / NAME).exists()
+    assert not [one for one in here.state.iterdir() if one.name.startswith("before-restore")]
+
+
+def test_each_format_that_was_released_has_a_folder_to_be_opened() -> None:
+    assert ARCHIVES.keys() == {*range(1, FORMAT)}
+    assert all(path.exists() for path in ARCHIVES.values())
+
+
+def test_what_can_be_written_changes_with_the_format_only() -> None:
+    assert {
+        "sessions": shape(tuple[Entry, Session]),
+        "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),
+        "usage": shape(tuple[UsageEntry, Ledger]),
+        "schedule": shape(tuple[TimetableEntry, Timetable]),
+        "anchors": shape(AnchorEntry),
+    } == SHAPES[FORMAT]
