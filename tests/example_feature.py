@@ -206,7 +206,7 @@ class ParcelSearch:
             if one in query
         ][:limit]
 
-    async def forget(self, key: str, text: str) -> Sequence[str]:
+    async def forget(self, key: str, text: str, tool: str) -> Sequence[str]:
         """Keep no words."""
         await trio.lowlevel.checkpoint()
         return ()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import elwood
+from tests.every_tool import every_tool
 
 HOUSE = Path(elwood.__file__).parent
 # Each imports from those before it only; features never import one another.
@@ -67,6 +68,37 @@ def test_the_runtime_knows_only_trio() -> None:
         for module in imports(path):
             assert module.split(".")[0] not in {"httpx2", "cattrs", "logging", "subprocess"}
             assert not module.startswith("elwood.") or "foundation.runtime" in module
+
+
+# Where a tool is named besides the folder that brings it, and why.
+NAMES_TOOLS = {
+    "agent/models/offline.py": "it is a model: it chooses tools by their names",
+    "agent/policy/settings.py": "examples for the operator",
+    "features/shell/danger.py": "find is a command of the shell, too",
+    "features/daily_notes/parts.py": "a chore names what a model may use for it",
+}
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """List the strings of a file, but for docstrings."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
+
+
+def test_the_name_of_a_tool_stands_where_it_is_made() -> None:
+    """What others must know of a tool is an attribute of it: names elsewhere go stale."""
+    homes = {tool.name: tool.input.__module__.rpartition(".")[0] for tool in every_tool()}
+    found = set()
+    for path in HOUSE.rglob("*.py"):
+        folder = ".".join(("elwood", *path.relative_to(HOUSE).parts[:-1]))
+        for text in texts(ast.parse(path.read_text())):
+            # A name of one word is a word as well, within others.
+            names = {text, *re.findall(r"\w+_\w+", text)} & homes.keys()
+            if any(homes[name] != folder for name in names):
+                found.add(str(path.relative_to(HOUSE)))
+    assert found == set(NAMES_TOOLS)
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:

@@ -104,6 +104,7 @@ async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) ->
     async with h.life() as life:
         h.fake.say(typed("save_memory", **BIRTHDAY))
         await life.settled()
+        await trio.sleep(5)  # until the day's note is written
         h.fake.say(typed("forget_memory", query="sister birthday"))
         await life.until(lambda: any(sent.buttons for sent in h.fake.sent))
         [question] = [sent for sent in h.fake.sent if sent.buttons]
@@ -122,6 +123,9 @@ async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) ->
     assert all(name.startswith("sessions/") for name in left)
     [ended] = [e for e in h.entries() if isinstance(e, CallEnded) and e.tool[0] == "f"]
     assert "still stands in their logs" in ended.text
+    [day] = (h.folder / "workspace" / "threads" / "daily").glob("*.md")
+    assert day.read_text().count("(forgotten)") == 2, "of what saved it, and of what forgot it"
+    assert "sister" not in day.read_text()
 
 
 async def test_the_owner_looks_in_and_takes_back(h: Home) -> None:

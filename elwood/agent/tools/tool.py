@@ -82,7 +82,9 @@ class Tool:
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
     *gives* is what every result brings into the conversation; *policy* is the word that holds for
-    the tool unless the owner has one.  One that *writes* leaves the file that its target names.
+    the tool unless the owner has one.  One that *writes* leaves the file that its target names;
+    one that *forgets* makes the words of its turn something that is not to be kept.  The first line
+    of what one *tells* says what was done, better than its target does.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.
     """
@@ -101,6 +103,8 @@ class Tool:
     id: str = attrs.field(default=attrs.Factory(lambda tool: f"own.{tool.name}", takes_self=True))
     policy: Word | None = None
     writes: bool = False
+    forgets: bool = False
+    tells: bool = False
 
     @property
     def definition(self) -> str:
@@ -181,8 +185,8 @@ class TextSearch(Protocol):
     async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
         """Find the best *limit* texts, the best first."""
 
-    async def forget(self, key: str, text: str) -> Sequence[str]:
-        """Let no place of ours say *text* (noted as *key*) any more; name those that still do.
+    async def forget(self, key: str, text: str, tool: str) -> Sequence[str]:
+        """Let no place of ours say *text* (noted as *key* by *tool*); name those that still do.
 
         Raises ForgettingFailed.
         """
@@ -235,7 +239,7 @@ def reaching(path: str) -> Iterator[None]:
     try:
         yield
     except PathMissing as error:
-        raise ToolFailure(f"{name} {error.why}; list_files shows what is there") from error
+        raise ToolFailure(f"{name} {error.why}; list its folder to see what is there") from error
     except PathRefused as error:
         raise ToolFailure(f"{name}: {error.why}") from error
     except Unconfined as error:

@@ -62,8 +62,6 @@ ENOUGH = 3
 _ENTRY = re.compile(r"- \d\d:\d\d (?P<id>\S+)(?P<marks>( \[(untrusted|private)\])*): ")
 _CALL = "  - "
 _TARGET = re.compile(r" `[^`]*`")
-# What a turn must not be told with that has forgotten something.
-_FORGETS = "forget_memory"
 
 
 def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str = "") -> str:
@@ -142,14 +140,13 @@ def days_until(today: date) -> list[str]:
 
 def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
     marks = "".join(f" [{n}]" for n in (MARKED, "private") if getattr(turn.label, n))
-    forgets = any(call.tool == _FORGETS for call in turn.calls)
-    said = [FORGOTTEN] if forgets else [f"`{text}`" for text in turn.asked]
+    said = [FORGOTTEN] if turn.forgets else [f"`{text}`" for text in turn.asked]
     if turn.others:
         said.append(f"{turn.others} message{'s' * (turn.others > 1)} of somebody else")
     what = ", ".join(said) or "a call that had waited"
     yield f"- {when:%H:%M} {id_}{marks}: {what}{' (no answer found)' * turn.failed}"
     for call in turn.calls:
-        yield f"  - {_call(call, turn.label, forgets)}"
+        yield f"  - {_call(call, turn.label, turn.forgets)}"
     if turn.more:
         yield f"  - and {turn.more} more calls"
 
@@ -194,13 +191,12 @@ def may_have(text: str, chosen: Sequence[str]) -> bool:
     return bool(chosen) and all(word in plain for word in chosen)
 
 
-def cleansed(text: str, chosen: Sequence[str], key: str) -> str:
-    """Blank the entries of a note that tell what was forgotten: the words *chosen*, the *key*.
+def cleansed(text: str, chosen: Sequence[str], saved: str) -> str:
+    """Blank the entries of a note that tell what was forgotten: the words *chosen*.
 
-    Those of the turn that saved it, and those that have all the words, if they are enough.  Lines
-    of people stay.
+    Those of the turn that *saved* it, by that call, and those that have all the words, if they are
+    enough.  Lines of people stay.
     """
-    saved = f"save_memory `{key}`"
     if saved not in text and not may_have(text, chosen):
         return text
     kept: list[str] = []

@@ -268,7 +268,7 @@ class DailyNoteSearch:
             self._is_checked, self._looked = False, -math.inf
             return []
 
-    async def forget(self, key: str, text: str) -> list[str]:
+    async def forget(self, key: str, text: str, tool: str) -> list[str]:
         """Blank what entries say of the note *key*; name the pages that still say its *text*.
 
         Those are people's words, or pages that we may not write.  Raises ForgettingFailed.
@@ -276,7 +276,7 @@ class DailyNoteSearch:
         chosen = asked(text)
         try:
             async with self._writing:
-                left = await self._blocking(partial(self._cleanse, chosen, key))
+                left = await self._blocking(partial(self._cleanse, chosen, f"{tool} `{key}`"))
                 self._looked = -math.inf
                 await self._bring_up()  # and of what was removed before no byte stays there either
         except (Unconfined, DatabaseUnusable) as error:
@@ -306,12 +306,12 @@ class DailyNoteSearch:
                 found.append(said)
         return found
 
-    def _cleanse(self, chosen: Sequence[str], about: str) -> list[str]:
+    def _cleanse(self, chosen: Sequence[str], saved: str) -> list[str]:
         left = []
         for key in sorted(key for key, _ in self._files.stamps()):
             try:
                 said, changed = _rewrite(
-                    self._root, key, lambda text: cleansed(text, chosen, about)
+                    self._root, key, lambda text: cleansed(text, chosen, saved)
                 )
             except PathRefused:
                 left.append(key)  # whoever sees to it must not be kept from the others

@@ -39,6 +39,7 @@ from elwood.features.memory.messages import (
 )
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore, NotesUnwritten
+from elwood.features.memory.tools import SAVE
 from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.search_index import (
@@ -305,7 +306,7 @@ async def forgotten_elsewhere(
     for other in others:
         try:
             for note in notes:
-                left.update(await other.forget(note.key, note.text))
+                left.update(await other.forget(note.key, note.text, SAVE))
         except ForgettingFailed as error:
             why.append(f"the {other.name} may still say it ({error})")
     return msgspec.structs.replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))

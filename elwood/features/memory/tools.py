@@ -28,6 +28,8 @@ from elwood.foundation.text.words import KEY, asked
 
 _MARKED = ", marked as from a conversation with strangers' words"
 
+# Daily notes know by it which turn saved a note.
+SAVE = "save_memory"
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20
 MAX_SHOWN = 45_000
@@ -226,7 +228,7 @@ class NoteSearch:
         notes = await self._memory.ask(Recall(query=query, limit=limit))
         return results(notes, query)
 
-    async def forget(self, key: str, text: str) -> list[str]:
+    async def forget(self, key: str, text: str, tool: str) -> list[str]:
         """Do nothing."""
         await trio.lowlevel.checkpoint()
         return []
@@ -258,7 +260,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
     notes = NoteTools(memory, searches)
     return (
         Tool(
-            name="save_memory",
+            name=SAVE,
             id="memory.note.save",
             description=(
                 "Remember something across conversations, as a note. A note of the same key is "
@@ -279,7 +281,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
                 "Look up what was remembered in earlier conversations: the notes that have most of "
                 "the words, in their key, tags or text; of several versions the newest comes "
                 "first. Also finds lines of your daily notes and reflections, by words and dates; "
-                "read_file gives the rest."
+                "read their files for the rest."
             ),
             input=NoteQuery,
             run=notes.search,
@@ -305,5 +307,6 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             timeout=60.0,
             target=lambda given: given.key or given.query,
             plan=notes.plan_forget,
+            forgets=True,
         ),
     )

@@ -107,8 +107,8 @@ class SkillTools:
     def _activated(self, found: FoundSkill) -> str:
         place = self._place(found.path)
         note = (
-            "Paths in it start at its directory; list_files and read_file show what is there, and "
-            "its scripts are run by their path."
+            "Paths in it start at its directory: its files can be listed and read, and its scripts "
+            "are run by their path."
         )
         if not found.is_inside:
             note += " It is only read."

@@ -412,6 +412,7 @@ def tools(
             timeout=30.0,
             target=_target,
             plan=tasks.plan_schedule,
+            tells=True,
         ),
         Tool(
             name="list_tasks",

@@ -128,7 +128,7 @@ async def test_an_index_that_cannot_be_used_forgets_nevertheless(diary: Diary) -
     (diary.state / "threads.db").mkdir()
     assert await diary.found("boiler") == []
     with pytest.raises(ForgettingFailed):
-        await diary.notes.forget("boiler", "Drain the big boiler.")
+        await diary.notes.forget("boiler", "Drain the big boiler.", "save_memory")
     assert "drain" not in diary.text(MARCH)
     (diary.state / "threads.db").rmdir()
     assert len(await diary.found("boiler")) == 2
@@ -148,9 +148,11 @@ async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
         assert await diary.found("sister")
     gone.unlink()
     os.link(refused, diary.workspace / "second name")  # such a file is not written
-    left = await diary.notes.forget("birthday", "My sister's birthday is 4 May.")
+    left = await diary.notes.forget("birthday", "My sister's birthday is 4 May.", "save_memory")
     assert left == ["threads/daily/2026-01-02.md", WEEK]
-    assert await diary.notes.forget("tea", "Green tea.") == left[:1]  # what it says is not known
+    assert (
+        await diary.notes.forget("tea", "Green tea.", "save_memory") == left[:1]
+    )  # what it says is not known
     assert diary.text(APRIL).endswith("- 08:00 s/t3: (forgotten)\na sister in May\n")
     assert diary.text(MARCH).endswith("- 08:00 s/t1 [private]: (forgotten)\nbirthday\n")
     assert holding(diary.state, "remember") == []

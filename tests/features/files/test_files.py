@@ -146,7 +146,7 @@ async def test_failures_tell_the_model_what_to_do(root: Root) -> None:
     put(root, "a.txt", b"one\ntwo\n")
     put(root, ".env", SENTINEL.encode())
     for given, words in (
-        (ReadFile("nosuch"), "nosuch does not exist; list_files shows"),
+        (ReadFile("nosuch"), "nosuch does not exist; list its folder"),
         (ReadFile("."), "is a folder"),
         (ReadFile("a.txt", 3), "has only 2 lines"),
         (ReadFile("../x"), "leads out of the folder"),

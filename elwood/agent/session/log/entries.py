@@ -154,7 +154,8 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     """A call has its result.  *target* says in a few words what it was about.
 
     *label* is what the text brings into the conversation, from *origin*; *ruling* as in
-    `CallStarted`.
+    `CallStarted`.  *done* says what was done, if the tool does; one that *forgets* was for words
+    that are not to be kept.
     """
 
     turn: str
@@ -166,6 +167,8 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     label: Label = CLEAN
     origin: str = ""
     ruling: str = ""
+    done: str = ""
+    forgets: bool = False
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):

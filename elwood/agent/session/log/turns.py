@@ -236,7 +236,8 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     """A turn that has its answer, as a daily note tells it.
 
     *asked* are the owner's words, *others* counts messages of somebody else.  *label* is what the
-    conversation knew then; *calls* come without what they gave, and *more* were made.
+    conversation knew then; *calls* come without what they gave, and *more* were made.  One that
+    *forgets* was about words that are not to be kept.
     """
 
     turn: str
@@ -247,6 +248,7 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     more: int = 0
     failed: bool = False
     label: Label = Label(untrusted=True)
+    forgets: bool = False
 
 
 def finished(
@@ -279,6 +281,7 @@ def finished(
         more=len(calls[MAX_CALLS:]),
         failed=replied.failed,
         label=label,
+        forgets=any(one.forgets for one in calls),
     )
 
 

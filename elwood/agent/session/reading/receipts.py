@@ -32,8 +32,6 @@ RULINGS = {
 }
 # Parts a ruling from what the model chose, which may not hold it.
 DOT = "·"
-# Tools whose result says in its first line what was done, better than what was asked for does.
-TELLING = frozenset({"schedule"})
 # Lines of a footer; the rest is counted.
 MAX_LINES = 12
 # Characters of a tool's name and of a target.
@@ -67,8 +65,8 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False, left_o
     counted: dict[str, int] = {}
     for receipt in receipts:
         what = what_was_called(receipt.tool, receipt.target)
-        if receipt.tool in TELLING and receipt.outcome == "ok" and receipt.text:
-            what = one_line(receipt.text.split("\n", 1)[0], MAX_TOOL + MAX_TARGET)
+        if receipt.done:
+            what = one_line(receipt.done, MAX_TOOL + MAX_TARGET)
         line = outcome_line(receipt.outcome, what, receipt.ruling)
         counted[line] = counted.get(line, 0) + 1
     lines = [line if n == 1 else f"{line} ({n} times)" for line, n in counted.items()]

@@ -41,6 +41,7 @@ from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger("elwood.gate")
 
@@ -293,16 +294,20 @@ class Gate:
         tool = self._tools.get(call.call.name)
         if target is None:
             target = started.target if started else call.pending.target if call.pending else ""
+        text = self._clean(output.text, tool.limit if tool else MAX_TEXT)
+        tells = tool is not None and tool.tells and outcome == "ok"
         entry = CallEnded(
             self._turn.id,
             call.key,
             call.call.name,
             outcome,
-            self._clean(output.text, tool.limit if tool else MAX_TEXT),
+            text,
             target,
             gives | Label(output.untrusted, output.private),
             output.origin,
             call.ruling,
+            one_line(text.partition("\n")[0], MAX_TARGET) if tells else "",
+            tool is not None and tool.forgets,
         )
         if started is not None and started.effect == "pure":
             await self._log.stage(entry)
