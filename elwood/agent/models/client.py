@@ -252,7 +252,8 @@ class ResponseStream(ABC):
         self.excess = ""
         self.provider = provider
         self._model = f"{provider.name}/{request.model}"
-        self._limit = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
+        self._allowed = CHARACTERS * request.max_tokens
+        self._limit = max(MOST_CHARACTERS, self._allowed)
         self._told: int | None = None
 
     @property
@@ -294,8 +295,8 @@ class ResponseStream(ABC):
             on_text(well_formed(text))
 
     def cut_off(self, request: bytes) -> Completion:
-        """Return the words of a response that is too long; what else began in it is dropped."""
-        words = well_formed((self.text or "")[: self._limit])
+        """Return of a response that is too long as many words as it was allowed."""
+        words = well_formed((self.text or "")[: self._allowed])
         said = f"{words}\n\n[cut off: {self.excess}]".lstrip()
         message = Assistant((Text(said),), "", self._model, msgspec.Raw(b"null"))
         usage = msgspec.structs.replace(estimated(request, ""), output=self.size // 3)
