@@ -1,5 +1,6 @@
 """What is taken away from the records shows: lines off an end, a file, the anchors themselves."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.session.log.entries import Entry
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.features.backup.restore import restore
+from elwood.features.tasks.messages import Change
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage import anchors
@@ -101,6 +104,35 @@ async def test_a_closed_log_is_no_loss_and_its_segment_gone_is_one(
     [problem] = verify(h)
     assert problem.startswith(f"{h.journal()}: DAMAGED: entries 1 to ")
     assert "are missing at its beginning: it held " in problem
+
+
+async def test_what_is_not_kept_any_more_is_removed_and_not_missed(
+    h: Home, verify: Verifying
+) -> None:
+    await talk(h, "one", "call act x")
+    disk, once = Disk(blocking=inline, clock=h.now), h.state / "sessions" / "once-1.jsonl"
+    closed = Journal[Entry, Session](h.journal(), Entry, Session, disk, segment=1)
+    await closed.open()
+    other = Journal[Entry, Session](once, Entry, Session, disk)
+    await other.open()
+    await other.append(Received("a", "hi", "me", Route("telegram"), 0.0))
+    await other.append(Replied("a", None, ("a",), Route("telegram"), "re", quiet=True))
+    await talk(h, "two")
+    [segment] = segments(h.journal()).values()
+    for path in (segment, once):
+        os.utime(path, (h.now() - 3 * 365 * DAY,) * 2)
+
+    async with h.life() as life:
+        await life.address("timetable").ask(Change(id="sweep", verb="run", by="me"))
+        await life.until(lambda: not once.exists())
+        await trio.sleep(LONG_ENOUGH)
+        assert not segment.exists()
+        h.fake.say("three")
+        await life.settled()
+
+    assert h.texts()[-1] == "re: three"
+    assert verify(h) == []
+    assert not any("records are missing" in text for text in h.fake.texts())
 
 
 async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(

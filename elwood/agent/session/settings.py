@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from elwood.foundation.settings import Section, at_least, between, setting
+from elwood.foundation.settings import Section, at_least, between, none_or, setting
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +22,12 @@ class SessionSettings:
         86_400.0,
         help="seconds after which a quiet conversation is put away",
         check=at_least(60),
+    )
+    keep: float = setting(
+        63_072_000.0,
+        help="seconds for which older parts of logs are kept, and conversations in which nothing "
+        "happens (2 years); 0: for ever",
+        check=none_or(2_592_000, 3_153_600_000),
     )
 
 

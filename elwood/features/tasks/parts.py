@@ -12,7 +12,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits
-from elwood.agent.parts import Actor, Chore, Gathered, Parts
+from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
     CommandAnswer,
@@ -21,6 +21,8 @@ from elwood.agent.session.extension import (
     SessionExtension,
     SlashCommand,
 )
+from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.heartbeat import read_checklist
@@ -60,6 +62,7 @@ log = logging.getLogger("elwood.clock")
 MAX_PROBLEMS = 3_500
 # Seconds: chores missed in a week of holidays are made up for.
 LATE = 8 * 86_400.0
+DAY = 86_400.0
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
 # Who changes a task, as the model and people read it.
@@ -77,7 +80,15 @@ async def build(core: Core, others: Gathered) -> Parts:
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
         actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
+    keep = core.config.of(SessionSettings).keep
+
+    async def sweep(last: float) -> Report:
+        removed = await remove_old(core, core.clock.now() - keep)
+        return Report(f"files removed: {removed}" if removed else "")
+
+    sweeping = Chore(id="sweep", title="remove old records", every=DAY, do=sweep)
     return Parts(
+        chores=[sweeping] if keep else [],
         actors=actors,
         tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
         sessions=[lambda log: TaskExtension(timetable)],

@@ -26,7 +26,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from glob import escape
-from itertools import chain
+from itertools import chain, takewhile
 from math import inf
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, TypeVar
@@ -216,6 +216,15 @@ def segments(journal: Path) -> dict[int, Path]:
         if (match := _SEGMENT.fullmatch(path.name[len(journal.stem) :])) is not None:
             found[int(match[1])] = path
     return dict(sorted(found.items()))
+
+
+def closed_before(journal: Path, at: float) -> tuple[list[Path], int]:
+    """List the segments of *journal* closed before Unix time *at*, and the number they end with."""
+    with journal.open("rb") as file:
+        begins = _first_seq(file.readline())
+    closed = {first: path for first, path in segments(journal).items() if first < begins}
+    old = list(takewhile(lambda path: path.stat().st_mtime < at, closed.values()))
+    return old, [*closed, begins][len(old)] - 1
 
 
 def lines_of(

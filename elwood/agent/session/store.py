@@ -1,0 +1,53 @@
+"""What is kept of the logs, and for how long: old segments go, and logs that nobody wrote to."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from elwood.agent.session.core import Core
+from elwood.foundation.storage import anchors
+from elwood.foundation.storage.anchors import ReleaseAnchors
+from elwood.foundation.storage.journal import closed_before
+
+
+class OldLog(msgspec.Struct, frozen=True):
+    """The *paths* of *journal*, all (*whole*) or the oldest, which end with the entry *upto*."""
+
+    journal: Path
+    paths: tuple[Path, ...]
+    upto: int
+    whole: bool
+
+
+async def remove_old(core: Core, before: float) -> int:
+    """Remove what nobody wrote to since Unix time *before*; return how many files that were.
+
+    A conversation that is in memory, or owes something, keeps its log.  It is told to those who
+    watch over the ends of logs before it is done, or it would be missed.
+    """
+    state, removed = core.paths.state, 0
+    for old in await core.disk.blocking(lambda: list(_find(state, before))):
+        name, upto = old.journal.relative_to(state).as_posix(), 0 if old.whole else old.upto
+        if not await core.anchoring.ask(ReleaseAnchors(journal=name, upto=upto)):
+            continue
+        for path in old.paths:
+            if old.whole and old.journal.stem in core.live.states:
+                break
+            await core.disk.blocking(partial(core.disk.remove, path, durably=True))
+            removed += 1
+    return removed
+
+
+def _find(state: Path, before: float) -> Iterator[OldLog]:
+    sessions = state / "sessions"
+    for journal in sorted((*state.glob("*.jsonl"), *sessions.glob("*.jsonl"))):
+        if journal.name in (anchors.NAME, anchors.OLD):
+            continue
+        closed, upto = closed_before(journal, before)
+        whole = journal.parent == sessions and journal.stat().st_mtime < before
+        if whole and not (sessions / "open" / journal.stem).exists():
+            yield OldLog(journal, (*closed, journal), upto, whole=True)
+        elif closed:
+            yield OldLog(journal, tuple(closed), upto, whole=False)
