@@ -1,5 +1,8 @@
 """Going back, archive and export in the real house, over restarts and kills."""
 
+import pytest
+import trio
+
 from elwood.agent.conversation.message import Human, Message
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.files import is_marked
@@ -26,6 +29,48 @@ async def test_back_and_forth_over_restarts(h: Home) -> None:
 
     assert heard(h) == ["one", "two", "six"]
     assert "2 Trip: marked" in h.texts()[-4]
+    assert not h.broken()
+
+
+def days(h: Home) -> str:
+    """What the daily notes say."""
+    return "".join(path.read_text() for path in (h.folder / "workspace/threads/daily").iterdir())
+
+
+@pytest.mark.parametrize("pause", [0.0, 10.0])
+async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pause: float) -> None:
+    async with h.life() as life:
+        await say(h, life, "apples", "pears", "plums")
+        await trio.sleep(pause)
+        await say(h, life, "/undo 2")
+        await trio.sleep(pause)
+    assert "`apples`" in days(h)
+    assert "pears" not in days(h)
+    assert "plums" not in days(h)
+    async with h.life() as life:
+        await say(h, life, "/new", "what did I say?", "/retry")
+
+    assert "plums" not in days(h)
+    assert days(h).count("what did I say?") == 1
+    sent = str(h.asked[-1].messages)
+    assert "apples" in sent
+    assert "pears" not in sent
+    assert not h.broken()
+
+
+async def test_what_a_kill_cut_off_is_taken_back_all_the_same(h: Home) -> None:
+    for place in ("before write resumed", "after write resumed"):
+        async with h.life() as life:
+            await say(h, life, "apples", "pears")
+            h.kill(place)
+            h.fake.say("/undo")
+            await life.died()
+        for _ in range(2):
+            async with h.life() as life:
+                await life.settled()
+                await trio.sleep(10)
+        assert "`apples`" in days(h), place
+        assert "pears" not in days(h), place
     assert not h.broken()
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import trio
 
 from elwood.agent.conversation.message import Completion, Human
@@ -171,3 +172,27 @@ async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
         h.fake.press(question.buttons[0], message=question)
         await life.until(lambda: "replying to: Weather?" in h.texts()[-1])
         assert not notes(h)
+
+
+@pytest.mark.parametrize("mode", ["suggest", "auto"])
+async def test_what_was_learned_from_what_is_taken_back_is_let_go(h: Home, mode: str) -> None:
+    watching = Watching(h, mode=mode, threshold=1)
+    async with h.life() as life:
+        watching.sees("tea", "They like green tea, zanzibar.")
+        await said(h, life, "I like green tea")
+        await trio.sleep(QUIET)
+        watching.sees("sister-birthday", BIRTHDAY)
+        await said(h, life, "her birthday is 4 May")
+        await trio.sleep(QUIET)
+        found = [*(h.state / "memory").glob("*.md")]
+        assert len(found) == 2
+
+        await said(h, life, "/undo")
+
+        [left] = (h.state / "memory").glob("*.md")
+        assert "green tea" in left.read_text()
+        assert "4 May" not in await said(h, life, "/memory pending")
+        # Said again, it may be learned again.
+        await said(h, life, "her birthday is 4 May, really")
+        await trio.sleep(QUIET)
+        assert len([*(h.state / "memory").glob("*.md")]) == 2

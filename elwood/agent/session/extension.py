@@ -1,6 +1,6 @@
 """What a feature may add to conversations: along with messages, beside turns, and by commands."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -10,6 +10,16 @@ from elwood.agent.session.log.session_log import SessionLog
 
 # Runs of tasks: the task, and the series of the run.
 Runs = frozenset[tuple[str, int]]
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """Turns that were taken back, with the Unix times of their answers.
+
+    *parts* are where they stand in the log: first and last entries.
+    """
+
+    turns: Mapping[str, float]
+    parts: tuple[tuple[int, int], ...]
 
 
 class SessionExtension:
@@ -43,6 +53,9 @@ class SessionExtension:
     async def cancelled(self, runs: Runs) -> Runs:
         """Tell which of *runs* are of a task that was cancelled: what they asked for is let go."""
         return frozenset()
+
+    async def taken_back(self, gone: TakenBack) -> None:
+        """Let go of what was kept of *gone*; may be asked again."""
 
     async def run(self) -> None:
         """Work beside the conversation, until cancelled."""
@@ -135,6 +148,10 @@ class SessionExtensions:
 
     async def cancelled(self, runs: Runs) -> Runs:
         return frozenset[tuple[str, int]]().union(*[await p.cancelled(runs) for p in self.parts])
+
+    async def taken_back(self, gone: TakenBack) -> None:
+        for part in self.parts:
+            await part.taken_back(gone)
 
     async def turns_ended(self) -> None:
         for part in self.parts:

@@ -91,6 +91,20 @@ def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str 
     return note if MORE in lines else f"{before}{MORE}\n"
 
 
+def without(note: str, ids: Collection[str]) -> str:
+    r"""Leave the entries of the turns *ids* out of a *note*.
+
+    >>> without("# A day\n\n- 08:00 s/t1: `a`\n  - ok tool\n- 08:01 s/t2: `b`\n", ["s/t1"])
+    '# A day\n\n- 08:01 s/t2: `b`\n'
+    """
+    kept: list[str] = []
+    for lines, marks in parts(note):
+        head = _ENTRY.match(lines[0]) if marks is not None else None
+        if head is None or head["id"] not in ids:
+            kept += lines
+    return "\n".join(kept)
+
+
 def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECALL_TOKENS) -> str:
     """Write what comes back from the last days, of about *budget* tokens; empty if nothing does.
 

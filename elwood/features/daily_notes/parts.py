@@ -12,7 +12,7 @@ from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import FinishedTurn
@@ -113,6 +113,14 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
             return ""
+
+    async def taken_back(self, gone: TakenBack) -> None:
+        """Take the turns out of their days' notes."""
+        self._gathered = self._noted = self._log.state.done
+        try:
+            await self._notes.leave_out(self._log.id, gone.turns)
+        except (PathRefused, Unconfined) as error:
+            report_error(NOTE, str(error))
 
     async def turns_ended(self) -> None:
         """Have the newest turn that ended written soon, together with those of others."""

@@ -28,6 +28,7 @@ from elwood.features.daily_notes.notes import (
     passages,
     recall,
     week_of,
+    without,
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.anchors import CARRIED
@@ -124,6 +125,16 @@ class DailyNotes:
             for id_, turn in turns:
                 if self._gathered.get(id_) is turn:
                     del self._gathered[id_]
+
+    async def leave_out(self, session: str, turns: Mapping[str, float]) -> None:
+        """Take *turns* of *session*, with the Unix times of their ends, out of their notes."""
+        ids = {f"{session}/{turn}" for turn in turns}
+        async with self._writing:
+            if (gathered := self._gathered.get(session)) and gathered.turn in turns:
+                del self._gathered[session]
+            for day in {self.today(at) for at in turns.values()}:
+                leave_out = partial(_rewrite, self._root, _daily(day), lambda n: without(n, ids))
+                await self._blocking(leave_out)
 
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""

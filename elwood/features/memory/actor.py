@@ -35,6 +35,7 @@ from elwood.features.memory.messages import (
     SettleObservation,
     Suggest,
     Undo,
+    Unlearn,
     Unlearned,
 )
 from elwood.features.memory.note import Note
@@ -150,6 +151,9 @@ class Memory:
                             self._want_vectors()
                         case Learn():
                             message.reply.set(await self._learn(message))
+                        case Unlearn(session=session, parts=parts):
+                            unlearn = partial(self._store.unlearn, session, parts)
+                            message.reply.set(await self._command(unlearn))
                         case SettleObservation(code=code, keep=is_kept):
                             settle = partial(self._store.settle, code, is_kept=is_kept)
                             message.reply.set(await self._command(settle))

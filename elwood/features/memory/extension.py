@@ -18,7 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, ModelsMail
-from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
@@ -34,7 +34,14 @@ from elwood.features.memory.learning import (
     read,
     request,
 )
-from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Suggest, Unlearned
+from elwood.features.memory.messages import (
+    Learn,
+    ListKnown,
+    MemoryMail,
+    Suggest,
+    Unlearn,
+    Unlearned,
+)
 from elwood.features.memory.note import Note, fit
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
@@ -46,6 +53,8 @@ log = logging.getLogger("elwood.observer")
 
 # Seconds that a turn waits for notes that may help: an answer must not be late for them.
 SUGGEST_WAIT = 0.5
+# Seconds that an /undo waits for the memory.
+UNLEARN_WAIT = 10.0
 # Words that must be in a note's text for it to be offered, unless one is in its key or tags.
 ENOUGH = 2
 # Only the cheap model, and nothing in its place.
@@ -220,6 +229,19 @@ class MemoryExtension(SessionExtension):
     def _is_due(self) -> bool:
         state = self._log.state
         return state.is_idle and self.is_behind and state.turns > self._tried
+
+    async def taken_back(self, gone: TakenBack) -> None:
+        """Have what was noticed there let go."""
+        if self._log.id.startswith(SESSION):
+            return
+        with trio.move_on_after(UNLEARN_WAIT):
+            try:
+                done = await self._memory.ask(Unlearn(session=self._log.id, parts=gone.parts))
+            except ActorUnavailable as error:
+                log.warning("what was taken back is still known", extra={"why": str(error)})
+            else:
+                if not done.ok:
+                    log.warning("what was taken back is still known", extra={"why": done.text})
 
     async def run(self) -> None:
         """Observe for as long as the session lives."""

@@ -153,6 +153,16 @@ class Learn(Request[Lesson | Unlearned], frozen=True, kw_only=True):
     settings: LearningSettings
 
 
+class Unlearn(Request[CommandResult], frozen=True, kw_only=True):
+    """Let go of what was noticed in *parts* of the log of *session*: they were taken back.
+
+    Repeating it changes nothing.
+    """
+
+    session: str
+    parts: tuple[tuple[int, int], ...]
+
+
 class SettleObservation(Request[CommandResult], frozen=True, kw_only=True):
     """The owner says to keep or to drop what is called *code*."""
 
@@ -181,6 +191,7 @@ MemoryMail = (
     | ReadNotes
     | ListKnown
     | Learn
+    | Unlearn
     | SettleObservation
     | Forget
     | Undo

@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from elwood.agent.session.reading.records import is_on
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
     MAX_KNOWN,
@@ -233,9 +234,9 @@ class UndoLog:
         writes[write.key] = msgspec.structs.replace(write, before=first.before)
         self._write([*batches, UndoBatch(id_, at, learned, tuple(writes.values()))])
 
-    def pop(self) -> None:
-        """Let go of the newest one.  Raises DiskFull, JournalBroken."""
-        self._write(self.read()[:-1])
+    def drop(self, id_: str) -> None:
+        """Let go of a batch.  Raises DiskFull, JournalBroken."""
+        self._write([batch for batch in self.read() if batch.id != id_])
 
     def forget(self, keys: Collection[str], said: Collection[str]) -> None:
         """Let go of what these notes were, or was seen of them, and of whatever said the same.
@@ -545,9 +546,26 @@ class NoteStore:
         Raises DiskFull, JournalBroken, DatabaseUnusable.
         """
         batches = self._undo_log.read()
-        if not batches:
-            return None
-        batch = batches[-1]
+        return self._take_back(batches[-1], for_good=batches[-1].learned) if batches else None
+
+    def unlearn(self, session: str, parts: Sequence[tuple[int, int]]) -> str:
+        """Let go of what looks back at *parts* of the log of *session* have found.
+
+        What is said again may be learned again.  Raises DiskFull, JournalBroken, DatabaseUnusable.
+        """
+
+        def is_gone(batch: str) -> bool:
+            of, _, upto = batch.rpartition("/")
+            return of == session and upto.isdecimal() and is_on(int(upto), parts)
+
+        for batch in reversed(self._undo_log.read()):
+            if batch.learned and is_gone(batch.id):
+                self._take_back(batch, for_good=False)
+        pending = self.indexed.look_up(lambda _: self.observations())
+        self._remove([one.name for one in pending if is_gone(one.batch)])
+        return "Let go of."
+
+    def _take_back(self, batch: UndoBatch, *, for_good: bool) -> Undone:
         removed, restored, changed = dict[str, str](), list[str](), list[str]()
         for write in batch.writes:
             now = self.files.read(write.key)
@@ -557,12 +575,12 @@ class NoteStore:
                 self._put(write.key, write.before)
                 restored.append(write.key)
             else:
-                if batch.learned:
+                if for_good:
                     # The text alone: something else may be learned of the same.
                     self._tombstones.bury((said_hash(now.note),))
                 removed[write.key] = now.note.subject
         self._remove(tuple(removed))
-        self._undo_log.pop()
+        self._undo_log.drop(batch.id)
         names = tuple(dict.fromkeys(removed.values()))
         return Undone(names, tuple(restored), tuple(changed))
 

@@ -10,11 +10,13 @@ from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, Human, Notice, Results
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import (
     Archived,
     CallEnded,
     CallStarted,
+    Compacted,
     Delivered,
     Entry,
     Received,
@@ -75,6 +77,57 @@ async def test_undo_takes_back_the_last_turn_and_again_the_one_before(world: Wor
     assert len(world.asked[-1].messages) == 3
     assert "“three”" in world.said[3]
     assert "“two”" in world.said[4]
+
+
+async def test_going_back_reads_no_more_of_the_log_than_it_goes_back(world: World) -> None:
+    """Of a year nobody waits for the first months: here they cannot be read at all."""
+    async with house(world) as h:
+        await say(h, *(f"{number} {'long ' * 20_000}" for number in range(9)), "/new")
+        await say(h, "one", "/new", "two", "three")
+        old = [*(world.folder / "sessions").glob("s.*.jsonl.gz")]
+        assert len(old) > 3
+        for path in old:
+            path.write_bytes(b"")
+        await say(h, "/retry", "/undo 2", "/resume 2", "four")
+
+    assert heard(world) == ["one", "four"]
+    assert "2 messages back" in world.said[-3]
+
+
+@pytest.mark.parametrize(
+    ("given", "left", "told"),
+    [
+        ("1", ["one", "two", "four"], "I have taken this back, and what followed"),
+        ("2", ["one", "four"], "I have taken your last 2 messages back, and what followed"),
+        ("9", ["four"], "I have taken your last 3 messages back, and what followed"),
+        ("ALL", ["four"], "I have taken all of this conversation back"),
+        ("0", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
+        ("two", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
+        ("-1", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
+    ],
+)
+async def test_so_many_messages_are_taken_back(
+    world: World, given: str, left: list[str], told: str
+) -> None:
+    async with house(world) as h:
+        await say(h, "one", "two", "three", f"/undo {given}", "four")
+        assert heard(world) == left
+        assert world.said[3].startswith(told)
+        await say(h, "/resume", "five")
+
+    if len(left) < 4:
+        assert heard(world) == ["one", "two", "three", "five"]
+
+
+async def test_all_that_was_summed_up_is_taken_back_as_well(world: World) -> None:
+    world.settings = TurnSettings(context_tokens=8000)
+    async with house(world) as h:
+        await say(h, *(f"{number} {'long ' * 2000}" for number in range(9)))
+        assert any(isinstance(entry, Compacted) for entry in entries(world))
+        await say(h, "/undo all", "and now")
+
+    assert heard(world) == ["and now"]
+    assert len(world.asked[-1].messages) == 1
 
 
 async def test_there_is_nothing_to_take_back_before_the_first_word(world: World) -> None:

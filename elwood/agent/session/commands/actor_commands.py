@@ -65,7 +65,7 @@ class Commands:
         self._delivery = delivery
         self._runner = runner
         self._extensions = extensions
-        self._branching = Branching(log_, runner.approvals.let_go)
+        self._branching = Branching(log_, runner.approvals.let_go, extensions.taken_back)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""

@@ -12,6 +12,7 @@ import msgspec
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import said_in
 from elwood.agent.session.commands.slash import TypedCommand
+from elwood.agent.session.extension import TakenBack
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
 from elwood.agent.session.log.entries import (
     Branched,
@@ -23,9 +24,10 @@ from elwood.agent.session.log.entries import (
     Rewound,
 )
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import state_at
+from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.reading.records import CallRecord, read_history
+from elwood.agent.session.reading.records import CallRecord, parts_since, read_history
+from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
 
@@ -41,24 +43,35 @@ class Moved(msgspec.Struct, frozen=True):
     footer: str = ""
 
 
-class _TakenBack(msgspec.Struct, frozen=True):
-    """The *entry* that takes back the person's last message, and what goes with it.
+class _Back(msgspec.Struct, frozen=True):
+    """The *entry* that takes back the person's last messages, and what goes with them.
 
-    *notices* is what the model was told before the messages, *done* lists what stays done.
+    *notices* is what the model was told before the messages, *done* lists what stays done.  Before
+    it stands in the log features let go of what is *gone*: a crash between lets that be repeated.
     """
 
     entry: Resumed
     inputs: tuple[Received, ...]
     notices: tuple[str, ...]
     done: str
+    gone: TakenBack
 
 
 class Branching:
-    """Moves one session; *withdraw* lets go of calls that wait for the owner."""
+    """Moves one session.
 
-    def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
+    *withdraw* lets go of calls that wait for the owner, *taken_back* of what features have.
+    """
+
+    def __init__(
+        self,
+        log_: SessionLog,
+        withdraw: Callable[..., Awaitable[int]],
+        taken_back: Callable[[TakenBack], Awaitable[None]],
+    ) -> None:
         self._log = log_
         self._withdraw = withdraw
+        self._taken_back = taken_back
 
     async def move(self, command: TypedCommand, received: Received) -> Moved:
         """Say what *command* comes to, while the session is at rest."""
@@ -70,7 +83,7 @@ class Branching:
     async def _move(self, command: TypedCommand, received: Received) -> Moved:
         match command.name:
             case "undo":
-                return await self._undo()
+                return await self._undo(command.given)
             case "retry":
                 return await self._retry(received)
             case "branch":
@@ -81,11 +94,19 @@ class Branching:
         entries: tuple[Entry, ...] = (Rewound(0),)
         return Moved(entries, "A new conversation. I have put the old one away; see /tree.")
 
-    async def _undo(self) -> Moved:
-        back = await self._back()
+    async def _undo(self, given: str) -> Moved:
+        begun = sum(node.begins for node in self._log.state.path)
+        if given and given.lower() != "all" and not (given.isdecimal() and given.strip("0")):
+            return Moved((), "Say how many of your messages, or all: /undo 2, /undo all")
+        count = min(int(given[:9]) if given.isdecimal() else 1, begun)
+        is_all = given.lower() == "all"
+        back = await self._back(count, is_all=is_all)
         if back is None:
             return Moved((), "There is nothing to take back in this conversation.")
-        text = "I have taken this back, and what followed; /tree shows where it is kept."
+        await self._taken_back(back.gone)
+        what = f"your last {count} messages back" if count > 1 else "this back"
+        what = "all of this conversation back" if is_all else f"{what}, and what followed"
+        text = f"I have taken {what}; /tree shows where it is kept."
         if back.done:
             text += " What was done then stays done."
         words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
@@ -98,6 +119,7 @@ class Branching:
         text = "\n".join(one.text for one in back.inputs if one.text.strip())
         if not text:
             return Moved((), "What you said last is empty, so I cannot try it again.")
+        await self._taken_back(back.gone)
         told, taint = list(back.notices), self._log.state.taint
         if back.done:
             told.append(f"{DONE}\n{back.done.removeprefix(HEAD).strip()}")
@@ -110,24 +132,33 @@ class Branching:
             (back.entry, Retried(received.id, text, untrusted, notice, origins, private)),
         )
 
-    async def _back(self) -> _TakenBack | None:
-        """Find the way to before the person's last message; None if there is none."""
-        begun = [node for node in self._log.state.path if node.begins]
-        if not begun:
+    async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
+        """Find the way to before the person's last *count* messages; None if there is none."""
+        path = self._log.state.path
+        begun = [node for node in path if node.begins]
+        if not begun[-count:] or not count:
             return None
-        start = begun[-1].seq
+        start = begun[-count].seq
+        if is_all:
+            # Of what is summed up the line holds no more where it began: all is looked through.
+            start = 0 if any(is_notice_of_cut(node.message) for node in path) else begun[0].seq
         history = await self._log.look_since(start, lambda _, log: read_history("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
         heard = [one for turn in gone for one in turn.heard if history.is_since(start, one.seq)]
         done = [call for call in history.calls if history.is_since(start, call.seq)]
+        ended = {turn.id: turn.answered_at for turn in gone if turn.answer is not None}
         ids = frozenset(one.received.id for one in heard)
-        before = await self._log.look_since(start, partial(state_at, to=start - 1, without=ids))
+        to, before = 0, Session()
+        if not is_all:
+            to = start - 1
+            before = await self._log.look_since(start, partial(state_at, to=to, without=ids))
         await self._withdraw(turns=frozenset(turn.id for turn in gone))
-        return _TakenBack(
-            resumed(self._log.state, before, start - 1),
+        return _Back(
+            resumed(self._log.state, before, to),
             tuple(one.received for one in heard),
             tuple(one.notice for one in heard if one.notice),
             activity([_receipt(call) for call in done if call.has_acted]),
+            TakenBack(ended, parts_since(start, history.line)),
         )
 
     def _branch(self, given: str) -> Moved:

@@ -18,7 +18,7 @@ from elwood.foundation.runtime import Request
 
 COMMANDS = {
     "new": "start a new conversation",
-    "undo": "take back your last message and what followed; again: further back",
+    "undo": "take back your last message and what followed; /undo 2: the last two; /undo all",
     "retry": "answer your last message once more",
     "branch": "keep the conversation as it is here, and go on: /branch NAME",
     "tree": "list the other conversations and branches of this chat",

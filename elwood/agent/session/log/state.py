@@ -178,6 +178,8 @@ class Session(Branch):
                 self.conversation += 1
             case Resumed():
                 left: Why = "left" if entry.number else "undone"
+                if not entry.number:
+                    self.done = None  # it is nothing to be told any more
                 self.tree.leave(self.path, seq - 1, at, left)
                 self.tree.go_on(entry.number)
                 self._change_to(entry)

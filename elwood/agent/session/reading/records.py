@@ -267,3 +267,8 @@ def spans(moves: Sequence[tuple[int, int]], head: int) -> list[tuple[int, int]]:
 def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
     """Tell whether the entry *seq* lies on *line*."""
     return any(first <= seq <= last for first, last in line)
+
+
+def parts_since(start: int, line: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """List the parts of *line* from the entry *start* on."""
+    return tuple((max(first, start), last) for first, last in line if last >= start)
