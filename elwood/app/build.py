@@ -223,7 +223,7 @@ def _models(
         settings=config.of(ModelSettings),
         in_flight={name: settings[name].in_flight for name in providers},
         jitter=core.environment.random,
-        tell=_tell_owner(core),
+        tell=tell_owner(core),
         embedder=embedder,
         patience=patience,
     )
@@ -246,7 +246,8 @@ def _approvals(core: Core) -> Approvals:
     )
 
 
-def _tell_owner(core: Core) -> TellOwner:
+def tell_owner(core: Core) -> TellOwner:
+    """Make what tells the owner something, where they read."""
     return TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
 

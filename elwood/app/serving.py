@@ -28,8 +28,9 @@ from elwood.agent.models.settings import (
     models_in_use,
 )
 from elwood.agent.session.log.restored import RestoredDamaged
-from elwood.app.build import LAST_TURN, App, build
+from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
+from elwood.app.installation import Installation, watch
 from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
@@ -162,6 +163,7 @@ async def _live(
 ) -> int:
     """Run the app until it is stopped."""
     escalated: Escalated | None = None
+    installation = Installation.running()
     providers = _providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -177,6 +179,7 @@ async def _live(
                     patience=patience,
                 ) as app:
                     nursery.start_soon(_watch_signals, signals, app, now)
+                    nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
                     try:
                         await app.live()
                     except Escalated as error:

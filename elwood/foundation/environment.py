@@ -27,6 +27,7 @@ class Notify:
 
     def __init__(self, address: str | None = None, watchdog: float | None = None) -> None:
         self._address = address
+        self.is_there = address is not None
         self.watchdog = watchdog
 
     @classmethod

@@ -91,6 +91,8 @@ class Town:
         self.asked = 0
         # How many times slower than an idle one this machine was at the last start.
         self.slower = 1.0
+        # Where its processes find Elwood.
+        self.root = ROOT
         self._polls = 0
         self._free = list(free)
         self._more = more
@@ -129,7 +131,7 @@ class Town:
         with self.stderr.open("ab") as stderr:
             return await trio.lowlevel.open_process(
                 [sys.executable, "-m", self._entry, "--config", str(self.config), *what],
-                cwd=ROOT,
+                cwd=self.root,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,

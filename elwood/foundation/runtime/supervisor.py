@@ -219,10 +219,13 @@ def _line(error: BaseException) -> str:
 
 
 def halts(error: BaseException) -> bool:
-    """Tell whether there is a Halt or an Escalated in *error*."""
+    """Tell whether there is a Halt or an Escalated in *error*, or a module that is not to be had.
+
+    Then the installation is not the one that we were started from, and only a start mends that.
+    """
     if isinstance(error, BaseExceptionGroup):
         return any(halts(inner) for inner in error.exceptions)
-    return isinstance(error, Halt | Escalated)
+    return isinstance(error, Halt | Escalated | ImportError)
 
 
 async def supervise(

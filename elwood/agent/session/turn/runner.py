@@ -185,6 +185,9 @@ class TurnRunner:
                 if self._log.state.pending:
                     await self.approvals.look_up()
                 started = None
+        except* ImportError:  # of the installation, which has changed: not of what was asked
+            await self.put_down()
+            raise
         finally:
             self.is_working = False
             self._log.changed()

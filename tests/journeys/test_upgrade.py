@@ -1,0 +1,118 @@
+"""An installation that changes beside a running Elwood: nothing is mixed, given up or lost."""
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+import elwood
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
+from elwood.app.build import tell_owner
+from elwood.app.installation import LOOK_EVERY, TO_RESTART, Installation, watch
+from elwood.foundation.environment import Notify
+from tests.fake_models import Say
+from tests.journeys.home import Home, obedient
+from tests.journeys.service import town
+
+
+async def test_a_message_outlives_an_upgrade_that_takes_several_starts(tmp_path: Path) -> None:
+    """The package that writes answers is replaced while Elwood runs, and half there for a while."""
+    site = tmp_path / "site"
+    package = find_spec("markdown_it")
+    assert package is not None
+    assert package.origin is not None
+    whole, name = Path(package.origin).parent, "markdown_it"
+    unpacked = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(elwood.__file__).parent, site / "elwood", ignore=unpacked)
+    shutil.copytree(Path(elwood.__file__).parents[1] / "workspace", site / "workspace")
+    async with town(tmp_path / "town") as one:
+        one.root = site
+        one.models.otherwise = lambda body: Say("**Heard** m0001.")
+        shutil.copytree(whole, site / name)
+        await one.start()
+        shutil.rmtree(site / name)
+        (site / name).mkdir()
+        (site / name / "__init__.py").touch()
+        update = one.telegram.say("m0001")
+        assert await one.ended() == 1
+        for _ in range(3):
+            await one.spawn()
+            assert await one.ended() == 1
+        assert "cannot import name 'MarkdownIt'" in one.stderr.read_text()
+        one.stderr.write_text("")  # the tracebacks were meant
+        shutil.rmtree(site / name)
+        shutil.copytree(whole, site / name)
+        await one.start()
+        # Besides what is told of the crashes; marked as repeated, as nobody knows how far it came.
+        await one.until(lambda: any("Heard m0001." in text for text in one.said()))
+        await one.stop()
+        assert one.broken({update: "m0001"}) == []
+
+
+async def test_a_turn_that_lacks_a_module_is_not_poison(h: Home) -> None:
+    async def lack(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        raise ModuleNotFoundError("No module named 'new'", name="new")
+
+    h.think = lack
+    h.fake.say("hello")
+    for _ in range(4):
+        async with h.life() as life:
+            await life.over.wait()
+        assert "No module named 'new'" in str(life.escalated)
+    h.think = obedient
+    async with h.life():
+        await h.fake.until(lambda: h.fake.texts())
+    assert h.fake.texts()[-1].endswith("re: hello")
+
+
+def write(module: Path, text: str) -> None:
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.with_suffix(".new").write_text(text)
+    module.with_suffix(".new").rename(module)
+
+
+async def test_where_somebody_starts_it_anew_it_ends_when_all_is_written(
+    h: Home, tmp_path: Path
+) -> None:
+    module = tmp_path / "site" / "module.py"
+    write(module, "old")
+    h.notify = Notify("@nobody-listens-there")
+    async with h.life() as life, trio.open_nursery() as nursery:
+        core = life.core
+        nursery.start_soon(watch, Installation(module.parent), core, tell_owner(core))
+        await trio.sleep(3 * LOOK_EVERY)
+        for text in "123":
+            write(module, text)
+            await trio.sleep(LOOK_EVERY)
+        assert not core.stop.is_set(), "it is still being written"
+        await trio.sleep(2 * LOOK_EVERY)
+        assert core.stop.is_set()
+        nursery.cancel_scope.cancel()
+
+
+async def test_elsewhere_the_owner_is_told_once_and_nothing_is_mixed(
+    h: Home, tmp_path: Path
+) -> None:
+    module = tmp_path / "site" / "module.py"
+    write(module, "old")
+    async with h.life() as life, trio.open_nursery() as nursery:
+        installation = Installation(module.parent)
+        nursery.start_soon(watch, installation, life.core, tell_owner(life.core))
+        await life.until(lambda: sys.meta_path[0] is installation)
+        assert installation.find_spec("elwood.late", None) is None
+        module.unlink()
+        with pytest.raises(ImportError, match="installed anew while it runs"):
+            installation.find_spec("elwood.late", None)
+        assert installation.find_spec("other", None) is None, "it looks after ours only"
+        await trio.sleep(10 * LOOK_EVERY)
+        assert [text for text in h.fake.texts() if TO_RESTART in text] == [TO_RESTART]
+        assert not life.core.stop.is_set()
+        nursery.cancel_scope.cancel()
+    await wait_all_tasks_blocked()
+    assert installation not in sys.meta_path
