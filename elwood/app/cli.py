@@ -142,7 +142,9 @@ def _add_config(parser: ArgumentParser, default: str | None) -> None:
 def _found(given: Path | None) -> Path:
     """Choose the configuration: what was *given*, one's own, that of the system."""
     own = given or default_config(os.environ.get)
-    return SYSTEM if given is None and not own.exists() and SYSTEM.exists() else own
+    # Not Path.exists: it raises where one may not look, as at the home of root.
+    is_there = given is not None or os.path.exists(own)
+    return own if is_there or not os.path.exists(SYSTEM) else SYSTEM
 
 
 def default_config(variable: Callable[[str], str | None]) -> Path:

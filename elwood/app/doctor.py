@@ -71,12 +71,21 @@ async def examine(context: CheckContext, checks: Iterable[Check]) -> list[Findin
     found: dict[int, list[Finding]] = {}
 
     async def do(number: int, one: Check) -> None:
-        found[number] = list(await one(context))
+        try:
+            found[number] = list(await one(context))
+        except OSError as error:
+            found[number] = [_unseen(error)]
 
     async with trio.open_nursery() as nursery:
         for number, one in enumerate(checks):
             nursery.start_soon(do, number, one)
     return [*(finding for number in sorted(found) for finding in found[number]), *_clock(context)]
+
+
+def _unseen(error: OSError) -> Finding:
+    what = f"{error.filename} cannot be looked at: {error.strerror}"
+    remedy = "run this as the user of Elwood, and check the paths in its configuration"
+    return Finding("problem", "files", what, remedy)
 
 
 def _clock(context: CheckContext) -> Iterator[Finding]:
@@ -118,7 +127,13 @@ def table(findings: Sequence[Finding]) -> str:
 def examine_machine(config: Config) -> list[Finding]:
     """Look at file, folders, disk, kernel and journals; blocks for a second or two at most."""
     looks = (configuration, folders, space, kernel, documents, process, records)
-    return [finding for look in looks for finding in look(config)]
+    found: list[Finding] = []
+    for look in looks:
+        try:
+            found += look(config)
+        except OSError as error:
+            found.append(_unseen(error))
+    return list(dict.fromkeys(found))
 
 
 def configuration(config: Config) -> Iterator[Finding]:

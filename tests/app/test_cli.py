@@ -302,3 +302,19 @@ def test_the_configuration_is_where_the_session_keeps_it() -> None:
     assert default_config({"XDG_CONFIG_HOME": "c", "HOME": "/h"}.get) == Path(
         "/h/.config/elwood/config.toml"
     )
+
+
+def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
+    """A name that is too long fails as one does that we may not see, whoever we are."""
+    unseen = tmp_path / ("x" * 300)
+    configured(tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\ndefault = "offline/rules"\n')
+    done = elwood(tmp_path, "doctor")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"{unseen} cannot be looked at: File name too long" in done.stdout
+    assert "kernel" in done.stdout, "all else is examined"
+    for arguments in (["inspect"], ["doctor"]):
+        for home in (tmp_path, unseen):
+            done = elwood(home, *arguments)
+            assert done.returncode in (1, 78)
+            assert "File name too long" in done.stdout + done.stderr
+            assert "Traceback" not in done.stderr
