@@ -134,7 +134,7 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
         case ["undo"]:
             return (await memory.ask(Undo())).text
         case ["search", words]:
-            found = await search_all(searches, words, LISTED)
+            found = await search_all(searches, (words,), LISTED)
             return shown(found) or "No note has any of these words."
         case ["show", key]:
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))

@@ -10,10 +10,11 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import msgspec
@@ -55,6 +56,8 @@ from elwood.foundation.storage.search_index import (
 from elwood.foundation.text.words import KEY
 
 log = logging.getLogger("elwood.memory")
+
+K = TypeVar("K", bound=Hashable)
 
 # Hits whose files are read to make up for those that have gone or changed since they were indexed.
 SPARE = 5
@@ -590,9 +593,9 @@ class NoteStore:
         self.indexed.drop(keys)
 
 
-def fused(*lists: Sequence[str]) -> list[str]:
+def fused(*lists: Sequence[K]) -> list[K]:
     """Join rankings by the places that each gives (reciprocal rank fusion)."""
-    scores: dict[str, float] = {}
+    scores: dict[K, float] = {}
     for keys in lists:
         for place, key in enumerate(keys, 1):
             scores[key] = scores.get(key, 0.0) + 1 / (FUSION + place)

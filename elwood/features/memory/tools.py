@@ -23,6 +23,7 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft, fit
+from elwood.features.memory.store import fused
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked
 
@@ -33,6 +34,8 @@ SAVE = "save_memory"
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20
 MAX_SHOWN = 45_000
+# Sets of words besides the first, in one search.
+MAX_ALSO = 4
 # Words from which on another search's result comes before notes that have fewer.
 ENOUGH = 2
 
@@ -61,6 +64,13 @@ class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
         str, Meta(min_length=1, max_length=500, description="Words that the notes should have")
     ]
     limit: Annotated[int, Meta(ge=1, le=MAX_FOUND, description="Most notes to show")] = 5
+    also: Annotated[
+        tuple[Annotated[str, Meta(max_length=500)], ...],
+        Meta(
+            max_length=MAX_ALSO,
+            description="Other words that they may have instead: synonyms, names, a language more",
+        ),
+    ] = ()
 
 
 class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
@@ -104,7 +114,8 @@ class NoteTools:
         """Find notes, and what else can be searched, by words."""
         if not re.search(r"[^\W_]", given.query):
             raise ToolFailure("query has no words; give some that the notes should have")
-        found = await search_all(self._searches, given.query, given.limit)
+        also = (words for words in given.also if asked(words))
+        found = await search_all(self._searches, (given.query, *also), given.limit)
         if not found:
             return "no note has any of these words"
         room = MAX_SHOWN // len(found)
@@ -177,17 +188,35 @@ async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
 async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     """Say what would be looked up."""
     await trio.lowlevel.checkpoint()
-    return Plan(SearchMemory(), f"Look up in the memory: {given.query}")
+    words = "; or: ".join((given.query, *given.also))
+    return Plan(SearchMemory(), f"Look up in the memory: {words}")
 
 
 def _named(note: Note) -> str:
     return f"{note.subject} (noticed)" if note.is_observation else note.key
 
 
-async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> list[SearchResult]:
-    """Find the best *limit* texts of all *searches*; those of the first come first."""
-    notes, *others = [await one.search(query, limit) for one in searches]
-    return joined(notes, chain.from_iterable(others), asked(query))[:limit]
+async def search_all(
+    searches: Sequence[TextSearch], queries: Sequence[str], limit: int
+) -> list[SearchResult]:
+    """Find the best *limit* texts of all *searches*; those of the first come first.
+
+    Each of *queries* says in other words what is looked for.
+    """
+    notes, *others = [[await one.search(each, limit) for each in queries] for one in searches]
+    return joined(merged(notes), merged(chain.from_iterable(others)), asked(queries[0]))[:limit]
+
+
+def merged(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:
+    """Join what several searches found, what many have high up first."""
+    rankings, most = [], dict[tuple[str, str], SearchResult]()
+    for found in lists:
+        rankings.append([(one.origin, one.text) for one in found])
+        for one in found:
+            before = most.setdefault((one.origin, one.text), one)
+            if one.words > before.words:
+                most[one.origin, one.text] = one
+    return [most[key] for key in fused(*rankings)]
 
 
 def joined(
@@ -280,7 +309,8 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             description=(
                 "Look up what was remembered in earlier conversations: the notes that have most of "
                 "the words, in their key, tags or text; of several versions the newest comes "
-                "first. Also finds lines of your daily notes and reflections, by words and dates; "
+                "first. Words find nothing but words: give other ones for the same in also. Finds, "
+                "besides, lines of your daily notes and reflections, by words and dates; "
                 "read their files for the rest."
             ),
             input=NoteQuery,

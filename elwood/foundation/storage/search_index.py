@@ -9,12 +9,13 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from elwood.foundation.text.words import asked, expression, words
+from elwood.foundation.text.words import asked, expression, parts, widened, words
 
 # Milliseconds to wait for a lock that somebody else holds.
 BUSY = 1000
@@ -25,7 +26,7 @@ IDLE = 2
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 3
+VERSION = 4
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
 # From this version on FTS5 can overwrite what is deleted at once (sqlite.org/fts5.html).
@@ -37,19 +38,24 @@ _TABLES = """
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, kept INTEGER NOT NULL,
   untrusted INTEGER NOT NULL, importance INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
-  saying BLOB NOT NULL
+  saying BLOB NOT NULL, length INTEGER NOT NULL
 );
+CREATE INDEX lengths ON notes (length);
 CREATE INDEX newest ON notes (kept, updated);
-CREATE VIRTUAL TABLE words USING fts5 (key, tags, text, tokenize = 'unicode61');
+CREATE VIRTUAL TABLE words USING fts5 (key, tags, text, parts, tokenize = 'unicode61');
 CREATE TABLE vectors (
   id INTEGER PRIMARY KEY, model TEXT NOT NULL, bits BLOB NOT NULL, vector BLOB NOT NULL
 );
 """
 _SECURE = "INSERT INTO words (words, rank) VALUES ('secure-delete', 1);"
+# bm25 holds against a text that it is long; so a long correction would come behind the short note
+# that it corrects.  This takes that back, for words that are in it once (k1 is 1.2, b is 0.75).
 _FIND = """
-SELECT n.key, -found.rank, n.updated, n.importance FROM (
+SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM notes)), n.updated,
+  n.importance
+FROM (
   SELECT rowid, rank FROM words
-  WHERE words MATCH ? AND rank MATCH 'bm25(5.0, 3.0, 1.0)' ORDER BY rank LIMIT ?
+  WHERE words MATCH ? AND rank MATCH 'bm25(5.0, 3.0, 1.0, 0.3)' ORDER BY rank LIMIT ?
 ) AS found JOIN notes AS n ON n.id = found.rowid
 WHERE (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
 """
@@ -57,7 +63,17 @@ _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
   count(*) FILTER (WHERE expires <= ?), (SELECT count(*) FROM vectors) FROM notes
 """
-_COLUMNS = ("key", "stamp", "kept", "untrusted", "importance", "updated", "expires", "saying")
+_COLUMNS = (
+    "key",
+    "stamp",
+    "kept",
+    "untrusted",
+    "importance",
+    "updated",
+    "expires",
+    "saying",
+    "length",
+)
 _INSERT = f"INSERT INTO notes ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _UPDATE = f"UPDATE notes SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE id = ?"
 
@@ -66,8 +82,9 @@ USUAL = 3
 # What one step of importance is worth.
 STEP_WEIGHT = 0.06
 # Hits whose scores are at least this part of the best one's among them fit about equally well: two
-# versions of a fact do, and then the newer comes first.
-ALIKE = 0.75
+# versions of a fact do, and then the newer comes first.  What has all words of the question is a
+# version sooner, though the other bears some of them in its key.
+ALIKE, ALIKE_WHOLE = 0.75, 0.55
 
 
 class DatabaseUnusable(Exception):
@@ -98,8 +115,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Of its words documents must have *all*, or *any*; or all, else all but one, else any, whatever
-    finds something first.  Without *untrusted*, what may hold strangers' words is left out.
+    Of its words documents must have *all*, or *any*; or, in any form (`widened`), all, else all but
+    one, else any, whatever finds something first.  Without *untrusted*, what may hold strangers'
+    words is left out.
     """
 
     query: str
@@ -162,7 +180,7 @@ def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     best = 0.0
     groups: list[list[SearchHit]] = []
     for score, hit in weighed:
-        if not groups or score < ALIKE * best:
+        if not groups or score < (ALIKE_WHOLE if hit.whole else ALIKE) * best:
             best = score
             groups.append([])
         groups[-1].append(hit)
@@ -351,10 +369,14 @@ class SearchIndex:
         if not chosen:
             return []
         most = len(chosen)
-        tries = {"all": (most,), "any": (1,), "all, else any": (most, max(1, most - 1), 1)}
+        if query.words == "all, else any":
+            tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        else:
+            least = 1 if query.words == "any" else most
+            tries = [(least, f"{{key tags text}} : ({expression(chosen, least)})")]
         with self.reading() as db:
-            for least in dict.fromkeys(tries[query.words]):
-                given = (expression(chosen, least), MOST_HITS, query.now, query.untrusted)
+            for least, wanted in tries:
+                given = (wanted, MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
                     whole = least == most
                     return [
@@ -395,6 +417,8 @@ class SearchIndex:
 
 def _put(db: sqlite3.Connection, found: Document) -> None:
     said = fingerprint(found.text)
+    told = [words(part) for part in (found.key, " ".join(found.tags), found.text)]
+    told.append(parts(chain(*told)))
     values = (
         found.key,
         found.stamp,
@@ -404,6 +428,7 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         found.updated,
         found.expires,
         said,
+        sum(map(len, told)),
     )
     row = db.execute("SELECT id, saying FROM notes WHERE key = ?", (found.key,)).fetchone()
     if row is None:
@@ -415,8 +440,9 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         if row[1] != said:
             db.execute("DELETE FROM vectors WHERE id = ?", (id_,))
     if found.listed:
-        told = (" ".join(words(part)) for part in (found.key, " ".join(found.tags), found.text))
-        db.execute("INSERT INTO words (rowid, key, tags, text) VALUES (?, ?, ?, ?)", (id_, *told))
+        columns = map(" ".join, told)
+        ask = "INSERT INTO words (rowid, key, tags, text, parts) VALUES (?, ?, ?, ?, ?)"
+        db.execute(ask, (id_, *columns))
 
 
 @contextmanager

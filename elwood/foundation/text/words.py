@@ -9,6 +9,12 @@ MAX_WORDS = 20
 # Letters from which on a word also finds those that begin with it: "cat" finds "cats", but "a"
 # must not find half of everything.
 PREFIX = 3
+# Letters of a part of a compound, at least, and of a word that may be one, at most: more is none.
+PART, LONGEST = 4, 40
+# What words are declined by, in English, German and their like; four letters stay.
+_ENDING = re.compile(r"(?<=.{4})(?:ings?|ies|es|ed|en|er|em|e|s|n)$")
+# Joins the parts of a German compound.
+_LINK = re.compile(r"(?<=.{4})s$")
 
 # Scripts without blanks between words: each character counts as a word.
 _WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -111,10 +117,53 @@ def expression(chosen: Sequence[str], least: int) -> str:
     >>> expression(["a", "b", "c"], 2)
     '("b" AND "c") OR ("a" AND "c") OR ("a" AND "b")'
     """
-    terms = [
-        f'"{word.replace(chr(34), chr(34) * 2)}"{"*" if len(word) >= PREFIX else ""}'
-        for word in chosen
-    ]
+    return _combined([_term(word) for word in chosen], least)
+
+
+def widened(chosen: Sequence[str], least: int) -> str:
+    """Write *chosen* as `expression` does, for texts that say them in other forms, too.
+
+    A word is also found by its stem, inside of compounds (`parts`), and by both of its own parts.
+
+    >>> widened(["books", "rad"], 2)
+    '"book"* AND {key tags text} : "rad"*'
+    >>> widened(["zahnarzt"], 1)
+    '("zahnarzt"* OR ("zahn"* AND "arzt"*))'
+    """
+    return _combined([_forms(word) for word in chosen], least)
+
+
+def parts(found: Iterable[str]) -> list[str]:
+    """List the ends of words that may be compounds, each once: "Zahnarzttermin" is one on "termin".
+
+    >>> parts(["zahnarzt", "tea"])
+    ['narzt', 'arzt']
+    """
+    long = dict.fromkeys(word for word in found if _may_be_compound(word))
+    ends = (word[at:] for word in long for at in range(PREFIX, len(word) - PART + 1))
+    return list(dict.fromkeys(ends))
+
+
+def _may_be_compound(word: str) -> bool:
+    return 2 * PART <= len(word) <= LONGEST and word.isalpha()
+
+
+def _forms(word: str) -> str:
+    stem = word if len(word) <= PART else _ENDING.sub("", word)
+    # What is short is in every long word.
+    term = _term(stem) if len(stem) >= PART else f"{{key tags text}} : {_term(stem)}"
+    if not _may_be_compound(stem):
+        return term
+    halves = ((stem[:at], stem[at:]) for at in range(PART, len(stem) - PART + 1))
+    both = [f"({_term(_LINK.sub('', head))} AND {_term(tail)})" for head, tail in halves]
+    return f"({' OR '.join([term, *both])})"
+
+
+def _term(word: str) -> str:
+    return f'"{word.replace(chr(34), chr(34) * 2)}"{"*" if len(word) >= PREFIX else ""}'
+
+
+def _combined(terms: list[str], least: int) -> str:
     if least == 1:
         return " OR ".join(terms)
     if least == len(terms):

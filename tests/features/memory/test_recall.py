@@ -1,0 +1,104 @@
+"""How well questions find notes by words alone: the cases of tests/corpora/recall.jsonl."""
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.route import Route
+from elwood.agent.tools.tool import Output, ToolContext
+from elwood.features.memory.tools import NoteQuery
+from elwood.foundation.text.words import asked, parts, widened, words
+from tests.features.memory.store_alone import keys, note_tools, opened, save
+
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[2] / "corpora" / "recall.jsonl").read_text().splitlines()
+]
+CASES = [row for row in ROWS if "question" in row]
+HERE = ToolContext(session="s", route=Route("c"), now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "least"),
+    [
+        # The question as it was asked; what is missing says it in words that only people relate.
+        ("question", 5, 53),
+        ("words", 1, 57),
+        ("words", 5, 60),
+        # The question and other words for it, in one call.
+        ("both", 1, 57),
+        ("both", 3, 60),
+    ],
+)
+async def test_questions_find_notes_without_embeddings(
+    tmp_path: Path, how: str, first: int, least: int
+) -> None:
+    assert len(CASES) == 60
+    with opened(tmp_path / "state") as memory:
+        for row in ROWS:
+            save(memory, row["key"], row["note"])
+    missed = []
+    async with note_tools(tmp_path) as tools:
+        for row in CASES:
+            query, also = row["question"], row["words"]
+            if how != "both":
+                query, also = (query if how == "question" else also[0]), []
+            found = await tools.search(NoteQuery(query, first, tuple(also)), HERE)
+            text = found.text if isinstance(found, Output) else found
+            if row["key"] not in re.findall(r"^## ([a-z0-9-]+)", text, re.MULTILINE):
+                missed.append(row["key"])
+    assert len(CASES) - len(missed) >= least, missed
+
+
+def test_a_part_finds_its_compound_and_a_compound_its_parts(tmp_path: Path) -> None:
+    with opened(tmp_path / "state") as memory:
+        save(memory, "one", "Zahnarzttermin am 14. März")
+        save(memory, "two", "Der Termin beim Zahnarzt ist verschoben")
+        save(memory, "three", "Der Zahn ist gezogen")
+        assert set(keys(memory, "Termin")) == {"one", "two"}
+        assert set(keys(memory, "Zahnarzttermine")) == {"one", "two"}
+        assert set(keys(memory, "Arzt")) == {"one", "two"}
+
+
+def test_a_long_correction_comes_before_the_short_note_that_it_corrects(tmp_path: Path) -> None:
+    said = "We spoke of it for a while, and there was more to say than fits into one line. "
+    now = 0.0
+    with opened(tmp_path / "state", clock=lambda: now) as memory:
+        for row in ROWS:
+            save(memory, row["key"], row["note"])
+        save(memory, "boat-berth", "The boat lies at berth 12 in the old harbour.")
+        now = 86_400.0
+        text = "The boat moved in the harbour: it lies at berth 40, not at 12 any more."
+        save(memory, "harbour-move", f"{said * 6}{text} {said * 6}")
+        for query in ("Where in the harbour is the boat?", "boat berth", "boat"):
+            assert keys(memory, query)[:2] == ["harbour-move", "boat-berth"]
+
+
+def test_an_index_of_before_is_made_anew(tmp_path: Path) -> None:
+    with opened(tmp_path / "state") as memory:
+        save(memory, "one", "Zahnarzttermin am 14. März")
+    db = sqlite3.connect(tmp_path / "state" / "memory.db")
+    db.executescript("DROP TABLE words; DROP TABLE notes; PRAGMA user_version = 3;")
+    db.executescript("CREATE VIRTUAL TABLE words USING fts5 (key, tags, text);")
+    db.close()
+    with opened(tmp_path / "state") as memory:
+        assert keys(memory, "Termin") == ["one"]
+
+
+@given(st.text(max_size=80))
+def test_no_query_is_syntax_in_any_form(query: str) -> None:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE f USING fts5 (key, tags, text, parts)")
+    text = words(query)
+    db.execute("INSERT INTO f (text, parts) VALUES (?, ?)", (" ".join(text), " ".join(parts(text))))
+    if chosen := asked(query):
+        for least in {1, max(1, len(chosen) - 1), len(chosen)}:
+            ask = "SELECT count(*) FROM f WHERE f MATCH ?"
+            [(found,)] = db.execute(ask, (widened(chosen, least),)).fetchall()
+            assert found == 1, (query, chosen)
+    db.close()
