@@ -369,11 +369,13 @@ class SearchIndex:
         if not chosen:
             return []
         most = len(chosen)
-        if query.words == "all, else any":
-            tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
-        else:
-            least = 1 if query.words == "any" else most
-            tries = [(least, f"{{key tags text}} : ({expression(chosen, least)})")]
+        match query.words:
+            case "all":  # to the letter: what is to be forgotten is found by it
+                tries = [(most, f"{{key tags text}} : ({expression(chosen, most)})")]
+            case "any":
+                tries = [(1, expression(chosen, 1))]
+            case _:
+                tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
         with self.reading() as db:
             for least, wanted in tries:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
