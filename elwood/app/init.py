@@ -7,6 +7,7 @@ from pathlib import Path
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
+from elwood.app.main import sections
 from elwood.foundation.command_line import OK
 from elwood.foundation.settings import Paths
 
@@ -22,6 +23,9 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     for folder in (paths.state, paths.workspace):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     copy_documents(paths.workspace, say=print)
+    for kind in sections():
+        if kind.SECTION.advice:
+            print(f"\n{kind.SECTION.advice}")
     print(f"\nNext: put your keys into {config}, then run: elwood doctor")
     return OK
 

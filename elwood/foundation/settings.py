@@ -126,12 +126,14 @@ class Tables:
 class Section:
     """A table of config.toml: its *name*, and what it is *about* for the operator.
 
+    *advice* is what somebody who has just installed it should know.
     *computed* gives the values that depend on what is written, the environment and the home
     folder; *verify* says what does not go together with other sections.
     """
 
     name: str
     about: str
+    advice: str = attrs.field(default="", kw_only=True)
     tables: Tables | None = attrs.field(default=None, kw_only=True)
     computed: Callable[[Mapping[str, object], Mapping[str, str], Path], Mapping[str, object]] = (
         attrs.field(default=lambda written, environ, home: {}, kw_only=True)

@@ -119,6 +119,12 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
     assert workspace.stat().st_mode & 0o777 == 0o700
     assert (workspace / "SOUL.md").stat().st_mode & 0o777 == 0o600
     assert load(config, {"HOME": str(tmp_path)}).of(Paths).workspace == workspace
+    for words in (
+        "memory.embeddings",
+        '"ollama/nomic-embed-text" costs nothing',
+        "$0.02 per million",
+    ):
+        assert words in done.stdout
 
 
 def test_init_brings_skills_along_and_they_are_listed(tmp_path: Path) -> None:

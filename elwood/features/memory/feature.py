@@ -34,6 +34,13 @@ class MemorySettings:
         "memory",
         "What is remembered across conversations. See docs/operating.md.",
         verify=_makes_vectors,
+        advice=(
+            "Notes are found by their words. To find them by their meaning, too, set "
+            'memory.embeddings:\n  "ollama/nomic-embed-text" costs nothing: it runs on this '
+            "machine (274 MB; ollama pull nomic-embed-text);\n"
+            '  "openai/text-embedding-3-small" costs about $0.02 per million tokens, a cent for '
+            "10,000 short notes, which are sent there."
+        ),
     )
 
     embeddings: str | None = setting(

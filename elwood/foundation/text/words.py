@@ -128,7 +128,7 @@ def widened(chosen: Sequence[str], least: int) -> str:
     >>> widened(["books", "rad"], 2)
     '"book"* AND {key tags text} : "rad"*'
     >>> widened(["zahnarzt"], 1)
-    '("zahnarzt"* OR ("zahn"* AND "arzt"*))'
+    '("zahnarzt"* OR ("zahn" AND ("arzt" OR "arzt")))'
     """
     return _combined([_forms(word) for word in chosen], least)
 
@@ -154,8 +154,11 @@ def _forms(word: str) -> str:
     term = _term(stem) if len(stem) >= PART else f"{{key tags text}} : {_term(stem)}"
     if not _may_be_compound(stem):
         return term
-    halves = ((stem[:at], stem[at:]) for at in range(PART, len(stem) - PART + 1))
-    both = [f"({_term(_LINK.sub('', head))} AND {_term(tail)})" for head, tail in halves]
+    # As whole words: what begins with either half is much, and takes long to put together.
+    both = [
+        f'("{_LINK.sub("", stem[:at])}" AND ("{stem[at:]}" OR "{word[at:]}"))'
+        for at in range(PART, len(stem) - PART + 1)
+    ]
     return f"({' OR '.join([term, *both])})"
 
 
