@@ -225,6 +225,15 @@ async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
     assert about("anthropic", found) == [("ok", f"{base} answers", "")]
 
 
+@pytest.mark.parametrize("scope", ["session", "day", "month", "job"])
+def test_each_limit_that_cannot_hold_is_named(tmp_path: Path, scope: str) -> None:
+    text = f'models.default = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
+    [finding] = models.prices(configured(tmp_path, text))
+    assert finding.what == f"limits.{scope}_usd does not count ollama/qwen: the price is not known"
+    assert finding.remedy == f"write limits.{scope}_tokens too"
+    assert list(models.prices(configured(tmp_path, f"{text}limits.{scope}_tokens = 1000"))) == []
+
+
 def test_a_limit_that_cannot_hold_is_named(tmp_path: Path) -> None:
     known = 'models.summarizer = "anthropic/claude-haiku-5-5"\nmodels.default = '
     unknown = f'{known}"ollama/qwen"'
@@ -506,6 +515,67 @@ async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
     [heartbeat] = await planned(config)
     assert heartbeat[:2] == ("warning", "heartbeat")
     assert "often" in heartbeat[2]
+
+
+async def test_what_tasks_may_spend_is_looked_at(tmp_path: Path) -> None:
+    text = """
+models.fallbacks = ["ollama/qwen"]
+heartbeat.usd = 0.1
+[[tasks]]
+title = "A"
+when = "daily"
+prompt = "x"
+usd = 0.1
+[[tasks]]
+title = "B"
+when = "daily"
+prompt = "x"
+usd = 0.1
+tokens = 1000
+"""
+    config = configured(tmp_path, text)
+    config.of(Paths).workspace.mkdir(parents=True)
+    (config.of(Paths).workspace / "HEARTBEAT.md").write_text(
+        "## C\nCadence: daily\nModel: default\nPrompt: x\n"
+    )
+    found = about("limits", await local(config, tasks.check))
+    counts = "does not count ollama/qwen: the price is not known"
+    assert found == [
+        ("warning", f"heartbeat.usd {counts}", "write heartbeat.tokens too"),
+        ("warning", f"usd of the task a {counts}", "write its tokens too"),
+    ]
+
+
+async def test_every_model_that_is_named_anywhere_is_looked_for(tmp_path: Path) -> None:
+    """Also one that makes vectors, and one of HEARTBEAT.md."""
+    listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
+    async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
+        text = f"""
+models.default = "local/here"
+models.summarizer = "local/here"
+memory.embeddings = "local/vectors"
+providers.local = {{ api = "openai", base_url = "{base}" }}
+"""
+        config = configured(tmp_path, text)
+        config.of(Paths).workspace.mkdir(parents=True)
+        (config.of(Paths).workspace / "HEARTBEAT.md").write_text(
+            "## C\nCadence: daily\nModel: local/gone\nPrompt: x\n"
+        )
+        found = await found_by(config, client, models.check, tasks.check)
+        assert [one.what for one in found if one.level != "ok"] == [
+            "the model local/gone is not among the 2 models that local lists"
+        ]
+        text = text.replace("local/vectors", "local/vektors")
+        found = await found_by(configured(tmp_path, text), client, models.check)
+    [gone] = [one for one in found if one.level != "ok"]
+    assert "local/vektors is not among" in gone.what
+
+
+async def test_the_key_for_vectors_is_missed(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path, 'memory.embeddings = "openai/text-embedding-3-small"', ANTHROPIC_API_KEY=KEY
+    )
+    assert "there is no key for openai" in [one.what for one in models.credentials(config)]
 
 
 async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:

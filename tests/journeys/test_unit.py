@@ -90,7 +90,7 @@ def doctor(machine: Machine) -> str:
 
 def test_the_documented_unit_runs_commands_in_bubblewrap(unit: Machine) -> None:
     start(unit)
-    assert doctor(unit).startswith("ok sandbox Commands run in: bubblewrap.;")
+    assert doctor(unit).startswith("ok sandbox Commands run in: bubblewrap;")
     assert "weaker" not in unit.run(COMMAND, "inspect")
 
 
@@ -99,7 +99,7 @@ def test_a_stricter_unit_falls_to_landlock_and_says_so(unit: Machine) -> None:
     unit.run("systemctl", "daemon-reload")
     start(unit)
     weaker = "Commands run in: landlock, a weaker sandbox (/sandbox)"
-    assert doctor(unit).startswith(f"warning sandbox {weaker}.; bubblewrap: ")
+    assert doctor(unit).startswith(f"warning sandbox {weaker}; bubblewrap: ")
     assert f"! {weaker}: bubblewrap: " in unit.run(COMMAND, "inspect")
     health = json.loads(unit.read("/var/lib/elwood/health.json"))
     assert weaker in json.dumps(health["inspection"]["stuck"])

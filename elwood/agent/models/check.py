@@ -1,6 +1,6 @@
 """What the doctor asks about models: is there a key, does the service know it and the models?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 import trio
@@ -18,26 +18,29 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 async def check(context: CheckContext) -> list[Finding]:
     """Look at keys and limits, and ask every provider in use, all at once."""
-    asked: dict[str, list[Finding]] = {}
-
-    async def ask(name: str) -> None:
-        asked[name] = await _provider(context, name)
-
-    async with trio.open_nursery() as nursery:
-        for name in used_providers(context.config):
-            nursery.start_soon(ask, name)
-    services = [finding for name in sorted(asked) for finding in asked[name]]
+    services = await ask_providers(context, models_in_use(context.config))
     return [*credentials(context.config), *prices(context.config), *services]
 
 
-def used_providers(config: Config) -> list[str]:
-    """List the providers of the models in use."""
-    return list(dict.fromkeys(split_name(model)[0] for model in models_in_use(config)))
+async def ask_providers(context: CheckContext, models: Iterable[str]) -> list[Finding]:
+    """Ask the providers of *models*, all at once, whether they offer them."""
+    asked: dict[str, list[Finding]] = {}
+    by_provider: dict[str, list[str]] = {}
+    for model in models:
+        by_provider.setdefault(split_name(model)[0], []).append(model)
+
+    async def ask(name: str) -> None:
+        asked[name] = await _provider(context, name, by_provider[name])
+
+    async with trio.open_nursery() as nursery:
+        for name in by_provider:
+            nursery.start_soon(ask, name)
+    return [finding for name in sorted(asked) for finding in asked[name]]
 
 
 def credentials(config: Config) -> Iterator[Finding]:
     """Tell which keys are missing for what is in use."""
-    for name in used_providers(config):
+    for name in dict.fromkeys(split_name(model)[0] for model in models_in_use(config)):
         provider = config.of(Providers).by_name[name]
         is_local = urlsplit(provider.base_url).hostname in LOOPBACK
         if provider.key is not None:
@@ -48,18 +51,27 @@ def credentials(config: Config) -> Iterator[Finding]:
 
 
 def prices(config: Config) -> Iterator[Finding]:
-    """Tell when a limit in dollars cannot hold, since nobody knows what a model costs."""
-    limits = config.of(Limits)
-    if limits.session_usd is None and limits.day_usd is None:
-        return
-    for model in models_in_use(config):
-        if model not in PRICES:
-            what = f"what {model} costs is not known: it counts as free"
-            remedy = "write limits.session_tokens or limits.day_tokens too"
-            yield Finding("warning", "limits", what, remedy)
+    """Tell which limits in dollars cannot hold, since nobody knows what a model costs."""
+    limits, models = config.of(Limits), models_in_use(config)
+    for scope in ("session", "day", "month", "job"):
+        usd, tokens = f"{scope}_usd", f"{scope}_tokens"
+        if is_written(limits, usd) and not is_written(limits, tokens):
+            yield from uncounted(models, f"limits.{usd}", f"limits.{tokens}")
 
 
-async def _provider(context: CheckContext, name: str) -> list[Finding]:
+def is_written(settings: object, name: str) -> bool:
+    """Tell whether the field *name* has another value than that which holds unwritten."""
+    return bool(getattr(settings, name) != getattr(type(settings)(), name))
+
+
+def uncounted(models: Iterable[str], limit: str, instead: str) -> Iterator[Finding]:
+    """Tell which of *models* a *limit* in dollars does not bound; *instead* is one that does."""
+    if free := [model for model in models if model not in PRICES]:
+        what = f"{limit} does not count {', '.join(free)}: the price is not known"
+        yield Finding("warning", "limits", what, f"write {instead} too")
+
+
+async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
     settings = context.config.of(Providers).by_name[name]
     provider = make_provider(
         name, settings, client=context.client, now=lambda: context.now, new_id=str
@@ -72,7 +84,7 @@ async def _provider(context: CheckContext, name: str) -> list[Finding]:
         return [answer]
     is_refused = answer.status in (401, 403)
     if answer.status == 200 or (is_refused and settings.key is None):  # the key is missing
-        offers = _offers(context, name, answer.body) if answer.status == 200 else ()
+        offers = _offers(name, models, answer.body) if answer.status == 200 else ()
         return [Finding("ok", name, f"{base} answers"), *offers]
     if is_refused:
         what = f"{base} refuses the key ({answer.status})"
@@ -87,7 +99,7 @@ async def _provider(context: CheckContext, name: str) -> list[Finding]:
     return [Finding("warning", name, what, "try again later")]
 
 
-def _offers(context: CheckContext, name: str, body: bytes) -> Iterator[Finding]:
+def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
     """Compare the models in use with those that the service offers."""
     try:
         offers = models_in(body)
@@ -95,6 +107,6 @@ def _offers(context: CheckContext, name: str, body: bytes) -> Iterator[Finding]:
         remedy = f"check providers.{name}.base_url"
         yield Finding("warning", name, "the list of models cannot be read", remedy)
         return
-    for model, risk in at_risk(models_in_use(context.config), name, offers).items():
+    for model, risk in at_risk(models, name, offers).items():
         what = f"the model {model} {risk.why}"
         yield Finding("problem" if risk.is_gone else "warning", name, what, risk.remedy)

@@ -69,7 +69,7 @@ def at_risk(
         if its != provider or not known:
             continue
         remedy = "choose another in [models]"
-        match known.get(model):
+        match known.get(model) or known.get(f"{model}:latest"):  # as Ollama lists them
             case None:
                 near = get_close_matches(model, known, n=1)
                 remedy = f"did you mean {provider}/{near[0]}?" if near else remedy

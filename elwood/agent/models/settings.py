@@ -14,6 +14,7 @@ from elwood.foundation.settings import (
     BadSetting,
     Complaint,
     Config,
+    Key,
     Loaded,
     Report,
     Section,
@@ -93,14 +94,10 @@ class ModelSettings:
         check=between(1, 900),
     )
 
-    def roles(self) -> tuple[str, ...]:
-        """Name what conversations think with."""
-        return ("default", "summarizer")
-
 
 @runtime_checkable
 class HasRoles(Protocol):
-    """Settings that name models, or roles of models, which will be asked to think."""
+    """Settings in whose tables stand models, or roles of models, which will be asked to think."""
 
     def roles(self) -> Iterable[str]: ...
 
@@ -128,11 +125,20 @@ def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
 
 
 def models_in_use(config: Config) -> tuple[str, ...]:
-    """List every model that may be asked to think: in conversations, for summaries, by tasks."""
+    """List every model that a setting names, by itself or by a role, whatever it is asked for."""
     models = config.of(ModelSettings)
-    asked = (models, *(value for value in config.values.values() if isinstance(value, HasRoles)))
-    found = (name for one in asked for role in one.roles() for name in candidates(models, role))
+    asked = (models, *(value for value in config.values.values() if value is not models))
+    found = (name for one in asked for role in _roles(one) for name in candidates(models, role))
     return tuple(dict.fromkeys(found))
+
+
+def _roles(settings: object) -> Iterator[str]:
+    if isinstance(settings, HasRoles):
+        yield from settings.roles()
+    for field in getattr(type(settings), "__attrs_attrs__", ()):
+        key, named = field.metadata.get(Key), getattr(settings, field.name)
+        if key is not None and key.check in (is_model, is_role) and named:
+            yield from (named,) if isinstance(named, str) else named
 
 
 @attrs.frozen(kw_only=True)

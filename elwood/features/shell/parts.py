@@ -108,7 +108,7 @@ async def check(context: CheckContext) -> list[Finding]:
         )
     else:
         text, is_sound = f"{answer.text}\n- so says the Elwood that runs", answer.ok
-    what = text.replace("\n- ", "; ")
+    what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
         return [Finding("ok", "sandbox", what)]
     return [Finding("warning", "sandbox", what, "see docs/sandbox.md")]

@@ -10,8 +10,9 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
+from elwood.agent.models.check import ask_providers, is_written, uncounted
 from elwood.agent.models.messages import MayAsk
-from elwood.agent.models.settings import Limits
+from elwood.agent.models.settings import Limits, ModelSettings, candidates, models_in_use
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
@@ -34,7 +35,7 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.settings import ConfiguredTasks
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import (
     AGENT_FILE,
@@ -303,21 +304,39 @@ def chore_task(chore: Chore, zone: str) -> Task:
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look for ``elwood doctor`` whether HEARTBEAT.md is understood."""
-    return await context.blocking(lambda: list(_findings(context.config)))
+    """Look for ``elwood doctor`` whether HEARTBEAT.md is understood, and what tasks think with."""
+    config = context.config
+    findings, tasks = await context.blocking(lambda: _read_heartbeat(config))
+    known = models_in_use(config)
+    named = dict.fromkeys(task.role for task in tasks if "/" in task.role)
+    asked = await ask_providers(context, [model for model in named if model not in known])
+    return [*findings, *_uncounted(config, tasks), *(one for one in asked if one.level != "ok")]
 
 
-def _findings(config: Config) -> Iterator[Finding]:
+def _read_heartbeat(config: Config) -> tuple[list[Finding], Sequence[Task]]:
     workspace = config.of(Paths).workspace
     if not workspace.is_dir():
-        return  # told with the folders
+        return [], ()  # told with the folders
     try:
         written = HeartbeatFile(Root(workspace)).read()
     except Unconfined as error:
-        yield Finding("warning", "heartbeat", f"HEARTBEAT.md cannot be read: {error}")
-        return
+        return [Finding("warning", "heartbeat", f"HEARTBEAT.md cannot be read: {error}")], ()
     checklist = read_checklist(config, written.text)
-    for problem in filter(None, (written.problem, *checklist.problems)):
-        yield Finding("warning", "heartbeat", problem, "correct it; that counts within a minute")
-    if not checklist.problems and not written.problem:
-        yield Finding("ok", "heartbeat", f"{len(checklist.tasks)} tasks in HEARTBEAT.md")
+    remedy = "correct it; that counts within a minute"
+    problems = filter(None, (written.problem, *checklist.problems))
+    found = [Finding("warning", "heartbeat", problem, remedy) for problem in problems]
+    fine = Finding("ok", "heartbeat", f"{len(checklist.tasks)} tasks in HEARTBEAT.md")
+    return found or [fine], checklist.tasks
+
+
+def _uncounted(config: Config, of_heartbeat: Sequence[Task]) -> Iterator[Finding]:
+    """Tell which tasks have a limit in dollars only, and think with what nobody has a price for."""
+    models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
+    if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
+        roles = dict.fromkeys(task.role for task in of_heartbeat)
+        names = dict.fromkeys(name for role in roles for name in candidates(models, role))
+        yield from uncounted(names, "heartbeat.usd", "heartbeat.tokens")
+    for task in config.of(ConfiguredTasks).tasks:
+        if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
+            names = dict.fromkeys(candidates(models, task.role))
+            yield from uncounted(names, f"usd of the task {task.id}", "its tokens")

@@ -119,10 +119,6 @@ class HeartbeatSettings:
         0.50, help="most US dollars a day, of the checklist and of each entry", check=at_least(0)
     )
 
-    def roles(self) -> tuple[str, ...]:
-        """Name what the checklist is gone through with."""
-        return (self.model,)
-
 
 def _is_zone(text: str) -> None:
     if text:
