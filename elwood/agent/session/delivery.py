@@ -39,7 +39,7 @@ MAX_DELAY = 60.0
 # How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
 # delayed by the same times, and others must have their turn in between.
 AFTER_CRASH = 4.0
-# Characters of Markdown from which rendering might hold up everybody else for a moment.
+# Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
 TYPING_EVERY = 4.0

@@ -347,12 +347,14 @@ def _results(found: Iterable[_Found], count: int) -> tuple[WebResult, ...]:
     """Clean what was found, and drop what has no web address or was found twice."""
     results: dict[str, WebResult] = {}
     for each in found:
+        if len(results) == count:
+            break
         url = each.url or ""
         if url.startswith(("http://", "https://")) and not any(map(str.isspace, url)):
             snippet = _text(each.description or each.content or "", MAX_SNIPPET)
             key = url.partition("#")[0].rstrip("/")
             results.setdefault(key, WebResult(_text(each.title or "", MAX_TITLE), url, snippet))
-    return tuple(results.values())[:count]
+    return tuple(results.values())
 
 
 def _text(html: str, limit: int) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urljoin
 
 import msgspec
 
-from elwood.foundation.text.characters import clean
+from elwood.foundation.text.characters import clean, slices
 
 # Characters that show nothing and can carry words past the reader: soft hyphen, marks of width,
 # direction and variation, tags.  Joiners stay: some scripts and emoji need them.
@@ -72,7 +72,7 @@ def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadableP
 
 
 def _visible(text: str) -> str:
-    return clean(_INVISIBLE.sub("", text))
+    return "".join(clean(_INVISIBLE.sub("", part)) for part in slices(text))
 
 
 # What web pages mean by the names of encodings (WHATWG Encoding), as Python calls it.  Others are
@@ -156,6 +156,8 @@ _BLANKS = re.compile(r"[ \t\r\f\xa0]+")
 _SPACE = re.compile(r"\s+")
 # Characters of a link that are shown; what is longer carries data rather than a place.
 _MAX_LINK = 500
+# Characters of a title that are read.
+_MAX_TITLE = 2000
 # Elements of a page that are read: some times those of a long article; each takes 10 µs.
 MAX_ELEMENTS = 50_000
 # Characters that the main part of a page must have to be taken for the whole.
@@ -263,9 +265,9 @@ class _Writer:
         if not text:
             return
         if self._in_title:
-            self._title = self._title or _SPACE.sub(" ", text).strip()
+            self._title = self._title or _SPACE.sub(" ", text[:_MAX_TITLE]).strip()
             return
-        self._line.append(text if self._pre else _SPACE.sub(" ", text))
+        self._line.append(text if self._pre else _joined(_SPACE, text))
         self._has_link_text = self._has_link_text or not text.isspace()
 
     def enter(self, name: str, attributes: Mapping[str, str]) -> None:
@@ -361,7 +363,7 @@ class _Writer:
             if text.strip():
                 self._put_lines(_fenced(text) if self._cell is None else text.split("\n"))
             return
-        lines = [_BLANKS.sub(" ", line).strip() for line in text.split("\n")]
+        lines = [_joined(_BLANKS, line).strip() for line in text.split("\n")]
         self._put_lines([line for line in lines if line.strip("`")])
 
     def _put_lines(self, lines: list[str]) -> None:
@@ -409,6 +411,10 @@ class _Writer:
         self._link = ""
 
 
+def _joined(blanks: re.Pattern[str], text: str) -> str:
+    return "".join(blanks.sub(" ", part) for part in slices(text))
+
+
 def _is_dropped(name: str, attributes: Mapping[str, str]) -> bool:
     """Tell whether an element is hidden, as far as its own tag says, or no text of the page."""
     if name in _DROPPED or (name == "dialog" and "open" not in attributes):
@@ -432,7 +438,7 @@ def _part(name: str, attributes: Mapping[str, str]) -> str | None:
 def _fenced(code: str) -> list[str]:
     """Show code as it is; the fence is longer than any inside it."""
     lines = [line.rstrip() for line in code.strip("\n").split("\n")]
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
+    fence = "`" * max(3, 1 + max((len(run[0]) for run in re.finditer("`+", code)), default=0))
     return [fence, *lines, fence]
 
 

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from elwood.foundation.text.characters import slices
+
 # Words of one search; more would only cost time.
 MAX_WORDS = 20
 # Letters from which on a word also finds those that begin with it: "cat" finds "cats", but "a"
@@ -33,6 +35,8 @@ _PIECE = re.compile(
     rf"|(?:(?<![^\W_])[.\-\u2013])?[^\W_{_WIDE}]+(?:[.,:;'_\-\u2010-\u2015]+[^\W_{_WIDE}]+)*"
     rf"|[^\w\s{_POINTS}]"
 )
+# Characters that are taken apart in one call.
+_NORMALIZED = 512
 # What begins a line of a list, a heading, or a quotation.
 _LAYOUT = re.compile(r"^[ \t]*(?:[-+*>]|#{1,6})[ \t]+", re.MULTILINE)
 # Say nothing by themselves.
@@ -58,7 +62,9 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    apart = unicodedata.normalize("NFKD", text.casefold())
+    # In short pieces: of many marks in a row it takes quadratic time, and they fall away.
+    parts = slices(text.casefold(), _NORMALIZED)
+    apart = "".join(unicodedata.normalize("NFKD", part) for part in parts)
     return _WIDER.sub(lambda found: "" if unicodedata.combining(found[0]) else found[0], apart)
 
 

@@ -96,6 +96,7 @@ class World:
         self.commands: Callable[[House], Sequence[SlashCommand]] = lambda house: ()
         self.admission = Admission()
         self.blocking: Blocking = inline
+        self.redactor = Redactor([Secret("hunter2")])
         # Unix time: goes on from life to life, which Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
@@ -266,7 +267,7 @@ class House:
             config=config,
             environment=environment,
             clock=clock,
-            redactor=Redactor([Secret("hunter2")]),
+            redactor=world.redactor,
             disk=self.disk,
             workspace=Root(paths.workspace),
             table=self.actor_table,

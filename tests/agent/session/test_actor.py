@@ -1,6 +1,8 @@
 """A session as its neighbours see it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -19,14 +21,18 @@ from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
+from elwood.agent.session.delivery import MUCH
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
 from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
 from tests.agent.session.scene import ROUTE, World, echo, house
 from tests.agent.session.scripted import answer, call
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -102,6 +108,36 @@ async def test_a_secret_reaches_neither_the_model_nor_the_disk(world: World) -> 
     assert world.said == ["I cannot answer now: there is no key ***"]
     assert "hunter2" not in repr(world.asked)
     assert b"hunter2" not in (world.folder / "sessions/s.jsonl").read_bytes()
+
+
+async def test_a_long_answer_is_worked_on_beside_the_loop(world: World) -> None:
+    """Stripping and judging it takes seconds: in a thread, not where all conversations wait."""
+    beside = False
+
+    class Watched(Redactor):
+        def __call__(self, text: str) -> str:
+            assert beside or len(text) <= MUCH, "the loop is held up"
+            return super().__call__(text)
+
+    async def blocking(work: Callable[[], T], /) -> T:
+        nonlocal beside
+        beside = True
+        try:
+            return await inline(work)
+        finally:
+            beside = False
+
+    world.blocking, world.redactor = blocking, Watched([Secret("hunter2")])
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer("sent ✓ " * MUCH)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("go on")
+        await h.quiet()
+    assert len("".join(world.said)) > MUCH
 
 
 # Put together here, so that no file of ours holds anything that looks like a token.

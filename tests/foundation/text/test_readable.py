@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.foundation.text.characters import SLICE
 from elwood.foundation.text.readable import (
     MAX_ELEMENTS,
     Readable,
@@ -14,6 +15,7 @@ from elwood.foundation.text.readable import (
     decode,
     readable,
 )
+from elwood.foundation.text.words import fold
 
 URL = "https://site.example/dir/page"
 MANY = 10_000
@@ -202,3 +204,22 @@ def test_invisible_characters_are_dropped_and_joiners_stay() -> None:
     assert readable(body, "text/plain", URL) == Readable(
         "", "abc \u0645\u06cc\u200c\u0634\u0648\u062f"
     )
+
+
+def test_a_text_of_many_slices_reads_like_a_short_one() -> None:
+    """Wherever it is cut: blanks stay one, lines stay lines, what is invisible goes."""
+    words = "one  two\u200b\t three\r\nfour &nbsp; five "
+    body = words * (3 * SLICE // len(words))
+    page = readable(f"<title>{body}</title><p>{body}</p>".encode(), "text/html", URL)
+    assert isinstance(page, Readable)
+    assert page.text == ("one two three four five " * (3 * SLICE // len(words))).strip()
+    assert page.title.startswith("one two three four five one")
+    assert len(page.title) < SLICE
+    plain = readable(("a \r\n" * SLICE).encode(), "text/plain", URL)
+    assert isinstance(plain, Readable)
+    assert plain.text == "a \n" * SLICE
+
+
+def test_marks_fall_away_however_many_stand_in_a_row() -> None:
+    """Of these normalizing takes minutes if it gets them at once."""
+    assert fold("a" + "\u0301\u0316" * 200_000 + "É") == "ae"

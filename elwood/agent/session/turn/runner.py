@@ -10,7 +10,7 @@ import trio
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.core import Core
-from elwood.agent.session.delivery import Delivery, Showing
+from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
@@ -297,7 +297,12 @@ class TurnRunner:
         if turn.errand is None:
             head = PUT_AWAY if state.archived else ""
             head += stale_note(turn.inputs, self._clock.now())
-        said, footer = with_receipts(self._core.redactor(text), turn)
+
+        def finished() -> tuple[str, str]:
+            return with_receipts(self._core.redactor(text), turn)
+
+        beside = self._core.environment.blocking
+        said, footer = finished() if len(text) <= MUCH else await beside(finished)
         replied = Replied(
             turn.id,
             turn.id,
