@@ -329,7 +329,7 @@ class Expected(msgspec.Struct):
         if end < last:
             missing = f"entries {end + 1} to {last} are missing at its end"
             return f"DAMAGED: {missing}: {held}{noticed}"
-        if found.gone and min(self.heads, default=end) <= found.gone:
+        if self.heads and min(self.heads) <= found.gone:
             missing = f"entries 1 to {found.gone} are missing at its beginning"
             return f"DAMAGED: {missing}: {held}{noticed}"
         for seq, (head, at) in sorted(self.heads.items()):

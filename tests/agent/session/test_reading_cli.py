@@ -253,11 +253,16 @@ async def test_a_log_in_segments_reads_as_a_whole_one(
 async def test_what_is_not_kept_any_more_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for story, segment in ((STORY, SEGMENT), ([], 1)):
+        await write(tmp_path, "closed", story, segment)
     path = await write(tmp_path, "home", [*STORY, *LATER], 1)
     first, second, *_ = segments(path)
     segments(path)[first].unlink()
+    segments(path.with_name("closed.jsonl"))[1].unlink()
     assert run(tmp_path, "receipts", "verify") == 0
-    assert f"the {second - 1} entries before them are not kept" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"the {second - 1} entries before them are not kept" in out
+    assert "closed.jsonl: 0 entries in 1 lines" in out
     assert run(tmp_path, "session", "show", "home", "--turn", "2") == 0
     assert "Anna" in capsys.readouterr().out
 

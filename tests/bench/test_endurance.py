@@ -1,0 +1,173 @@
+"""Ten years of a busy house: what its logs take on the disk, and what a start and a turn cost then.
+
+The logs are written as Elwood writes them, at the times of a clock that runs through the years, and
+what is older than `sessions.keep` is removed each month; then a real Elwood is started on them.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.conversation.message import Assistant, Text, Usage
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import (
+    Archived,
+    Delivered,
+    Entry,
+    Posted,
+    Received,
+    Replied,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session, may_close
+from elwood.agent.session.settings import SessionSettings
+from elwood.features.tasks.state import (
+    PlannedRun,
+    RunFinished,
+    RunStarted,
+    TaskScheduled,
+    Timetable,
+    TimetableEntry,
+)
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Calls, Disk
+from elwood.foundation.storage.journal import Journal, closed_before, segments, verify
+from tests.bench.rig import elwood, server
+
+YEARS, DAY = 10, 86_400
+# Each day: runs of a job, turns of a chat, and looks at what a task watches.
+RUNS, TURNS, LOOKS = 1, 4, 32
+STARTS = 5
+SAID = "We could have the rest of the soup, or I could look for something with leeks. " * 4
+NATIVE = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": SAID}]))
+CHAT, JOB = "tg-1", "task-news"
+
+
+class NoSync(Calls):
+    """A disk that loses nothing, so that years pass in minutes."""
+
+    def sync(self, fd: int) -> None:
+        """Take no time."""
+
+
+class Years:
+    """The logs of the folder *state* over the years."""
+
+    def __init__(self, state: Path) -> None:
+        self.now = time.time() - YEARS * 365 * DAY
+        disk = Disk(blocking=inline, clock=lambda: self.now, calls=NoSync())
+        self.talks = {
+            name: Journal[Entry, Session](
+                state / "sessions" / f"{name}.jsonl", Entry, Session, disk, may_close=may_close
+            )
+            for name in (CHAT, JOB)
+        }
+        self.schedule = Journal[TimetableEntry, Timetable](
+            state / "schedule.jsonl", TimetableEntry, Timetable, disk
+        )
+        self.journals: list[Journal[Any, Any]] = [*self.talks.values(), self.schedule]
+        self._turns = 0
+
+    async def open(self) -> None:
+        for journal in self.journals:
+            await journal.open()
+        for name in ("news", "look"):
+            task = Task(name, name, Every(float(DAY)), prompt="p", origin="config")
+            await self.schedule.append(TaskScheduled(task, self.now))
+
+    async def day(self) -> None:
+        """Let a day pass."""
+        for _ in range(TURNS):
+            await self._turn(CHAT)
+        for _ in range(RUNS):
+            run = PlannedRun("news", self.now, 1, 1)
+            await self.schedule.append(RunStarted(run))
+            await self._turn(JOB)
+            await self.schedule.append(RunFinished(run, "done", "All is well."))
+        runs = [PlannedRun("look", self.now + number, 1, 2) for number in range(LOOKS)]
+        await self.schedule.append(*(RunFinished(run, "unchanged") for run in runs))
+        for log in self.talks.values():
+            await log.append(Archived())
+        self.now += DAY
+
+    async def _turn(self, name: str) -> None:
+        self._turns += 1
+        turn, id_ = f"t{self._turns}", f"tg:1:{self._turns}"
+        log, route = self.talks[name], Route("telegram", chat=1)
+        said = Assistant((Text(SAID),), "anthropic", "anthropic/claude-sonnet-5-5", NATIVE)
+        text = "What shall we have tonight?"
+        await log.append(
+            Received(id_, text, "tg:1", route, self.now), TurnStarted(turn, (id_,), 1, text)
+        )
+        await log.append(Said(turn, said, Usage(100, 25)), Replied(turn, turn, (id_,), route, SAID))
+        await log.append(Posted(turn, 0, "1"), Delivered(turn))
+
+    def sweep(self) -> None:
+        """Remove what is not kept any more, as the chore does."""
+        for journal in self.journals:
+            for path in segments(journal.path).values():
+                if path.stat().st_mtime > self.now:  # closed since the last time
+                    os.utime(path, (self.now, self.now))
+            for path in closed_before(journal.path, self.now - SessionSettings().keep)[0]:
+                path.unlink()
+
+    def size(self) -> float:
+        """Megabytes of all."""
+        files = (
+            path
+            for journal in self.journals
+            for path in (journal.path, *segments(journal.path).values())
+        )
+        return sum(path.stat().st_size for path in files) / 1e6
+
+
+async def live(state: Path) -> list[float]:
+    """Let the years pass; give the size of the logs after each."""
+    years, sizes = Years(state), []
+    await years.open()
+    for _ in range(YEARS):
+        for day in range(365):
+            await years.day()
+            if day % 30 == 0:
+                years.sweep()
+        sizes.append(years.size())
+    return sizes
+
+
+@pytest.mark.bench
+def test_ten_years_cost_what_two_cost(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    began = time.monotonic()
+    sizes = trio.run(live, old / "state")
+    took = time.monotonic() - began
+    for journal in (f"sessions/{CHAT}.jsonl", f"sessions/{JOB}.jsonl", "schedule.jsonl"):
+        assert verify(old / "state" / journal).gone
+    starts: dict[Path, list[float]] = {new: [], old: []}
+    turns: dict[Path, float] = {}
+    memory: dict[Path, float] = {}
+    with server("tests.fake_models", tmp_path / "models") as models:
+        for number in range(STARTS):
+            for folder in (new, old):
+                with elwood(folder, models, chats=1) as bot:
+                    starts[folder].append(bot.start)
+                    if number == STARTS - 1:
+                        turns[folder] = bot.telegram.turn(1, "hello")
+                    memory[folder] = bot.rss()
+    start = min(starts[old]) / min(starts[new])
+    print(f"\n{YEARS} years in {took:.0f} s; MB after each: {', '.join(f'{n:.1f}' for n in sizes)}")
+    print(f"start {start:.2f} times that of a new one (aim 1.1), {min(starts[old]):.2f} s")
+    print(f"first turn {turns[old]:.2f} s, of a new one {turns[new]:.2f} s")
+    print(f"memory behind it {memory[old]:.1f} MB, of a new one {memory[new]:.1f} MB")
+    # What is kept is two years; the rest is how full the newest files happen to be.
+    assert sizes[-1] < 1.15 * sizes[2] + 1.5
+    assert start < 1.3
+    assert memory[old] < memory[new] + 4
