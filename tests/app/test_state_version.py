@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "636d46a97951",
+        "sessions": "887578798266",
         "approvals": "4e3c6258ef8e",
         "usage": "1fc8688fa651",
         "schedule": "848f29ca6610",
