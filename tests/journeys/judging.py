@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import call_key
-from elwood.foundation.storage.journal import entries_of
+from elwood.foundation.storage.journal import JournalDamaged, entries_of
 from elwood.foundation.text.splitting import parts
 
 AGAIN = "(again) "
@@ -37,8 +38,11 @@ Journals = Mapping[str, Sequence[Entry]]
 
 
 def read(path: Path, entries: Any) -> list[tuple[int, float, Any]]:
-    """Read a journal of the union *entries*, but for a torn end: number, time, entry."""
-    return list(entries_of(path, entries)) if path.exists() else []
+    """Read a journal of the union *entries*, up to a torn or damaged end: number, time, entry."""
+    found: list[tuple[int, float, Any]] = []
+    with suppress(JournalDamaged, FileNotFoundError):  # damage is for `verify` to tell
+        found.extend(entries_of(path, entries))
+    return found
 
 
 def journals(state: Path) -> dict[str, list[Entry]]:

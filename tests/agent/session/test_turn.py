@@ -267,7 +267,8 @@ async def test_llm_17_a_full_window_leaves_older_history_out() -> None:
     scene = Scene(answer("old answer"))
     await scene.finish()
     scene.apply(Received("b", "more", "me", ROUTE, 0.0), TurnStarted("t2", ("b",), 1, "more"))
-    scene.model.steps = [answer("", "window"), answer("no summary"), answer("done")]
+    no_summary = answer("no summary")
+    scene.model.steps = [answer("", "window"), *(no_summary,) * 3, answer("done")]
 
     end = await scene.run()
 
