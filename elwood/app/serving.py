@@ -162,31 +162,31 @@ async def _live(
     patience: float = math.inf,
 ) -> int:
     """Run the app until it is stopped."""
-    escalated: Escalated | None = None
+    failure: Exception | None = None
     installation = Installation.running()
     providers = _providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as now:
-                async with build(
-                    config,
-                    environment,
-                    features,
-                    providers,
-                    dry_run=dry_run,
-                    stays=stays,
-                    grace=grace,
-                    patience=patience,
-                ) as app:
-                    nursery.start_soon(_watch_signals, signals, app, now)
-                    nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
-                    try:
+                try:
+                    async with build(
+                        config,
+                        environment,
+                        features,
+                        providers,
+                        dry_run=dry_run,
+                        stays=stays,
+                        grace=grace,
+                        patience=patience,
+                    ) as app:
+                        nursery.start_soon(_watch_signals, signals, app, now)
+                        nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
                         await app.live()
-                    except Escalated as error:
-                        escalated = error  # out of the nursery it would come as a group
+                except Exception as error:
+                    failure = error  # out of the nursery it would come as a group
             nursery.cancel_scope.cancel()
-    if escalated is not None:
-        raise escalated
+    if failure is not None:
+        raise failure
     if now.cancelled_caught:
         raise KeyboardInterrupt
     return OK

@@ -153,6 +153,7 @@ async def test_a_fresh_installation(h: Home) -> None:
     soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
     assert soul.splitlines()[-1] in h.asked[0].prompt.system
     assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
+        "anchors.jsonl",
         "health.json",
         "reserve",
         "schedule.jsonl",

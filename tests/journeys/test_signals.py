@@ -92,9 +92,9 @@ async def at_terminal(
         try:
             yield one
         finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
             os.close(master)
 
 

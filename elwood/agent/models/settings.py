@@ -289,7 +289,7 @@ class Limits:
         """Say what a job may spend in a day whose own purse is *own*.
 
         >>> Limits().purse(Purse(usd=5.0))
-        Purse(tokens=2000000, usd=5.0)
+        Purse(tokens=2000000, usd=5.0, section='')
         """
         own = own or Purse()
         return Purse(
