@@ -324,3 +324,11 @@ def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
             assert done.returncode in (1, 78)
             assert "File name too long" in done.stdout + done.stderr
             assert "Traceback" not in done.stderr
+
+
+def test_a_service_that_nobody_could_talk_to_does_not_begin(tmp_path: Path) -> None:
+    configured(tmp_path, "")
+    done = elwood(tmp_path, "run")
+    assert done.returncode == 78  # so that systemd does not start it again
+    assert "no channel is set up" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
