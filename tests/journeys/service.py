@@ -42,8 +42,6 @@ MARK = re.compile(r"\bm\d{4}\b")
 WISH = re.compile(r"\b(act|look|run) (m\d{4})$", re.MULTILINE)
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 60.0
-# Seconds from the start of a process to its first poll on a machine that has nothing else to do.
-START = 0.5
 CONFIG = """
 [paths]
 state = "{folder}/state"
@@ -91,8 +89,6 @@ class Town:
         self.stderr = folder / "stderr"
         self.process: trio.Process | None = None
         self.asked = 0
-        # How many times slower than an idle one this machine was at the last start.
-        self.slower = 1.0
         # Where its processes find Elwood.
         self.root = ROOT
         self._polls = 0
@@ -153,11 +149,8 @@ class Town:
 
     async def start(self) -> float:
         """Begin a process and wait for its first poll; return the time of that."""
-        began = trio.current_time()
         await self.spawn()
-        up = await self.up()
-        self.slower = max(1.0, (up - began) / START)
-        return up
+        return await self.up()
 
     async def up(self) -> float:
         """Wait for the first poll of the process; return the time of that."""

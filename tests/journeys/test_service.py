@@ -8,11 +8,11 @@ import trio
 
 from elwood.agent.session.log.entries import TurnStarted
 from elwood.agent.session.reading.receipts import HEAD
+from elwood.app.build import LAST_TURN
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
 from tests.fake_telegram import OWNER
-from tests.journeys.effectful import GRACE
-from tests.journeys.service import GROUP, Town, town
+from tests.journeys.service import GROUP, PATIENCE, Town, town
 
 # --- ends -----------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ from tests.journeys.service import GROUP, Town, town
 async def test_the_service_ends_at_once_when_nothing_is_under_way(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         await here.start()
-        with trio.fail_after(5 * here.slower):
+        with trio.fail_after(LAST_TURN):  # what has begun would have as long
             await here.stop()
 
 
@@ -60,8 +60,6 @@ async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> 
 
 NOT_TAKEN = ["(again) Heard m0001."]
 TAKEN = ["Heard m0001.", "(again) Heard m0001."]
-# Seconds: what has begun, then what is being sent, may come to its end; and the rest.
-END = GRACE + 5 + 5
 UNKNOWN = f"Heard m0001.\n\n{HEAD}\n? act m0001 (may or may not have happened; not repeated)"
 
 
@@ -119,8 +117,7 @@ async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path
             if how == "killed":
                 await here.kill()
             else:
-                with trio.fail_after(END * here.slower):
-                    await here.stop()
+                await here.stop()
             if reach is tool_hangs:
                 here.release()
             await here.start()
@@ -187,13 +184,12 @@ async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) ->
         assert session["session"] == f"tg-{OWNER}"
         assert session["turn_age"] > 0
 
-        with trio.fail_after(here.slower):
-            here.telegram.say("/status")
-            [status] = await here.says(1)
+        here.telegram.say("/status")
+        [status] = await here.says(1)
         assert status.startswith("Working on the model's answer.")
-        with trio.fail_after(2 * here.slower):
-            here.telegram.say("/stop")
-            await here.says(2)
+        here.telegram.say("/stop")
+        await here.says(2)
+        with trio.fail_after(PATIENCE):
             await gone.wait()
         assert here.said()[1] == "Stopped. Under way was the model's answer."
         here.telegram.say("tell m0002")
