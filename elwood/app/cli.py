@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseExceptionGroup as group:
+        # Ctrl-C while a nursery runs that does not listen for it yet comes as a group.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return INTERRUPTED
