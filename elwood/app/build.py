@@ -85,10 +85,7 @@ class App:
             Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
         ]
         await supervise(
-            children,
-            stop=self.core.stop,
-            listener=self._listener,
-            actor_table=self.core.table,
+            children, stop=self.core.stop, listener=self._listener, actor_table=self.core.table
         )
 
 

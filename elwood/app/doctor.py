@@ -273,8 +273,7 @@ def records(config: Config) -> Iterator[Finding]:
         return
     try:
         found = sorted(
-            ((path.stat().st_mtime, path) for path in journals_in([state])),
-            reverse=True,
+            ((path.stat().st_mtime, path) for path in journals_in([state])), reverse=True
         )
     except OSError as error:
         what = f"{error.filename} cannot be looked at: {error.strerror}"

@@ -70,11 +70,7 @@ def setting(
 
 
 def required(
-    *,
-    help: str,
-    check: Check | None = None,
-    default: str | None = None,
-    example: str | None = None,
+    *, help: str, check: Check | None = None, default: str | None = None, example: str | None = None
 ) -> Any:
     """Make a field that has no value of its own; *default* tells how its section computes it."""
     key = Key(help=help, check=check, default=default, example=example)

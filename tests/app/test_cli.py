@@ -199,10 +199,7 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     assert "x: no such key" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["inspect"], ["receipts"]],
-)
+@pytest.mark.parametrize("arguments", [["inspect"], ["receipts"]])
 def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
     """On a server the credentials are the service's alone."""
     configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')

@@ -84,10 +84,7 @@ class Play:
         self._rounds = 0
         self._tools = {tool.name: tool for tool in self.world.tools()}
         self.gate = gate_for(
-            self._log,
-            list(self._tools.values()),
-            approver=self.approver,
-            rules=rules,
+            self._log, list(self._tools.values()), approver=self.approver, rules=rules
         )
 
     async def run(self, moment: Moment = "on sight") -> Played:

@@ -69,11 +69,7 @@ async def test_session_and_turn_are_named_in_tasks_too(stream: io.StringIO) -> N
             OUR.info("here")
     OUR.info("outside")
     seen = {str(line["event"]): (line.get("session"), line.get("turn")) for line in lines(stream)}
-    assert seen == {
-        "in a task": ("tg-1", "t1"),
-        "here": ("tg-1", "t1"),
-        "outside": (None, None),
-    }
+    assert seen == {"in a task": ("tg-1", "t1"), "here": ("tg-1", "t1"), "outside": (None, None)}
 
 
 def test_messages_fields_and_tracebacks_are_redacted(stream: io.StringIO) -> None:
@@ -105,8 +101,7 @@ def test_odd_fields_are_logged_all_the_same(stream: io.StringIO, odd: object) ->
 
 def test_a_long_line_is_cut_and_stays_json(stream: io.StringIO) -> None:
     OUR.info(
-        "hunter2" + "x" * 50_000 + "end",
-        extra={f"f{n}": ["y\n" * 20_000, n] for n in range(40)},
+        "hunter2" + "x" * 50_000 + "end", extra={f"f{n}": ["y\n" * 20_000, n] for n in range(40)}
     )
     (line,) = lines(stream)
     assert len(stream.getvalue()) <= log.LINE + 1

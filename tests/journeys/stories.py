@@ -256,10 +256,7 @@ OF_TASKS = {
     "reminder": Story(happen=hours, think=acts, settings=settings("", message="Time for tea.")),
     "reminder once": Story(happen=once, think=acts, settings=settings() | NO_TASKS),
     "heartbeat": Story(
-        happen=changes,
-        think=reports,
-        settings=settings() | NO_TASKS,
-        prepare=checklist,
+        happen=changes, think=reports, settings=settings() | NO_TASKS, prepare=checklist
     ),
     "silent": Story(happen=hours, think=acts, settings=settings(silent=True)),
     "fails twice": Story(happen=fails_twice, think=reports, settings=settings()),

@@ -358,10 +358,7 @@ async def test_cp_12_a_press_counts_only_when_it_is_written(h: Home, forgotten: 
             await life.until(lambda: not h.fold().pending)
             await life.settled()
     assert h.effects.done == ["act boldly"]
-    assert [type(entry) for entry in approvals(h.state)[0]] == [
-        ApprovalRequested,
-        ApprovalDecided,
-    ]
+    assert [type(entry) for entry in approvals(h.state)[0]] == [ApprovalRequested, ApprovalDecided]
     assert h.broken() == []
 
 

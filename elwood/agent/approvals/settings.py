@@ -19,9 +19,7 @@ class ApprovalSettings:
     SECTION: ClassVar = Section("approvals", "How you are asked whether a tool may do something.")
 
     wait: float = setting(
-        60.0,
-        help="seconds that a call waits for you before the turn goes on",
-        check=at_least(0),
+        60.0, help="seconds that a call waits for you before the turn goes on", check=at_least(0)
     )
     expires: float = setting(
         86_400.0,
@@ -29,9 +27,7 @@ class ApprovalSettings:
         check=between(60, 30 * 86_400),
     )
     standing: float = setting(
-        90 * 86_400.0,
-        help="seconds for which a permission for good stands",
-        check=at_least(60),
+        90 * 86_400.0, help="seconds for which a permission for good stands", check=at_least(60)
     )
     group_after: int = setting(
         5, help="questions after which further ones come together", check=at_least(1)

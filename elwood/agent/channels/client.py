@@ -77,10 +77,7 @@ async def post_until_delivered(
 
 
 async def _arrives(
-    outbox: Address[OutboxMail],
-    post: "partial[Post]",
-    repeat: bool,
-    wanted: Callable[[], bool],
+    outbox: Address[OutboxMail], post: "partial[Post]", repeat: bool, wanted: Callable[[], bool]
 ) -> bool:
     """Post one message until it has arrived; False if it never can, or is not wanted."""
     pause = FIRST_PAUSE

@@ -244,8 +244,7 @@ class Limits:
     """
 
     SECTION: ClassVar = Section(
-        "limits",
-        "What may be spent. Checked before each model call; no limits unless written.",
+        "limits", "What may be spent. Checked before each model call; no limits unless written."
     )
 
     session_tokens: int | None = setting(

@@ -559,11 +559,7 @@ def in_table(spent: Spent) -> str:
       ▓▓▓▓▓▓▓▓▓░  90 % of 1k tokens
     ```
     """
-    sums = (
-        ("Today", spent.day),
-        ("This month", spent.month),
-        ("This conversation", spent.session),
-    )
+    sums = (("Today", spent.day), ("This month", spent.month), ("This conversation", spent.session))
     lines = [
         f"{spent.today:<{NAME}}{'tokens':>{TOKENS}}{'money':>{MONEY}}",
         *_rows(sums),

@@ -14,14 +14,10 @@ class SessionSettings:
     SECTION: ClassVar = Section("sessions", "Conversations.")
 
     idle: float = setting(
-        600.0,
-        help="seconds after which a quiet conversation leaves memory",
-        check=at_least(1),
+        600.0, help="seconds after which a quiet conversation leaves memory", check=at_least(1)
     )
     archive: float = setting(
-        86_400.0,
-        help="seconds after which a quiet conversation is put away",
-        check=at_least(60),
+        86_400.0, help="seconds after which a quiet conversation is put away", check=at_least(60)
     )
     keep: float = setting(
         63_072_000.0,
@@ -55,9 +51,7 @@ class LearningSettings:
         3, help="conversations in which the same must be seen", check=between(1, 100)
     )
     quiet: float = setting(
-        120.0,
-        help="seconds of silence before a conversation is looked at",
-        check=at_least(10),
+        120.0, help="seconds of silence before a conversation is looked at", check=at_least(10)
     )
     calls_per_day: int = setting(
         50, help="most calls of models.summarizer for it", check=between(1, 1000)

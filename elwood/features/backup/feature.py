@@ -34,9 +34,7 @@ class BackupSettings:
         7, help="newest backups that stay, beside those of the last weeks", check=at_least(1)
     )
     every: float = setting(
-        86_400.0,
-        help="seconds between two backups; 0 for none",
-        check=none_or(60, 366 * 86_400),
+        86_400.0, help="seconds between two backups; 0 for none", check=none_or(60, 366 * 86_400)
     )
     size: int = setting(4096, help="megabytes of one backup at most, unpacked", check=at_least(1))
 

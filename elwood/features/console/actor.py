@@ -220,12 +220,7 @@ class ConsoleIntake:
 
         def inbound() -> Inbound:
             return Inbound(
-                session=CONSOLE,
-                id=name,
-                principal=OWNER,
-                route=ROUTE,
-                text=text,
-                sent_at=sent_at,
+                session=CONSOLE, id=name, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at
             )
 
         answer = None
@@ -270,11 +265,7 @@ class ConsoleOutbox:
     """
 
     def __init__(
-        self,
-        write: Write,
-        *,
-        entered: Callable[[], int] | None = None,
-        aside: Write | None = None,
+        self, write: Write, *, entered: Callable[[], int] | None = None, aside: Write | None = None
     ) -> None:
         self._write = write
         self._aside = aside

@@ -111,8 +111,7 @@ class OneMessage:
             ],
             actors=[
                 _printer(
-                    answers,
-                    ConsoleOutbox(write_fd(1, in_thread), aside=write_fd(2, in_thread)),
+                    answers, ConsoleOutbox(write_fd(1, in_thread), aside=write_fd(2, in_thread))
                 ),
                 _printer(notices, ConsoleOutbox(write_fd(2, in_thread))),
                 _reader(partial(self._say, core)),

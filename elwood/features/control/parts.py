@@ -28,10 +28,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 
     mailbox: Mailbox[None] = Mailbox("control", 16)
     control = Control(
-        core.paths.runtime,
-        others.control,
-        redact=core.redactor,
-        blocking=core.environment.blocking,
+        core.paths.runtime, others.control, redact=core.redactor, blocking=core.environment.blocking
     )
     return Parts(
         actors=[Actor(step=5, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],

@@ -107,13 +107,7 @@ def _rows(inspection: Inspection) -> Iterator[_Row]:
             under = further + ("│    " if actor.name in below else "     ")
             label = before + ("└─ " if last else "├─ ") + actor.name[len(parent) :].lstrip("/")
             session = sessions.get(actor.name)
-            yield _Row(
-                actor.name,
-                label,
-                under,
-                _summary(actor, session),
-                list(_details(actor)),
-            )
+            yield _Row(actor.name, label, under, _summary(actor, session), list(_details(actor)))
             yield from draw(actor.name, further)
 
     yield from draw("", "")

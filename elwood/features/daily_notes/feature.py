@@ -2,7 +2,4 @@
 
 from elwood.agent.feature import Feature, imported
 
-FEATURE = Feature(
-    name="daily_notes",
-    build=imported("elwood.features.daily_notes.parts", "build"),
-)
+FEATURE = Feature(name="daily_notes", build=imported("elwood.features.daily_notes.parts", "build"))

@@ -27,9 +27,7 @@ def show_list(config: Config, given: Namespace) -> int:
     state, limit = config.of(Paths).state, given.limit
     store = _store(state)
     notes = _read(
-        store,
-        state,
-        lambda: [*store.newest(limit, pending=True), *store.newest(limit)][:limit],
+        store, state, lambda: [*store.newest(limit, pending=True), *store.newest(limit)][:limit]
     )
     if notes is None:
         return 1

@@ -463,12 +463,7 @@ class NoteStore:
 
     # --- learning --------------------------------------------------------------------------------
 
-    def learn(
-        self,
-        found: Sequence[Observation],
-        batch: str,
-        settings: LearningSettings,
-    ) -> Lesson:
+    def learn(self, found: Sequence[Observation], batch: str, settings: LearningSettings) -> Lesson:
         """Take in what one look at a conversation found (`learning.learn`).
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.

@@ -100,17 +100,13 @@ class HeartbeatSettings:
 
     on: bool = setting(True, help="whether it is looked at")
     every: float = setting(
-        1800.0,
-        help="seconds between two looks at the checklist",
-        check=between(60, 366 * 86_400),
+        1800.0, help="seconds between two looks at the checklist", check=between(60, 366 * 86_400)
     )
     hours: str = setting(
         "", help="hours in which that is done", check=is_hours, default="owner.hours"
     )
     model: str = setting(
-        "cheap",
-        help="`cheap` (models.summarizer), `default`, or provider/name",
-        check=is_role,
+        "cheap", help="`cheap` (models.summarizer), `default`, or provider/name", check=is_role
     )
     tokens: int = setting(
         500_000, help="most tokens a day, of the checklist and of each entry", check=at_least(1)
@@ -191,15 +187,11 @@ class TaskForm:
         "", help="the time zone of its times", check=_is_zone, default="owner.timezone"
     )
     hours: str = setting(
-        "",
-        help="when it may run: `08:00-22:00`, `mon-fri 8-18`; else always",
-        check=is_hours,
+        "", help="when it may run: `08:00-22:00`, `mon-fri 8-18`; else always", check=is_hours
     )
     prompt: str = setting("", help="what is to be done, for the model", check=_shorter(MAX_PROMPT))
     message: str = setting(
-        "",
-        help="or a text that is said as it stands, without a model",
-        check=_shorter(MAX_PROMPT),
+        "", help="or a text that is said as it stands, without a model", check=_shorter(MAX_PROMPT)
     )
     watch: tuple[str, ...] | None = setting(
         None,
@@ -218,9 +210,7 @@ class TaskForm:
         "", help="the conversation it runs in", check=_is_session, default="an empty one"
     )
     model: str = setting(
-        "default",
-        help="`default`, `cheap` (models.summarizer), or provider/name",
-        check=is_role,
+        "default", help="`default`, `cheap` (models.summarizer), or provider/name", check=is_role
     )
     tools: tuple[str, ...] | None = setting(None, help="tools it may use", default="all")
     tokens: int | None = setting(None, help="most tokens a day", check=at_least(1))

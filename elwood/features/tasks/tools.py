@@ -56,8 +56,7 @@ class Interval(msgspec.Struct, forbid_unknown_fields=True):
 
 class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
     title: Annotated[
-        str,
-        Meta(min_length=1, max_length=MAX_TITLE, description="A few words: 'call mum'"),
+        str, Meta(min_length=1, max_length=MAX_TITLE, description="A few words: 'call mum'")
     ]
     at: Annotated[
         str,
@@ -130,7 +129,7 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
             description=(
                 "The only tools that the job may use, by name, instead of all that you have; "
                 "cancel_task among them if it is to end itself"
-            ),
+            )
         ),
     ] = None
 

@@ -69,11 +69,7 @@ class Bot:
 
         One that cannot be read does not cost the others: it comes as Unreadable.
         """
-        ask: dict[str, Any] = {
-            "timeout": wait,
-            "limit": limit,
-            "allowed_updates": ALLOWED_UPDATES,
-        }
+        ask: dict[str, Any] = {"timeout": wait, "limit": limit, "allowed_updates": ALLOWED_UPDATES}
         if offset is not None:
             ask["offset"] = offset
         answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)

@@ -114,10 +114,7 @@ class Run:
         self._scope: trio.CancelScope | None = None
         mailbox = child.mailbox
         self.status: ActorStatus = actor_table.add(
-            mailbox.name,
-            mailbox.capacity,
-            lambda: mailbox.depth,
-            lambda: mailbox.unread_since,
+            mailbox.name, mailbox.capacity, lambda: mailbox.depth, lambda: mailbox.unread_since
         )
 
     async def keep_running(self) -> None:

@@ -401,11 +401,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 def _base64_and_32(value: bytes) -> Iterator[str]:
     """Give the characters of *value* at each alignment: those that its neighbours do not change."""
-    for encode, group, bits in (
-        (b64encode, 3, 6),
-        (urlsafe_b64encode, 3, 6),
-        (b32encode, 5, 5),
-    ):
+    for encode, group, bits in ((b64encode, 3, 6), (urlsafe_b64encode, 3, 6), (b32encode, 5, 5)):
         for before in range(group):
             padded = bytes(before) + value
             first, last = -(-before * 8 // bits), len(padded) * 8 // bits

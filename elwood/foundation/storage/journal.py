@@ -228,10 +228,7 @@ def closed_before(journal: Path, at: float) -> tuple[list[Path], int]:
 
 
 def lines_of(
-    journal: Path,
-    decode: Callable[[bytes], JournalLine[E]],
-    place: JournalPlace,
-    since: float = 0,
+    journal: Path, decode: Callable[[bytes], JournalLine[E]], place: JournalPlace, since: float = 0
 ) -> Iterator[JournalLine[E]]:
     """Yield the lines of *journal* from the file on that has the entry *since*, or the oldest.
 
@@ -497,12 +494,7 @@ class Journal(Generic[E, S]):
         raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
         line = self._decode(raw)
         write = partial(
-            self._disk.append,
-            self.path,
-            raw,
-            at=place.offset,
-            last_words=last_words,
-            synced=synced,
+            self._disk.append, self.path, raw, at=place.offset, last_words=last_words, synced=synced
         )
         try:
             await self._disk.blocking(write)

@@ -85,9 +85,7 @@ async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture
     ],
 )
 async def test_what_may_have_arrived_is_marked_as_a_repeat(
-    answers: tuple[PostResult | None, ...],
-    repeats: list[bool],
-    arrived: bool,
+    answers: tuple[PostResult | None, ...], repeats: list[bool], arrived: bool
 ) -> None:
     left = list(answers)
     async with outbox(lambda post: left.pop(0)) as (boxes, heard):

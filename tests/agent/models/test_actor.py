@@ -286,10 +286,7 @@ async def test_overload_backs_off_and_then_takes_the_fallback(
 )
 @pytest.mark.parametrize("settings", [ONE, TWO])
 async def test_the_reason_is_told_before_the_asker_loses_patience(
-    tmp_path: Path,
-    clock: MockClock,
-    fail: Fail,
-    settings: ModelSettings,
+    tmp_path: Path, clock: MockClock, fail: Fail, settings: ModelSettings
 ) -> None:
     a = Scripted(otherwise=fail, took=10.0)
     b = Scripted(otherwise=fail, took=10.0)
@@ -408,8 +405,7 @@ async def test_a_budget_is_checked_before_each_attempt(tmp_path: Path, clock: Mo
 
 
 async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_else(
-    tmp_path: Path,
-    clock: MockClock,
+    tmp_path: Path, clock: MockClock
 ) -> None:
     """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
     a, purse = Scripted(), Purse(tokens=200)
@@ -463,8 +459,7 @@ async def test_a_warning_waits_for_the_channel(tmp_path: Path, clock: MockClock)
 
 
 async def test_a_warning_is_written_in_one_line_with_the_call_and_before_it_is_told(
-    tmp_path: Path,
-    clock: MockClock,
+    tmp_path: Path, clock: MockClock
 ) -> None:
     """So that a crash never leaves a call behind whose warning is still owed."""
     async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:

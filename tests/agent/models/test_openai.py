@@ -104,10 +104,7 @@ async def complete(step: Bytes | Say, *, echo: EchoReasoning = "none") -> Comple
             [("a", "ls", "{}")],
         ),
         # No index: a new id begins a new call, the known one goes on.
-        (
-            [[fragment(None, "a", "ls", "{")], [fragment(None, "a", None, "}")]],
-            [("a", "ls", "{}")],
-        ),
+        ([[fragment(None, "a", "ls", "{")], [fragment(None, "a", None, "}")]], [("a", "ls", "{}")]),
         (
             [[fragment(None, "a", "ls", "{}")], [fragment(None, "b", "ls", "{}")]],
             [("a", "ls", "{}"), ("b", "ls", "{}")],

@@ -63,9 +63,7 @@ STEPS = st.lists(
 @given(steps=STEPS, segment=st.sampled_from([400, SEGMENT]))
 @settings(max_examples=60)
 def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
-    tmp_path_factory: pytest.TempPathFactory,
-    steps: list[tuple[str, str, str, int]],
-    segment: int,
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]], segment: int
 ) -> None:
     """Calls are made one by one; a restart loses what was owed, and that alone."""
     world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", segment)
@@ -130,5 +128,5 @@ async def test_a_kill_before_the_note_loses_that_call_alone(tmp_path: Path) -> N
     third = await world.book()
     assert third.limit_reached(caller) is not None
     assert [text.partition(" is ")[0] for text in world.told] == [
-        "93 % of the limit of 150 tokens a day for the job news",
+        "93 % of the limit of 150 tokens a day for the job news"
     ]

@@ -225,14 +225,7 @@ GUEST = Situation(label=Label(), principal="guest")
 
 @pytest.mark.parametrize(
     "action",
-    [
-        ReadFiles(),
-        SearchMemory(),
-        RunCommand("safe"),
-        CallRemote("read"),
-        Other("read"),
-        *EFFECTS,
-    ],
+    [ReadFiles(), SearchMemory(), RunCommand("safe"), CallRemote("read"), Other("read"), *EFFECTS],
     ids=str,
 )
 def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:

@@ -316,8 +316,7 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first_words", "said"),
-    [(0.1, ["re: one | two"]), (0.7, ["re: one", "re: two"])],
+    ("first_words", "said"), [(0.1, ["re: one | two"]), (0.7, ["re: one", "re: two"])]
 )
 async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
     world: World, first_words: float, said: list[str]

@@ -39,10 +39,7 @@ from tests.fake_models import FakeModels, Say, Step
 TURNS = 5_000
 CONTEXT = 4_000
 FACTS = [f"FACT {n}: the number of locker {n} is {n * 7919 % 10_000:04}" for n in range(10)]
-FORMS = {
-    "anthropic": ProviderSettings(api="anthropic"),
-    "openai": ProviderSettings(api="openai"),
-}
+FORMS = {"anthropic": ProviderSettings(api="anthropic"), "openai": ProviderSettings(api="openai")}
 
 
 def wire(request: Complete) -> ModelRequest:

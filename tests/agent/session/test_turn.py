@@ -51,10 +51,7 @@ class Scene(MemoryLog):
         self.hint = ""
         self.arrivals = Signal()
         self.gate = gate_for(
-            self,
-            self.effects.tools(),
-            redactor=Redactor([Secret("hunter2")]),
-            dry_run=dry_run,
+            self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
         )
         self.apply(Received("a", "hello", "me", ROUTE, 0.0))
         self.apply(TurnStarted("t1", ("a",), 1, "hello"))

@@ -82,14 +82,8 @@ def shown(entries: list[Entry]) -> list[str]:
             ],
             ["one", "re: one", "three", "re: three"],
         ),
-        (
-            [*turn("t1", "a", "one", "1"), Rewound(0), *turn("t2", "b", "two", "2")],
-            ["two", "2"],
-        ),
-        (
-            [*turn("t1", "a", "one", "1"), Archived(), *turn("t2", "b", "two", "2")],
-            ["two", "2"],
-        ),
+        ([*turn("t1", "a", "one", "1"), Rewound(0), *turn("t2", "b", "two", "2")], ["two", "2"]),
+        ([*turn("t1", "a", "one", "1"), Archived(), *turn("t2", "b", "two", "2")], ["two", "2"]),
         (
             [
                 *turn("t1", "a", "one", "bad"),

@@ -115,11 +115,7 @@ EVIL = {
         member("workspace/here", LINK, "."),
         member("workspace/l", LINK, "here/../x"),
     ],
-    "a file behind a link": [
-        TOP,
-        member("workspace/l", LINK, "d"),
-        member("workspace/l/evil"),
-    ],
+    "a file behind a link": [TOP, member("workspace/l", LINK, "d"), member("workspace/l/evil")],
     "a file where a link is": [TOP, member("workspace/l", LINK, "d"), member("workspace/l")],
     "a name twice": [member("state/a")],
     "a hard link": [TOP, member("workspace/h", tarfile.LNKTYPE, "state/a")],

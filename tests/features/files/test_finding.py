@@ -124,11 +124,7 @@ async def test_names_are_found(root: Root) -> None:
     for name in ("b.md", "sub/a.md", "sub/notes.md/c.txt", ".env.md/x"):
         put(root, name, "")
     put(root, "sub/key.pem", "")
-    assert await lines(Find("*.md"), root) == [
-        "b.md",
-        "sub/a.md",
-        "sub/notes.md/",
-    ]
+    assert await lines(Find("*.md"), root) == ["b.md", "sub/a.md", "sub/notes.md/"]
     assert await lines(Find("[ab].*", "sub"), root) == ["sub/a.md"]
     assert await lines(Find("*.pem"), root) == ["nothing found"]
     with pytest.raises(ToolFailure, match="does not exist"):

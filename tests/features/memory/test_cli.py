@@ -78,12 +78,7 @@ async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> N
     config.write_text(config.read_text() + f'runtime = "{runtime}"\n')
     with lock(state):
         async with remembering(state, blocking=in_thread) as memory:
-            control = Control(
-                runtime,
-                [control_command(memory)],
-                redact=str,
-                blocking=in_thread,
-            )
+            control = Control(runtime, [control_command(memory)], redact=str, blocking=in_thread)
             mailbox: Mailbox[None] = Mailbox("control", 1)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)

@@ -263,10 +263,7 @@ KEPTS = st.lists(
 
 @given(SEENS, SEENS, KEPTS, st.sampled_from(["auto", "suggest", "off"]))
 def test_no_stranger_is_remembered_whatever_is_seen(
-    found: list[Observation],
-    before: list[Observation],
-    known: list[Note],
-    mode: LearningMode,
+    found: list[Observation], before: list[Observation], known: list[Note], mode: LearningMode
 ) -> None:
     """Total; bounded; strangers' words are neither kept nor asked about."""
     waiting = list({one.name: one for one in before}.values())

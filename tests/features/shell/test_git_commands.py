@@ -100,10 +100,7 @@ CLEAN = {"attributes": "*.txt filter=x"}
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "fsmonitor": (_configured("core.fsmonitor"), ("git status", "git diff")),
     "external diff": (_configured("diff.external", text="3\n"), ("git diff",)),
-    "driver": (
-        _configured("diff.x.command", attributes="*.txt diff=x", text="3\n"),
-        ("git diff",),
-    ),
+    "driver": (_configured("diff.x.command", attributes="*.txt diff=x", text="3\n"), ("git diff",)),
     "textconv": (
         _configured("diff.x.textconv", attributes="*.txt diff=x", text="3\n"),
         ("git diff", "git log -p"),

@@ -26,8 +26,7 @@ MOMENTS = st.integers(0, 4_000_000_000).map(float)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["tomorrow at nine", "in 20 minutes", "every day at 9", "2026-12-24", "17:30", "often"],
+    "text", ["tomorrow at nine", "in 20 minutes", "every day at 9", "2026-12-24", "17:30", "often"]
 )
 def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> None:
     assert str(read_when(text, "Europe/Berlin")).endswith(f": write one of {FORMS}")
@@ -101,8 +100,7 @@ def test_hours_are_read(text: str, hours: Hours | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "9-5"],
+    "text", ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "9-5"]
 )
 def test_other_hours_are_refused(text: str) -> None:
     found = read_hours(text)

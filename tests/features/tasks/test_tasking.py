@@ -32,9 +32,7 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
                 help="",
                 private="What is planned",
                 run=TasksCommand(
-                    address,
-                    OwnerClock(world.now, ZoneInfo("UTC")),
-                    world.admission,
+                    address, OwnerClock(world.now, ZoneInfo("UTC")), world.admission
                 ).run,
             )
         ]

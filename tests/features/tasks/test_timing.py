@@ -226,11 +226,7 @@ def period(cadence: Cadence, moment: float, zone: str) -> tuple[int, ...]:
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    st.sampled_from(CADENCES),
-    st.sampled_from(ZONES),
-    st.text(max_size=20),
-)
+@given(st.sampled_from(CADENCES), st.sampled_from(ZONES), st.text(max_size=20))
 def test_a_cadence_comes_once_in_each_period(cadence: Cadence, zone: str, key: str) -> None:
     span = 4 * 366 * DAY if cadence.word != "hourly" else 60 * DAY
     begin = changes(zone)[0] - 30 * DAY if changes(zone) else BEGIN

@@ -515,9 +515,7 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         assert times[49] - times[0] < 1.0
 
 
-async def test_previews_of_all_chats_have_half_of_what_messages_have(
-    mock_clock: MockClock,
-) -> None:
+async def test_previews_of_all_chats_have_half_of_what_messages_have(mock_clock: MockClock) -> None:
     """A second's worth, as the clock stands still; messages have theirs beside it."""
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing(total=4.0)) as out:
         for chat in (101, 102, 103):

@@ -156,9 +156,7 @@ async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) 
         assert "20" in house.notices[1]
 
 
-async def test_what_nobody_takes_is_kept_and_its_sender_told_once(
-    jumping_clock: MockClock,
-) -> None:
+async def test_what_nobody_takes_is_kept_and_its_sender_told_once(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: None
         number = fake.say("a")

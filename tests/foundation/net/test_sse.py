@@ -24,10 +24,7 @@ def parse(*chunks: bytes) -> list[bytes]:
         (b"id: 4\nretry: 10\nunknown: 1\ndata: a\n\n", [b"a"]),
         (b"data: a\n", []),
         (b"data: a", []),
-        (
-            "data: \u2028\u0085\x0b\x0c\x1e\n\n".encode(),
-            ["\u2028\u0085\x0b\x0c\x1e".encode()],
-        ),
+        ("data: \u2028\u0085\x0b\x0c\x1e\n\n".encode(), ["\u2028\u0085\x0b\x0c\x1e".encode()]),
     ],
 )
 def test_events_are_read_by_the_standard(stream: bytes, expected: list[bytes]) -> None:

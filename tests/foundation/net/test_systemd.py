@@ -55,12 +55,7 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
     assert notify.status("two\nlines  of text")
     assert notify.ping()
     assert notify.stopping()
-    assert systemd.received() == [
-        "READY=1",
-        "STATUS=two lines of text",
-        "WATCHDOG=1",
-        "STOPPING=1",
-    ]
+    assert systemd.received() == ["READY=1", "STATUS=two lines of text", "WATCHDOG=1", "STOPPING=1"]
 
 
 def test_a_status_cannot_smuggle_in_another_message_and_is_short(systemd: Systemd) -> None:

@@ -128,9 +128,7 @@ class Branching:
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
-        return Moved(
-            (back.entry, Retried(received.id, text, untrusted, notice, origins, private)),
-        )
+        return Moved((back.entry, Retried(received.id, text, untrusted, notice, origins, private)))
 
     async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
         """Find the way to before the person's last *count* messages; None if there is none."""

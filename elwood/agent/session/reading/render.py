@@ -107,13 +107,7 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
     if turn.answer is not None:
         end = "failed" if turn.answer.failed else "answered"
     numbers = (turn.requests, len(turn.calls), turn.read, turn.wrote)
-    return (
-        str(turn.number),
-        _time(turn.at, zone),
-        one_line(words, WORDS),
-        *map(str, numbers),
-        end,
-    )
+    return (str(turn.number), _time(turn.at, zone), one_line(words, WORDS), *map(str, numbers), end)
 
 
 # --- one turn, as it was told ---------------------------------------------------------------------

@@ -98,10 +98,7 @@ async def make_room(
 
 
 async def _summary(
-    id_: str,
-    ask: Callable[[Complete], Awaitable[Completed]],
-    old: Sequence[Node],
-    most: int,
+    id_: str, ask: Callable[[Complete], Awaitable[Completed]], old: Sequence[Node], most: int
 ) -> "str | Unfit | BudgetSpent":
     replaced = sum(node.tokens for node in old)
     now = trio.current_time()
