@@ -101,7 +101,6 @@ def _log_to_stderr(level: str, config: "Config") -> None:
 
 
 def make_parser(features: Sequence[Feature] = ALL) -> ArgumentParser:
-    """Make the parser; what it gives has the `CliCommand` as *command*."""
     parser = ArgumentParser(
         prog="elwood",
         description="A self-hosted personal assistant.",

@@ -35,7 +35,6 @@ _LABELS: dict[Level, str] = {"ok": "ok", "warning": "warning", "problem": "PROBL
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at this machine."""
     return await context.blocking(lambda: examine_machine(context.config))
 
 
@@ -218,7 +217,6 @@ def kernel(config: Config) -> Iterator[Finding]:
 
 
 def documents(config: Config) -> Iterator[Finding]:
-    """Look for the documents of the workspace."""
     folder = config.of(Paths).workspace
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")

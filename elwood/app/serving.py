@@ -212,7 +212,6 @@ async def _watch_signals(signals: AsyncIterator[int], app: App, now: trio.Cancel
 
 
 def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
-    """Make the clients of the providers in use."""
     providers: dict[str, Provider] = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
         settings = config.of(Providers).by_name[name]

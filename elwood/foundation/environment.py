@@ -56,7 +56,6 @@ class Notify:
         return self._send(f"STATUS={' '.join(text.split())[:MAX_STATUS]}")
 
     def ping(self) -> bool:
-        """We are alive."""
         return self._send("WATCHDOG=1")
 
     def stopping(self) -> bool:

@@ -165,7 +165,6 @@ class Config:
         return cls(values={type(value): value for value in values}, file=file)
 
     def of(self, kind: type[T]) -> T:
-        """Give the settings of the class *kind*."""
         value = self.values.get(kind)
         if value is None:
             return kind()
@@ -178,7 +177,6 @@ class Config:
 
     @cached_property
     def secrets(self) -> tuple[Secret, ...]:
-        """Every secret, for redaction."""
         return tuple(secret for value in self.values.values() for secret in _secrets(value))
 
 
@@ -273,8 +271,6 @@ def at_least(least: float) -> Check:
 
 
 def between(least: float, most: float) -> Check:
-    """Make a check for numbers from *least* to *most*."""
-
     def check(value: float) -> None:
         if not least <= value <= most:
             raise BadSetting(f"{value:g} is out of range", f"it must be from {least:g} to {most:g}")
@@ -283,7 +279,6 @@ def between(least: float, most: float) -> Check:
 
 
 def none_or(least: float, most: float) -> Check:
-    """Make a check for numbers from *least* to *most*, or 0, which means none."""
     inner = between(least, most)
     return lambda value: None if value == 0 else inner(value)
 

@@ -64,7 +64,6 @@ class Channels:
         self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def named(self, name: str) -> Channel | None:
-        """Find a channel."""
         return self._channels.get(name)
 
     def takes_files(self, route: Route) -> bool:

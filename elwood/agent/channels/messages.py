@@ -79,7 +79,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What may be shown."""
         return self.redact(self.unredacted)
 
     def __repr__(self) -> str:

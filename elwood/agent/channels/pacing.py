@@ -26,7 +26,6 @@ class Bucket(msgspec.Struct, frozen=True):
         return missing / self.rate if missing > _GRAIN else 0.0
 
     def spend(self, now: float) -> "Bucket":
-        """Count an event at *now*."""
         return Bucket(self.rate, self._filled(now) - 1.0, now)
 
     def _filled(self, now: float) -> float:

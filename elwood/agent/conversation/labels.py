@@ -55,7 +55,6 @@ class Taint(msgspec.Struct):
         return Label(bool(self.sources), self.private)
 
     def add(self, label: Label, origin: str) -> None:
-        """Take content of *origin* in."""
         self.private = self.private or label.private
         if label.untrusted:
             room = origin in self.sources or len(self.sources) < MAX_SOURCES

@@ -220,7 +220,6 @@ class CircuitBreaker:
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
-        """Give a place back."""
         self._slots.release()
         self._end_probe(ticket)
 
@@ -268,7 +267,6 @@ class ModelAttempt:
 
     @property
     def caller(self) -> Caller:
-        """For whom it is asked."""
         return Caller(self.ask.session, self.ask.job, self.ask.purse)
 
     @property
@@ -277,7 +275,6 @@ class ModelAttempt:
         return trio.current_time() - self.since
 
     def move_on(self, model: str) -> None:
-        """Try *model* next."""
         self.rest = self.rest[self.rest.index(model) + 1 :]
         self.model = model
         self.since = trio.current_time()

@@ -158,7 +158,6 @@ class OfflineModel:
 
     @staticmethod
     def encode(request: ModelRequest) -> bytes:
-        """Return all that the model is given."""
         return msgspec.json.encode((request.prompt, request.messages))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:

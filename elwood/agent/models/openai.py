@@ -197,7 +197,6 @@ class ChatStream(ResponseStream):
         return _without_thoughts(self._text)[0]
 
     def read(self, event: bytes) -> None:
-        """Add one chunk."""
         if event.strip() == b"[DONE]":
             self.is_done = True
             return

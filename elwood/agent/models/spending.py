@@ -89,7 +89,6 @@ class Tally(msgspec.Struct):
     estimated: bool = False
 
     def add(self, entry: Charged) -> None:
-        """Count one call."""
         tokens = entry.input + entry.output + entry.cache_read + entry.cache_write
         self.tokens += tokens
         self.usd += entry.usd or 0.0
@@ -97,7 +96,6 @@ class Tally(msgspec.Struct):
         self.estimated |= entry.estimated
 
     def amount(self, unit: Unit) -> float:
-        """Return the tokens or the dollars."""
         return self.tokens if unit == "tokens" else self.usd
 
 

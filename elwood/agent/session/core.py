@@ -83,7 +83,6 @@ class LiveSessions:
 
     @property
     def states(self) -> Mapping[str, Session]:
-        """The sessions in memory, as they are now."""
         return self._states
 
     async def quiet(self) -> None:
@@ -169,7 +168,6 @@ class Core:
 
     @property
     def paths(self) -> Paths:
-        """The folders."""
         return self.config.of(Paths)
 
 

@@ -116,7 +116,6 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     status: Sequence[Callable[[], str]] = ()
 
     def command(self, name: str) -> SlashCommand | None:
-        """Find a command."""
         return next((one for one in self.commands if one.name == name), None)
 
 

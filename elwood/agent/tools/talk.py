@@ -276,7 +276,6 @@ class Talk:
 
 
 async def plan_question(given: AskUser, context: ToolContext) -> Plan:
-    """Say what would be asked."""
     await trio.lowlevel.checkpoint()
     text = "\n".join([given.question, *given.options])
     return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
@@ -324,7 +323,6 @@ def _failure(
 
 
 def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[Tool, ...]:
-    """Make the tools that speak to people."""
     talk = Talk(messenger, workspace, blocking)
     return (
         Tool(

@@ -113,7 +113,6 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
         (schema,), components = msgspec.json.schema_components(
             [self.input], ref_template="#/$defs/{name}"
         )

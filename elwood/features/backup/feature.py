@@ -40,7 +40,6 @@ class BackupSettings:
 
 
 def backup_folder(config: Config) -> Path:
-    """Say where backups lie."""
     return config.of(BackupSettings).folder or config.of(Paths).state / "backups"
 
 

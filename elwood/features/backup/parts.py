@@ -14,7 +14,6 @@ from elwood.foundation.text.lines import duration
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the chore that takes them."""
     every = core.config.of(BackupSettings).every
 
     async def back_up(last: float) -> Report:

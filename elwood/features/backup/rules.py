@@ -58,7 +58,6 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def member(info: tarfile.TarInfo, kind: Kind, sha256: str) -> Member:
-    """Describe a member for the manifest."""
     return Member(shown(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers)
 
 
@@ -88,7 +87,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> int:
-        """How many files there are."""
         return sum(member.kind == "file" for member in self.members)
 
 

@@ -168,7 +168,6 @@ def found(folder: Path) -> list[Backup]:
 
 
 def failed(error: OSError, folder: Path) -> BackupFailed:
-    """Say an error of the disk as one of a backup."""
     if error.errno in FULL_ERRORS:
         return BackupFailed(f"no room on the disk under {folder}; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")

@@ -337,7 +337,6 @@ class ConsoleOutbox:
 
 
 def _lines(post: Post) -> list[str]:
-    """Write all that *post* shows."""
     text = readable(post.part).rstrip("\n")
     files = [f"[file {escape_name(file.name)}, {len(file.data):,} bytes]" for file in post.files]
     options = numbered(button.text for button in post.buttons if is_choice(button.data))

@@ -33,7 +33,6 @@ def _reader(body: Callable[[Mailbox[None]], Awaitable[None]]) -> Actor:
 
 
 async def talk(core: Core, others: Gathered) -> Parts:
-    """Make a conversation on the console."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     lines = Lines(read_fd(0))
     outbox = ConsoleOutbox(

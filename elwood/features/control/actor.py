@@ -92,7 +92,6 @@ class Control:
                 return listener
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        """Answer one request."""
         async with stream:
             if not is_allowed(stream.socket):
                 await _send(stream, _refusal("only the user who runs Elwood may ask it"))

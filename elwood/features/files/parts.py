@@ -8,7 +8,6 @@ from elwood.features.files.tools import reading_tools, writing_tools
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the tools."""
     root, blocking = core.workspace, core.environment.blocking
     files = WorkspaceFiles(root, others.lent, others.place)
     return Parts(

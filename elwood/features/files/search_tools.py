@@ -223,7 +223,6 @@ def _around(line: str, end: int) -> str:
 
 
 def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
-    """Make the tools that search."""
     search = FileSearch(root, blocking)
     return (
         looking(

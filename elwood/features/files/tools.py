@@ -146,7 +146,6 @@ def _line(item: Item) -> str:
 
 
 def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
-    """Make the tools that look at files."""
     reader = FileReader(files, blocking)
     return (
         looking(
@@ -222,7 +221,6 @@ class FileWriter:
         self._blocking = blocking
 
     async def write_file(self, given: WriteText, context: ToolContext) -> str:
-        """Create a file, or replace all that is in it."""
         data = given.content.encode()
         if len(data) > MAX_CONTENT:
             raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
@@ -301,7 +299,6 @@ def _state(root: Root, path: str) -> str:
 
 
 def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
-    """Make the tools that write."""
     writer = FileWriter(root, blocking)
     return (
         Tool(

@@ -314,7 +314,6 @@ class Health:
             self._status = status
 
     def _how(self) -> str:
-        """Say how Elwood does."""
         subjects = sorted(self._subjects())
         if self._stop.is_set():
             return "stopping"

@@ -271,7 +271,6 @@ def _hash(root: Root, path: str) -> str | None:
 def tools(
     sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking
 ) -> tuple[Tool, ...]:
-    """Make the tool that runs commands."""
     command = CommandTool(sandbox, files, blocking)
     return (
         Tool(

@@ -27,7 +27,6 @@ class SkillList:
         self._skills: list[Skill] = []
 
     async def text(self, budget: int) -> str:
-        """List them for the prompt."""
         self._skills = await self.usable()
         whole = [skill for skill in self._skills if skill.name in self._always]
         # Who is listed can be activated, so what is too long to stand here is not lost.

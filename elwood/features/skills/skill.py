@@ -290,7 +290,6 @@ class SkillFile:
 
     @property
     def digest(self) -> str:
-        """The hash of what is in it."""
         return hashlib.sha256(self.content).hexdigest()
 
 

@@ -71,7 +71,6 @@ class FoundSkill:
 
     @property
     def path(self) -> Path:
-        """The folder on this machine."""
         return self.root.path / self.folder
 
 
@@ -83,7 +82,6 @@ class FoundSkills:
     problems: tuple[str, ...] = ()
 
     def named(self, name: str) -> FoundSkill | None:
-        """Return the skill called *name*."""
         return next((one for one in self.skills if one.skill.name == name), None)
 
     def place_of(self, name: str) -> str:

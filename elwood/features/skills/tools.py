@@ -211,7 +211,6 @@ async def take(
 
 
 def tools(skills: SkillTools) -> tuple[Tool, ...]:
-    """List the tools about skills."""
     return (
         Tool(
             name="activate_skill",

@@ -168,7 +168,6 @@ class _Reader:
         )
 
     def _entry(self, title: str, lines: list[str]) -> tuple[list[str], Task | None]:
-        """Make the task of an entry, or say what is wrong with it."""
         values, problems = _values(lines)
         prompt = values.get("Prompt", "")
         when = read_when(values["Cadence"], self._zone) if "Cadence" in values else _NO_CADENCE

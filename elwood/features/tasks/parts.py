@@ -126,7 +126,6 @@ class TasksCommand:
         self._admission = admission
 
     async def run(self, call: CommandCall) -> CommandAnswer:
-        """Carry it out."""
         if call.again and call.given.split()[:1] == ["run"]:
             text = "It may run already: I was interrupted. /tasks tells."
             return CommandAnswer(text, buttons=("/tasks",))
@@ -186,7 +185,6 @@ class TaskClock:
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
-        """Be the timetable."""
         state = self._core.paths.state
         file = AgentFile(state / AGENT_FILE, self._core.disk)
 
@@ -208,7 +206,6 @@ class TaskClock:
         await actor.run(mailbox)
 
     async def schedule(self, mailbox: Mailbox[Woken]) -> None:
-        """Be the scheduler."""
         chores = self._others.chores
         await self._adopt("config", self._config.of(ConfiguredTasks).tasks)
         await self._adopt("house", tuple(chore_task(one, self._zone) for one in chores))

@@ -131,7 +131,6 @@ def _span(seconds: float) -> str:
 
 
 def next_runs(task: Task, zone: str, now: float) -> str:
-    """Say when *task* runs next, for who lives in *zone*."""
     runs = islice(runs_after(task, now), SHOWN_RUNS)
     return "; ".join(say_moment(at, zone, now) for at in runs) or "no further run"
 
@@ -175,7 +174,6 @@ def limits(task: Task) -> list[str]:
 
 
 def state(seen: TaskStatus, zone: str, now: float) -> str:
-    """Say what becomes of a task and what became of it."""
     parts = []
     if seen.running is not None:
         parts.append(f"running since {say_moment(seen.running, zone, now)}")
@@ -194,7 +192,6 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
 
 
 def does(task: Task) -> str:
-    """Say in one word and its text what *task* does."""
     if task.chore:
         return f"Elwood itself: {task.chore}"
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"

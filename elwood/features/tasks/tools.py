@@ -387,7 +387,6 @@ def _target(given: ScheduleTask) -> str:
 def tools(
     timetable: Address[TimetableMail], messenger: Messenger, usual: Purse
 ) -> tuple[Tool, ...]:
-    """Make the tools that plan."""
     tasks = TaskTools(timetable, messenger, usual)
     return (
         Tool(

@@ -169,7 +169,6 @@ def cron_problem(expression: str) -> str:
 
 
 def cron_fields(expression: str) -> list[str]:
-    """Return the fields of *expression*, or of what it stands for."""
     return ALIASES.get(expression.strip().lower(), expression).split()
 
 

@@ -59,7 +59,6 @@ class Bot:
         self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
 
     async def get_me(self) -> TelegramUser:
-        """Return who we are."""
         return await self._call("getMe", {}, TelegramUser)
 
     async def get_updates(
@@ -152,7 +151,6 @@ class Bot:
         await self._edit("editMessageText", ask)
 
     async def delete_message(self, chat: int, message: int) -> None:
-        """Delete one of our messages."""
         await self._call("deleteMessage", {"chat_id": chat, "message_id": message}, bool)
 
     async def edit_message_reply_markup(self, chat: int, message: int) -> None:
@@ -177,7 +175,6 @@ class Bot:
         await self._call("setMyCommands", {"commands": listed}, bool)
 
     async def get_webhook_info(self) -> WebhookInfo:
-        """Return the webhook that is set, if any."""
         return await self._call("getWebhookInfo", {}, WebhookInfo)
 
     async def delete_webhook(self) -> None:

@@ -67,7 +67,6 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 def channel(settings: TelegramSettings, outbox: Mailbox[OutboxMail]) -> Channel:
-    """Describe the channel to the others."""
     return Channel(
         name="telegram",
         outbox=outbox.address,

@@ -112,7 +112,6 @@ class Web:
         return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
     async def _request(self, method: str, text: str, content: tuple[bytes, str] | None) -> WebPage:
@@ -139,7 +138,6 @@ class Web:
         self._windows = self._windows.after(hop.url.host, now)
 
     async def _ask(self, hop: "_Hop") -> "WebPage | _Hop":
-        """Make one hop, and return its page or the hop that it leads to."""
         body, content_type = hop.content or (None, "")
         exchange = self._client.stream(
             hop.method,

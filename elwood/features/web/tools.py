@@ -192,7 +192,6 @@ def _shown(number: int, result: WebResult) -> str:
 
 
 def tools(web: Web, search: SearchSettings, client: Client, blocking: Blocking) -> tuple[Tool, ...]:
-    """Make the tools that search, read and send."""
     made = WebTools(web, search, client, blocking)
     return (
         Tool(

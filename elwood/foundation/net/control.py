@@ -84,7 +84,6 @@ def _address(path: Path) -> Iterator[str]:
 
 
 def encode(message: ControlRequest | ControlAnswer) -> bytes:
-    """Write *message* as one line."""
     return msgspec.json.encode(message) + b"\n"
 
 

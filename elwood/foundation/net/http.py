@@ -121,7 +121,6 @@ class Client:
         read_timeout: float,
         limit: int = MAX_BODY,
     ) -> Answer:
-        """Send JSON and return the whole answer."""
         exchange = self.stream("POST", url, body, headers=headers, read_timeout=read_timeout)
         async with exchange as answer:
             return Answer(answer.status, answer.headers, await answer.read(limit))
@@ -158,7 +157,6 @@ class Client:
         read_timeout: float,
         limit: int = MAX_BODY,
     ) -> Answer:
-        """Fetch *url* and return the whole answer."""
         async with self.stream("GET", url, headers=headers, read_timeout=read_timeout) as answer:
             return Answer(answer.status, answer.headers, await answer.read(limit))
 
@@ -205,7 +203,6 @@ class Client:
             await exchange.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         for pool in self._pools.values():
             await pool.aclose()
 

@@ -305,7 +305,6 @@ def _closed(fd: int) -> int:
 
 
 def from_child() -> Pipe:
-    """Open a pipe that a child writes."""
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     return Pipe(ours, theirs)
 
@@ -354,7 +353,6 @@ class Running:
         return f"elwood-sandbox {self.folder.resolve()}"
 
     def name(self) -> str:
-        """Make up a name for one command."""
         return uuid4().hex
 
     def note(self, name: str, pids: Iterable[int]) -> None:

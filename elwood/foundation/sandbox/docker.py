@@ -112,7 +112,6 @@ class Docker:
                 raise SandboxFailed(self.rung, why) from error
 
     async def close(self) -> None:
-        """Remove the containers."""
         self._warm.clear()
         with suppress(EngineFailed):
             await self.remove_orphans()
@@ -263,7 +262,6 @@ class Engine:
         self._client = Client(unix_socket=socket)
 
     async def request(self, method: str, path: str, body: object = None) -> bytes:
-        """Make a request and return the body of the answer."""
         data = b"" if body is None else msgspec.json.encode(body)
         async with self._exchange(method, path, data) as answer:
             return await answer.read(_MAX_BODY)
@@ -273,7 +271,6 @@ class Engine:
         return msgspec.json.decode(await self.request("GET", path), type=kind)
 
     async def find_image(self, name: str) -> None:
-        """See that there is this image."""
         await self.request("GET", f"/images/{quote(name, safe='/:@')}/json")
 
     async def attach(

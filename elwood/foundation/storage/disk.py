@@ -115,7 +115,6 @@ class Calls:
         return Space(used, found.f_bavail * found.f_frsize)
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut to *size* bytes."""
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, size: int) -> None:
@@ -127,15 +126,12 @@ class Calls:
         os.fsync(fd)
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back."""
         os.close(fd)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Let *new* be what *old* was."""
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """Remove a name."""
         os.unlink(path)
 
     def mkdir(self, path: Path) -> None:
@@ -262,7 +258,6 @@ class Disk:
         return kept
 
     def cut(self, path: Path, size: int) -> None:
-        """Cut *path* to *size* bytes, on the disk."""
         with self._opened(path, os.O_WRONLY) as fd:
             self._truncate(fd, path, size)
             self._sync(fd, path)

@@ -273,7 +273,6 @@ def umask() -> int:
 
 
 def not_written(path: str, error: OSError) -> PathRefused:
-    """Say why *path* was not written."""
     if error.errno in FULL_ERRORS:
         return PathRefused(path, "was not written: there is no room on the disk")
     if error.errno == errno.EOPNOTSUPP:

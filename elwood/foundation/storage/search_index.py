@@ -215,7 +215,6 @@ class SearchIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
         return os.path.lexists(self.path)
 
     def open(self) -> None:
@@ -229,7 +228,6 @@ class SearchIndex:
             self._open()
 
     def close(self) -> None:
-        """Close all connections that are not in use."""
         with self._at_idle:
             self._epoch += 1
             idle, self._idle = self._idle, []
@@ -393,7 +391,6 @@ class SearchIndex:
             return [key for (key,) in db.execute(ask, (not pending, limit))]
 
     def stamps(self, keys: Sequence[str]) -> Mapping[str, str]:
-        """Say as of which stamp each of *keys* is known."""
         marks = ", ".join("?" * len(keys))
         with self.reading() as db:
             return dict(db.execute(f"SELECT key, stamp FROM notes WHERE key IN ({marks})", keys))
@@ -405,7 +402,6 @@ class SearchIndex:
             return [key for (key,) in db.execute(ask, (after, limit))]
 
     def count(self) -> int:
-        """Count the documents."""
         with self.reading() as db:
             [(number,)] = db.execute("SELECT count(*) FROM notes").fetchall()
         return int(number)

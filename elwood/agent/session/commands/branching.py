@@ -188,6 +188,5 @@ DONE = (
 
 
 def _receipt(call: CallRecord) -> CallEnded:
-    """Make the receipt of a call that has acted, for a footer."""
     outcome: Outcome = "ok" if call.outcome == "ok" else "unknown"
     return CallEnded(call.turn, call.call, call.tool, outcome, "", call.target, ruling=call.ruling)

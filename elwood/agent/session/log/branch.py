@@ -71,7 +71,6 @@ class Branch(msgspec.Struct):
         return private_texts(self.path, self.private_calls, summed_up=self.taint.private)
 
     def push(self, seq: int, message: Message, *, begins: bool = False) -> None:
-        """Take a message of the entry *seq* in."""
         self.path.append(node_of(seq, message, begins=begins))
 
     def tell(self, seq: int) -> None:
@@ -152,7 +151,6 @@ def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed
 
 
 def node_of(seq: int, message: Message, *, begins: bool = False) -> Node:
-    """Estimate what *message* takes."""
     return Node(seq, message, sum(map(estimate, texts(message))), begins)
 
 

@@ -148,12 +148,10 @@ class SessionLog:
             log.warning("conversation was not put away", extra={"why": str(error)})
 
     def changed(self) -> None:
-        """Wake who waits for a change."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def wait_change(self) -> None:
-        """Wait for the next entry."""
         await self._changed.wait()
 
     def close(self) -> None:

@@ -211,7 +211,6 @@ class Session(Branch):
         self.hear(entry)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
-        """Take out what waits of *inputs*."""
         for id_ in inputs:
             if (received := self.waiting.pop(id_, None)) is not None:
                 yield received

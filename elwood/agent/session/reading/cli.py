@@ -225,7 +225,6 @@ def _carried_by_notes(workspace: Path, known: AnchorHistory) -> Iterator[str]:
 
 
 def _carried_by(backup: Path, state: Path, wanted: dict[Path, Expected]) -> list[str]:
-    """Add what the anchors in a *backup* of *state* say to what is *wanted*."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(backup, "r:gz") as archive:
@@ -304,7 +303,6 @@ def list_sessions(config: Config, given: Namespace) -> int:
 
 
 def _left(session: Session) -> Iterator[str]:
-    """Say what the session has left to do."""
     waiting = sum(not is_command(received) for received in session.waiting.values())
     if session.turn is not None:
         yield "a turn"

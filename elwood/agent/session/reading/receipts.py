@@ -98,7 +98,6 @@ def what_was_called(tool: str, target: str) -> str:
 
 
 def outcome_line(outcome: str, what: str, ruling: str) -> str:
-    """Say in one line what became of *what*, and who allowed it."""
     line = f"{MARKS.get(outcome, UNDER_WAY)} {what.replace(DOT, '.')}"
     if outcome != "ok":
         line += f" ({WORDS.get(outcome, outcome)})"

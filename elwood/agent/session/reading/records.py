@@ -270,5 +270,4 @@ def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
 
 
 def parts_since(start: int, line: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """List the parts of *line* from the entry *start* on."""
     return tuple((max(first, start), last) for first, last in line if last >= start)

@@ -125,7 +125,6 @@ def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
 
 
 def _said_and_done(entry: Entry) -> tuple[str, str] | None:
-    """Say who did what, if an entry tells."""
     match entry:
         case TurnStarted(attempt=attempt) if attempt > 1:
             return "Elwood", f"begins for the {attempt}. time"
