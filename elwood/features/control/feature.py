@@ -4,5 +4,5 @@ from elwood.agent.feature import Feature, imported
 from elwood.features.control.cli import COMMANDS
 
 FEATURE = Feature(
-    name="control", build=imported("elwood.features.control.parts", "build"), cli=COMMANDS
+    name="control", build=imported("elwood.features.control.actor", "build"), cli=COMMANDS
 )

@@ -2,4 +2,4 @@
 
 from elwood.agent.feature import Feature, imported
 
-FEATURE = Feature(name="files", build=imported("elwood.features.files.parts", "build"))
+FEATURE = Feature(name="files", build=imported("elwood.features.files.search_tools", "build"))

@@ -15,8 +15,10 @@ import attrs
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, reaching
-from elwood.features.files.tools import MAX_PAGE, looking, named
+from elwood.agent.parts import Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, WorkspaceFiles, reaching
+from elwood.features.files.tools import MAX_PAGE, looking, named, reading_tools, writing_tools
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines
@@ -220,6 +222,18 @@ def _around(line: str, end: int) -> str:
     start = max(0, end - BEFORE)
     text = f"{'… ' if start else ''}{line[start : end + AFTER]}"
     return f"{text} …" if end + AFTER < len(line) else text
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    root, blocking = core.workspace, core.environment.blocking
+    files = WorkspaceFiles(root, others.lent, others.place)
+    return Parts(
+        tools=[
+            *reading_tools(files, blocking),
+            *writing_tools(root, blocking),
+            *search_tools(root, blocking),
+        ]
+    )
 
 
 def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:

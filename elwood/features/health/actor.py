@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -9,7 +10,8 @@ import trio
 
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.core import Admission
+from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+from elwood.agent.session.core import Admission, Core, inspect
 from elwood.agent.session.inspection import Inspection, shorten
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
@@ -425,3 +427,40 @@ def _answering_until(status: ActorStatus | None, began: float, now: float) -> fl
         return status.since
     unread_since = status.unread_since()
     return now if unread_since is None else unread_since
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the actor that watches; it stands on the lowest step."""
+    paths, blocking = core.paths, core.environment.blocking
+    calls, file = core.environment.calls(), core.paths.state / "health.json"
+
+    async def write(data: bytes) -> None:
+        await blocking(lambda: core.disk.replace(file, data))
+
+    known = await blocking(lambda: told_before(file.read_bytes() if file.is_file() else b""))
+
+    disks = DiskMonitor(
+        {
+            "the state folder": lambda: blocking(lambda: calls.space(paths.state)),
+            "the workspace": lambda: blocking(lambda: calls.space(paths.workspace)),
+        },
+        write,
+        partial(inspect, core),
+        core.clock.now,
+        core.admission,
+    )
+    health = Health(
+        core.table,
+        core.channels.outboxes,
+        core.channels.owner_routes,
+        notify=core.environment.notify,
+        vital=dict.fromkeys(("sessions", "models", "approvals"), VITAL),
+        up=core.up,
+        stop=core.stop,
+        redact=core.redactor,
+        disks=disks,
+        known=known,
+    )
+    return Parts(
+        actors=[Actor(step=0, mailbox=core.events, body=health.run, policy=WORLD, grace=1.0)]
+    )

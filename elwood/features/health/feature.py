@@ -2,4 +2,4 @@
 
 from elwood.agent.feature import Feature, imported
 
-FEATURE = Feature(name="health", build=imported("elwood.features.health.parts", "build"))
+FEATURE = Feature(name="health", build=imported("elwood.features.health.actor", "build"))

@@ -35,8 +35,13 @@ from elwood.agent.session.inspection import (
     StuckSeen,
     WaitSeen,
 )
-from elwood.features.control.actor import MAX_CLIENTS, Control, ControlUnavailable, listen
-from elwood.features.control.parts import approval_commands
+from elwood.features.control.actor import (
+    MAX_CLIENTS,
+    Control,
+    ControlUnavailable,
+    approval_commands,
+    listen,
+)
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire
 from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report_error, waiting
