@@ -43,8 +43,8 @@ from elwood.foundation.storage.journal import Journal, closed_before, segments, 
 from tests.bench.rig import elwood, server
 
 YEARS, DAY = 10, 86_400
-# Each day: runs of a job, turns of a chat, and looks at what a task watches.
-RUNS, TURNS, LOOKS = 1, 4, 32
+# Each day: runs of a job, and turns of a chat.
+RUNS, TURNS = 1, 4
 STARTS = 5
 SAID = "We could have the rest of the soup, or I could look for something with leeks. " * 4
 NATIVE = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": SAID}]))
@@ -79,9 +79,8 @@ class Years:
     async def open(self) -> None:
         for journal in self.journals:
             await journal.open()
-        for name in ("news", "look"):
-            task = Task(name, name, Every(float(DAY)), prompt="p", origin="config")
-            await self.schedule.append(TaskScheduled(task, self.now))
+        task = Task("news", "news", Every(float(DAY)), prompt="p", origin="config")
+        await self.schedule.append(TaskScheduled(task, self.now))
 
     async def day(self) -> None:
         """Let a day pass."""
@@ -92,8 +91,6 @@ class Years:
             await self.schedule.append(RunStarted(run))
             await self._turn(JOB)
             await self.schedule.append(RunFinished(run, "done", "All is well."))
-        runs = [PlannedRun("look", self.now + number, 1, 2) for number in range(LOOKS)]
-        await self.schedule.append(*(RunFinished(run, "unchanged") for run in runs))
         for log in self.talks.values():
             await log.append(Archived())
         self.now += DAY

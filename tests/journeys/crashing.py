@@ -24,7 +24,10 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.state import next_work
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
+from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import Timetable, TimetableEntry
+from elwood.features.tasks.store import fingerprint
+from elwood.foundation.storage.files import Root
 from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
@@ -278,7 +281,7 @@ class Trial:
                 for session, state in states.items()
                 if not state.is_idle or next_work(state) is not None
             ),
-            *(f"to do: {run}" for run in agenda.runs),
+            *(f"to do: {run}" for run in agenda.runs if run.begun or not self._unchanged(run)),
             *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),
             *(["something to tell"] if agenda.tell else []),
             *(["unconfirmed"] if h.fake.unconfirmed else []),
@@ -286,6 +289,11 @@ class Trial:
             *(["the owner will press"] if self._answering else []),
             *([f"asked {asked}, waiting {waiting}"] if asked != waiting else []),
         ]
+
+    def _unchanged(self, run: DueRun) -> bool:
+        """Tell whether a look would find nothing new: nothing comes of it."""
+        watch, root = run.task.watch, Root(self.home.folder / "workspace")
+        return watch is not None and run.seen == fingerprint(root, watch, run.task.prompt)
 
     def _has_begun(self, table: Timetable) -> bool:
         """Tell whether Elwood listens, and has taken in what is planned, if anything is."""

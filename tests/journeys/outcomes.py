@@ -223,7 +223,8 @@ class Judge:
             if any(one.result != "failed" or one.again is None for one in tries[:-1]):
                 self.broken.append(f"{task.id} {due}: went on after {tries}")
         for at in series.times(end):
-            free = at > series.must or at <= series.exempt
+            # A look that finds nothing new stands in no log.
+            free = task.watch is not None or at > series.must or at <= series.exempt
             named = series.named[at]
             free = free or any(begin < at and named <= until for begin, until in series.pauses)
             free = free or series.taken[0] <= at <= series.taken[1]

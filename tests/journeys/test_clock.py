@@ -16,6 +16,7 @@ from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from elwood.foundation.storage.anchors import EVERY
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import EPOCH, Home, Life, newest
 
@@ -72,6 +73,34 @@ async def test_an_idle_day_costs_nothing(h: Home, always: dict[str, HeartbeatSet
         assert len(h.asked) == 2, "a restart is no news"
     assert h.texts() == []
     assert not h.broken()
+
+
+async def test_an_idle_day_writes_next_to_nothing(
+    h: Home, always: dict[str, HeartbeatSettings]
+) -> None:
+    """What stays are two chores, a backup and a sweep, and the anchors of what they wrote."""
+    h.settings |= always
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer(QUIET)
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in h.state.rglob("*.jsonl*"))
+
+    h.think = think
+    write(h, "HEARTBEAT.md", LIST)
+    write(h, "inbox/one.md", "hello")
+    sizes = []
+    async with h.life() as life:
+        for _ in range(2):
+            for _ in range(24):
+                # In each hour the records are anchored once, if they have grown.
+                await trio.sleep(EVERY)
+                await pass_time(h, life, 2 * HALF_HOUR - EVERY, 2 * HALF_HOUR - EVERY)
+            sizes.append(size())
+    assert len(h.asked) == 1
+    assert 0 < sizes[1] - sizes[0] < 2_500
 
 
 async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(

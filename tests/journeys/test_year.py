@@ -14,6 +14,7 @@ from elwood.agent.conversation.settings import Hours
 from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.rules import Verb
+from elwood.features.tasks.state import RunFinished, RunStarted
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import Cadence, Cron, Every, Once
 from elwood.foundation.storage.journal import segments, verify
@@ -209,6 +210,10 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
     asked = [work.asked.id for work in world.works.values()]
     assert len(asked) == len(set(asked))
     assert world.lives > DEATHS * share / 2
+    # What has changed was seen; a look at what has not writes nothing.
+    seen = [e.seen for _, _, e in log if isinstance(e, RunStarted) and e.run.task == "beat"]
+    assert seen[-1] == world.files["beat"]
+    assert not any(isinstance(e, RunFinished) and e.result == "unchanged" for _, _, e in log)
     # Logs were closed among all that, and nothing of them is lost or there twice.
     path = tmp_path / "schedule.jsonl"
     assert len(segments(path)) > days / 4

@@ -42,6 +42,7 @@ from elwood.features.tasks.state import (
     NewsPosting,
     NewsTold,
     PlannedRun,
+    RunFinished,
     RunStarted,
     TaskRemoved,
     Timetable,
@@ -236,6 +237,11 @@ class TimetableActor:
         one, run = self._table.tasks.get(end.run.task), end.run
         is_running = one is not None and one.run is not None and one.run.planned == run
         if one is None or not (is_running or one.knows(run)):
+            return True
+        if end.outcome.result == "unchanged" and not is_running:
+            # It stands in no log, so that doing nothing writes nothing: after a restart it is
+            # looked at again, which repeats nothing.
+            self._table.apply(0, self._clock(), RunFinished(run, "unchanged"))
             return True
         entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
         return await self._record(entries, last_words=True)

@@ -81,7 +81,8 @@ class Begin(Request[bool], frozen=True, kw_only=True):
 class End(Request[bool], frozen=True, kw_only=True):
     """Write down what became of a run; False if there is no room: ask again later.
 
-    A run that found things `unchanged` need not have begun.  Repeating it changes nothing.
+    One that found things `unchanged` has not begun, and is not written.  Repeating it changes
+    nothing.
     """
 
     run: PlannedRun

@@ -341,9 +341,12 @@ def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]
 def close_times(one: TaskState, now: float, why: str = "", zone: str = "") -> list[RunsMissed]:
     """Close the planned times up to *now*, in one entry; the owner is told if there is a *zone*.
 
-    With *why* nothing may run any more, else the newest perhaps.
+    With *why* nothing may run any more, else the newest perhaps.  What watches misses nothing: its
+    next look sees what those before would have seen.
     """
     task = one.task
+    if task.watch is not None:
+        return []
     times = list(islice(takewhile(now.__ge__, runs_after(task, one.mark)), texts.MOST_MISSED))
     if len(times) == texts.MOST_MISSED:
         since = max(times[-1], now - LAST_DAYS)
@@ -398,12 +401,26 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
         if one.task.origin == "talk"
         and not (one.paused or one.run is not None or one.requested is not None)
         and not _may_retry(one, now)
-        and next_run(one.task, one.mark) is None
+        and _planned(one, now) is None
     ]
 
 
 def _may_retry(one: TaskState, now: float) -> bool:
     return one.retry is not None and now - one.retry.planned.due <= one.task.catch_up
+
+
+def _planned(one: TaskState, now: float) -> float | None:
+    """Return the planned time to deal with next; what watches looks once for all that passed."""
+    task = one.task
+    if task.watch is None:
+        return next_run(task, one.mark)
+    since = max(one.mark, now - task.catch_up)
+    at = next_run(task, max(since, now - LAST_DAYS))
+    if at is None or at > now:
+        at = next_run(task, since)
+    while at is not None and (later := next_run(task, at)) is not None and later <= now:
+        at = later
+    return at
 
 
 def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
@@ -417,7 +434,7 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
         return _due(one, PlannedRun(task.id, one.requested, 0, one.series)), None
     if one.paused:
         return None, None
-    coming = next_run(task, one.mark)
+    coming = _planned(one, now)
     if coming is not None and coming <= now:
         planned, at = PlannedRun(task.id, coming, 1, one.series), now
     elif one.retry is not None and _may_retry(one, now):
@@ -486,7 +503,7 @@ def _coming(one: TaskState, now: float) -> float | None:
         return now
     if one.retry is not None and _may_retry(one, now):
         return one.retry.at
-    at = next_run(one.task, one.mark)
+    at = _planned(one, now)
     return None if at is None else max(at, now)
 
 

@@ -91,7 +91,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
 class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
     """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
 
-    It may never have begun (`unchanged`).  *tell* is what the owner is told of it.
+    It may never have begun (`unchanged`, in older logs).  *tell* is what the owner is told of it.
     """
 
     run: PlannedRun

@@ -37,18 +37,28 @@ def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> N
 
 
 @pytest.mark.parametrize(
-    "task",
-    [
-        replace(HOURLY, watch=()),
-        replace(HOURLY, prompt="", chore="c"),
-        replace(HOURLY, origin="heartbeat"),
-    ],
+    "task", [replace(HOURLY, prompt="", chore="c"), replace(HOURLY, origin="heartbeat")]
 )
 def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
     book = Book()
     book.write(*rules.adopt(book.table, task.origin, [task], 0.0)[0].entries)
     (entry,) = passed(book.at(3 * HOUR)[0])
     assert (entry.result, entry.tell) == ("missed", "")
+
+
+def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> None:
+    book = Book(replace(HOURLY, watch=(), ends=40 * HOUR))
+    for hours, due in ((5, 5), (35, 35), (44, 40)):
+        settled, (run,) = book.at(hours * HOUR)
+        assert (settled, run.planned.due) == ([], due * HOUR)
+        assert rules.task_status(book.table.tasks["t"], hours * HOUR).next == hours * HOUR
+    assert book.at(60 * HOUR) == ([], [])
+    book = Book(replace(HOURLY, when=Every(7 * DAY), watch=(), catch_up=30 * DAY))
+    assert [run.planned.due for run in book.at(17 * DAY)[1]] == [14 * DAY]
+    book = Book(replace(HOURLY, watch=()))
+    book.end(book.at(HOUR)[1][0])
+    assert book.at(HOUR + 60) == ([], [])
+    assert book.next() == 2 * HOUR
 
 
 def test_nothing_runs_beside_a_run() -> None:

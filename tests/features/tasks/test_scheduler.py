@@ -14,6 +14,7 @@ from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.actor import MAX_RUNS, RUN_LIMIT
+from elwood.features.tasks.messages import ListTasks
 from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.texts import ACTED
@@ -221,6 +222,47 @@ def test_a_run_under_way_is_left_to_its_session_and_gone_on_with(world: World) -
     assert [entry.result for entry in ended(world)] == ["done"]
     assert list(world.effects.values()) == [1]
     assert world.disk.names.count("after it was taken") == 1
+
+
+def test_a_look_that_finds_nothing_new_writes_nothing_and_repeats_nothing(world: World) -> None:
+    """Over restarts, and with a clock that was ahead for a while."""
+    look = replace(ONCE, when=Every(HOUR, NOON), watch=("inbox",))
+    world.end = NOON + 2 * HOUR
+    (first,) = live(world, look)
+    log = (world.folder / "schedule.jsonl").read_bytes()
+
+    def live_on(hours: float, skew: float = 0.0) -> None:
+        world.skew, world.end = skew, world.end + hours * HOUR
+        world.live()
+
+    for hours, skew in ((30.0, 0.0), (0.1, 20 * HOUR), (30.0, 0.0)):
+        live_on(hours, skew)
+    assert (world.folder / "schedule.jsonl").read_bytes() == log
+    world.files["tea"] = "a letter"
+    live_on(1.0)
+    (_, second) = [work.asked for work in world.works.values()]
+    assert (first.id, second.id) == (
+        f"task:tea:1:{NOON + HOUR:.0f}:1",
+        f"task:tea:1:{NOON + 62 * HOUR:.0f}:1",
+    )
+    assert [entry.result for entry in ended(world)] == ["done", "done"]
+
+
+async def test_a_look_is_shown_though_it_stands_in_no_log(
+    world: World, autojump_clock: object
+) -> None:
+    world.begin()
+    look = replace(ONCE, when=Every(HOUR, NOON), watch=(), origin="config")
+    world.tasks["config"] = (look,)
+    house = House(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.run)
+        await trio.sleep(2 * HOUR + 60)
+        (shown,) = await house.timetable.address.ask(ListTasks())
+        assert shown.result == "unchanged"
+        assert shown.last == pytest.approx(NOON + 2 * HOUR, abs=60)
+        assert shown.next == NOON + 3 * HOUR
+        house.stop.set()
 
 
 async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
