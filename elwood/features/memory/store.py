@@ -64,8 +64,8 @@ SPARE = 5
 # Notes that are looked at for those that wait: twice as many as observations are let be, for others
 # may have made notes wait, by hand.
 MOST_PENDING = 2 * MAX_PENDING
-# Batches that can be taken back.
-MAX_BATCHES = 10
+# Batches that can be taken back; and lines of their log, which then is written anew.
+MAX_BATCHES, MAX_LINES = 10, 50
 # Notes of each kind in an overview.
 LISTED = 5
 # Notes whose return is watched for, each by two hashes; the oldest are let go.
@@ -211,7 +211,10 @@ class UndoBatch(msgspec.Struct, frozen=True):
 
 
 class UndoLog:
-    """The newest batches, in the file *path*; what cannot be read there is as good as none."""
+    """The newest batches, in the file *path*; what cannot be read there is as good as none.
+
+    Each line has some, and adds to those before it.
+    """
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -219,23 +222,20 @@ class UndoLog:
 
     def read(self) -> list[UndoBatch]:
         """List them, the newest last.  Raises DiskFull, JournalBroken."""
-        try:
-            return msgspec.json.decode(_read(self._path), type=list[UndoBatch])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return []
+        return _batches(_read(self._path))
 
     def add(self, id_: str, at: float, write: NoteWrite, *, learned: bool) -> None:
         """Note *write* before it is done, in the batch *id_*: the newest, or a new one.
 
         Raises DiskFull, JournalBroken.
         """
-        batches = self.read()
-        writes: dict[str, NoteWrite] = {}
-        if batches and batches[-1].id == id_:
-            writes = {one.key: one for one in batches.pop().writes}
-        first = writes.pop(write.key, write)
-        writes[write.key] = msgspec.structs.replace(write, before=first.before)
-        self._write([*batches, UndoBatch(id_, at, learned, tuple(writes.values()))])
+        data = _read(self._path)
+        # It begins a line: what was torn off at the end of the last one costs itself alone.
+        line = b"\n" + msgspec.json.encode([UndoBatch(id_, at, learned, (write,))])
+        if data.count(b"\n") < MAX_LINES:
+            self._disk.append(self._path, line, at=len(data), last_words=False, synced=True)
+        else:
+            self._write(_batches(data + line))
 
     def drop(self, id_: str) -> None:
         """Let go of a batch.  Raises DiskFull, JournalBroken."""
@@ -255,18 +255,32 @@ class UndoLog:
             before = parse(write.key, write.before.decode("utf-8", "replace"))
             return before.subject not in keys and said_hash(before) not in said
 
-        batches = self.read()
         left = [
             msgspec.structs.replace(batch, writes=tuple(filter(is_kept, batch.writes)))
-            for batch in batches
+            for batch in self.read()
         ]
-        if left != batches:
+        if _read(self._path):
             self._write([batch for batch in left if batch.writes])
         self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
 
     def _write(self, batches: list[UndoBatch]) -> None:
-        del batches[:-MAX_BATCHES]
         self._disk.replace(self._path, msgspec.json.encode(batches))
+
+
+def _batches(data: bytes) -> list[UndoBatch]:
+    """Read an undo log: of what one batch wrote to a note, what was there first counts."""
+    batches: list[UndoBatch] = []
+    for line in data.split(b"\n"):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            for batch in msgspec.json.decode(line, type=list[UndoBatch]):
+                writes: dict[str, NoteWrite] = {}
+                if batches and batches[-1].id == batch.id:
+                    writes = {one.key: one for one in batches.pop().writes}
+                for write in batch.writes:
+                    first = writes.pop(write.key, write)
+                    writes[write.key] = msgspec.structs.replace(write, before=first.before)
+                batches.append(msgspec.structs.replace(batch, writes=tuple(writes.values())))
+    return batches[-MAX_BATCHES:]
 
 
 class Tombstones:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from elwood.features.memory.learning import digests
 from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
-from elwood.features.memory.store import MAX_BATCHES, NoteStore
+from elwood.features.memory.store import MAX_BATCHES, MAX_LINES, NoteStore
+from elwood.foundation.storage.disk import Calls
 from elwood.foundation.storage.search_index import SearchQuery
 from tests.features.memory.store_alone import (
     MINE,
@@ -43,6 +44,29 @@ def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
             )
         ]
     assert [path.name for path in (tmp_path / "memory").iterdir()] == ["tea.md"]
+
+
+class Counting(Calls):
+    """Counts how often the disk was waited for."""
+
+    syncs = 0
+
+    def sync(self, fd: int) -> None:
+        self.syncs += 1
+        super().sync(fd)
+
+
+def test_a_save_waits_for_the_disk_three_times(tmp_path: Path) -> None:
+    """But for the first, which makes the folders, and one in fifty, for what can be taken back."""
+    calls, counts = Counting(), list[int]()
+    with opened(tmp_path, calls=calls) as memory:
+        save(memory, "a", "the first")
+        for number in range(2 * MAX_LINES):
+            before = calls.syncs
+            save(memory, f"a{number % 3}", f"{number} words")
+            counts.append(calls.syncs - before)
+    assert sorted(counts)[:-2] == [3] * (2 * MAX_LINES - 2)
+    assert sorted(counts)[-2:] <= [4, 4]
 
 
 @pytest.fixture
@@ -258,3 +282,32 @@ def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
             assert memory.undo() == Undone(restored=("a",))
         assert memory.undo() is None
         assert memory.read(["a"])[0].text.startswith("2 ")
+
+
+def test_what_can_be_taken_back_outlives_a_torn_line_and_its_own_rewriting(tmp_path: Path) -> None:
+    path = tmp_path / "memory.undo"
+    with opened(tmp_path) as memory:
+        for number in range(MAX_LINES - 1):
+            save(memory, "a", f"{number}")
+        with path.open("ab") as file:
+            file.write(b'\n[{"id":"torn","at":0.0,"lear')
+    with opened(tmp_path) as memory:
+        for number in range(MAX_LINES - 1, MAX_LINES + 2):
+            save(memory, "a", f"{number}")
+        assert len(path.read_bytes().split(b"\n")) < MAX_BATCHES
+        for number in range(MAX_LINES, MAX_LINES - MAX_BATCHES + 1, -1):
+            assert memory.undo() == Undone(restored=("a",))
+            assert memory.read(["a"])[0].text == f"{number}"
+
+
+def test_nothing_of_what_was_forgotten_stays_in_what_cannot_be_taken_back_any_more(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "secret-plan", "Zanzibar")
+        save(memory, "secret-plan", "Something else")
+        for number in range(MAX_BATCHES + 1):
+            save(memory, f"n{number}", "stays")
+        assert "memory.undo" in holding(tmp_path, "secret-plan")
+        memory.forget(["secret-plan"])
+    assert holding(tmp_path, "secret-plan") == []
