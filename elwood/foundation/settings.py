@@ -279,6 +279,7 @@ def between(least: float, most: float) -> Check:
 
 
 def none_or(least: float, most: float) -> Check:
+    """Make a check for numbers from *least* to *most*, or 0, which means none."""
     inner = between(least, most)
     return lambda value: None if value == 0 else inner(value)
 

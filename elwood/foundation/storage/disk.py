@@ -258,6 +258,7 @@ class Disk:
         return kept
 
     def cut(self, path: Path, size: int) -> None:
+        """Cut *path* to *size* bytes, on the disk."""
         with self._opened(path, os.O_WRONLY) as fd:
             self._truncate(fd, path, size)
             self._sync(fd, path)
