@@ -43,7 +43,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         return ""
 
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor)
-    search = DailyNoteSearch(paths.state, paths.workspace, blocking)
+    search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
     provider = core.config.of(Providers).by_name.get(
         core.config.of(ModelSettings).summarizer.partition("/")[0]
     )

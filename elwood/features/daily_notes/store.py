@@ -7,6 +7,7 @@ is marked, keeps its mark, and does not come back.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -125,6 +126,12 @@ class DailyNotes:
             for id_, turn in turns:
                 if self._gathered.get(id_) is turn:
                     del self._gathered[id_]
+
+    async def settle_all(self) -> None:
+        """Write all that was gathered; what cannot be written is never written."""
+        for session in list(self._gathered):
+            with suppress(PathRefused):
+                await self.settle(session)
 
     async def leave_out(self, session: str, turns: Mapping[str, float]) -> None:
         """Take *turns* of *session*, with the Unix times of their ends, out of their notes."""
@@ -254,12 +261,20 @@ class DailyNoteSearch:
     """Searches the daily notes and reflections of *workspace*; make one for Elwood.
 
     Their index, *state*/threads.db, is brought up to them when somebody searches: whoever edits or
-    removes a page changes what is found.
+    removes a page changes what is found.  *settle* writes what is still to stand in a page, so that
+    it is forgotten there as well.
     """
 
     name = "daily notes"
 
-    def __init__(self, state: Path, workspace: Path, blocking: Blocking) -> None:
+    def __init__(
+        self,
+        state: Path,
+        workspace: Path,
+        blocking: Blocking,
+        settle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+    ) -> None:
+        self._settle = settle
         self._root = Root(workspace)
         self._files = PageFiles(self._root)
         self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
@@ -286,6 +301,7 @@ class DailyNoteSearch:
         """
         chosen = asked(text)
         try:
+            await self._settle()
             async with self._writing:
                 left = await self._blocking(partial(self._cleanse, chosen, f"{tool} `{key}`"))
                 self._looked = -math.inf
@@ -302,7 +318,7 @@ class DailyNoteSearch:
             self._is_checked = True
         steps = self._indexed.catch_up()
         while await self._blocking(lambda: next(steps, None)) is not None:
-            pass
+            await self._settle()
         self._looked = trio.current_time()
 
     def _search(self, query: str, limit: int) -> list[SearchResult]:

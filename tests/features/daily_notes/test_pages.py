@@ -1,16 +1,20 @@
 """Daily notes and reflections are found by search, as their files are now."""
 
 import os
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 import trio
 
 from elwood.agent.conversation.labels import PRIVATE, Label
+from elwood.agent.session.log.entries import CallEnded
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import MAX_DAILY, MAX_EXCERPT
-from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNoteSearch
+from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNotes, DailyNoteSearch
 from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
 from tests.features.memory.store_alone import holding
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -157,3 +161,25 @@ async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
     assert diary.text(MARCH).endswith("- 08:00 s/t1 [private]: (forgotten)\nbirthday\n")
     assert holding(diary.state, "remember") == []
     assert set(await diary.paths("sister")) == {APRIL, WEEK}
+
+
+async def test_what_is_forgotten_does_not_come_with_a_turn_that_is_still_to_be_noted(
+    diary: Diary,
+) -> None:
+    """Turns wait a moment, to be written together: the words of one are forgotten in it, too."""
+
+    async def no_records() -> str:
+        return ""
+
+    daily = DailyNotes(Root(diary.workspace), UTC, inline, str, no_records)
+    search = DailyNoteSearch(diary.state, diary.workspace, inline, daily.settle_all)
+    saved = CallEnded("t9", "c", "save_memory", "ok", "saved", "birthday")
+    asked, other = ("my sister's birthday is 4 May",), ("tell my sister that May is near",)
+    daily.gather("s", FinishedTurn("t9", 0.0, asked, calls=(saved,), label=Label()))
+    daily.gather("u", FinishedTurn("t1", 86_400.0, other, label=Label()))
+
+    await search.forget("birthday", "My sister's birthday is 4 May.", "save_memory")
+    await daily.settle("s")
+    assert "sister" not in diary.text("threads/daily/1970-01-01.md")
+    assert "s/t9: (forgotten)" in diary.text("threads/daily/1970-01-01.md")
+    assert "May is near" in diary.text("threads/daily/1970-01-02.md")
