@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -55,6 +56,10 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
     model: str
     native: msgspec.Raw
 
+    def __post_init__(self) -> None:
+        # One that was read from a log would keep the whole line of it.
+        msgspec.structs.force_setattr(self, "native", self.native.copy())
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
@@ -91,11 +96,24 @@ class ToolSpec(msgspec.Struct, frozen=True):
     schema: msgspec.Raw
 
 
-class Prompt(msgspec.Struct, frozen=True):
-    """What stands before every message of an epoch: system text and tools, byte for byte."""
+class Prompt(msgspec.Struct, frozen=True, weakref=True):
+    """What stands before every message of an epoch: system text and tools, byte for byte.
+
+    Conversations behind the same one hold it in memory once, whatever log each read it from.
+    """
 
     system: str
     tools: tuple[ToolSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = _prompts.setdefault(self.system, self)
+        if known is not self and known == self:
+            msgspec.structs.force_setattr(self, "system", known.system)
+            msgspec.structs.force_setattr(self, "tools", known.tools)
+
+
+# By their system texts.
+_prompts: WeakValueDictionary[str, Prompt] = WeakValueDictionary()
 
 
 # Why a response ended, in neutral words.  `tools` is the only one after which calls may run;
