@@ -127,7 +127,10 @@ _BY_MARK = (
     (("Q~",), "Azure secret",
      re.compile(_left() + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
     ((".",), "Discord token",
-     re.compile(_left() + r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
+     re.compile(f"(?:{_left()}|(?<=[a-z]))"
+                r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
+    # In capitals it would be the end of a word: TASK.
+    (("SK",), "Twilio key", re.compile(r"(?<=[a-z])SK[0-9a-f]{32}(?![0-9A-Za-z])")),
     # As crypt(3) writes them: in /etc/shadow, .htpasswd and databases.
     (("$",), "password hash",
      re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|md5|sha1|scrypt|argon2(?:id|i|d))"

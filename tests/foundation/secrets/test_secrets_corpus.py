@@ -114,9 +114,22 @@ def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> N
     assert not left
 
 
+@pytest.mark.parametrize("word", ["token", "theSecret", "x"])
+def test_a_token_that_a_mark_tells_is_known_behind_a_word_in_small_letters(word: str) -> None:
+    left = []
+    for seed in range(9):
+        maker = Maker(f"{seed}{word}")
+        for name in ("discord_bot", "jwt", "telegram", "twilio"):
+            value = maker.make(name)
+            if survives(name, value, redact(f"it is {word}{value}!", [])):
+                left.append((name, value))
+    assert not left
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "TASK3f786850e387550fdab836ed7e6dc881",
         "task-3f786850e387550fdab836ed7e6dc881de23001b",
         "disk-8c7e1a9d-4b2f-4d0a-9e57-1f2a3b4c5d6e",
         "monkey-0123456789abcdef0123456789abcdef", "MSG.internal_error_code_17.not_found_in_cache",
