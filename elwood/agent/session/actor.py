@@ -161,9 +161,12 @@ class SessionActor:
             await self._live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
-        """Take one message; False when the session has been idle for long enough, or stopped."""
+        """Take one message; False when it was quiet for long enough, or is stopped."""
         message: SessionsMail | None = None
-        with trio.move_on_after(self._settings.idle):
+        with (
+            trio.move_on_after(self._settings.idle) as wait,
+            self._live.awaiting(self._log.id, wait),
+        ):
             try:
                 message = await mailbox.receive()
             except trio.EndOfChannel:

@@ -2,8 +2,8 @@
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from math import isinf
 from pathlib import Path
 
@@ -38,6 +38,8 @@ from elwood.foundation.storage.files import Root
 
 # Characters of one text that is seen from outside; errors can be long.
 MAX_TEXT = 300
+# Conversations that stay in memory with nothing to do; the ones quiet for longest leave.
+MAX_QUIET = 16
 # Stuck things listed; more say nothing new.
 MAX_STUCK = 100
 
@@ -66,6 +68,7 @@ class LiveSessions:
         self._clock = clock
         self._states: dict[str, Session] = {}
         self._turn_since: dict[str, float] = {}
+        self._waits: dict[str, trio.CancelScope] = {}
         self._change = trio.Event()
 
     def publish(self, id_: str, state: Session | None) -> None:
@@ -84,6 +87,21 @@ class LiveSessions:
     @property
     def states(self) -> Mapping[str, Session]:
         return self._states
+
+    @contextmanager
+    def awaiting(self, id_: str, wait: trio.CancelScope) -> Iterator[None]:
+        """Within, a session waits for its next message.
+
+        *wait* is cancelled if it has nothing to do, and MAX_QUIET others began to wait later.
+        """
+        self._waits[id_] = wait
+        quiet = [name for name in self._waits if self._states[name].is_idle]
+        for name in quiet[:-MAX_QUIET]:
+            self._waits[name].cancel()
+        try:
+            yield
+        finally:
+            del self._waits[id_]
 
     async def quiet(self) -> None:
         """Wait until no session in memory has anything left to do."""

@@ -148,7 +148,7 @@ class House:
 
         def make() -> Inbound:
             return Inbound(
-                session="s",
+                session=named.get("session", "s"),
                 id=id_ or f"m{number}",
                 principal=ME,
                 route=ROUTE,

@@ -21,6 +21,7 @@ from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
+from elwood.agent.session.core import MAX_QUIET
 from elwood.agent.session.delivery import MUCH
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
 from elwood.agent.session.log.restored import Restored
@@ -404,6 +405,34 @@ async def test_an_idle_session_leaves_the_memory(world: World) -> None:
 
     assert world.said == ["re: hello", "re: again"]
     assert len(world.asked[-1].messages) == 3
+
+
+async def test_of_many_idle_sessions_the_one_quiet_for_longest_leaves_the_memory(
+    world: World,
+) -> None:
+    """What is at work stays, however long ago it was spoken to."""
+    async with house(world) as h:
+        hanging = trio.Event()
+
+        async def hang(request: Complete) -> Completed:
+            if request.session == "busy":
+                await hanging.wait()
+            return await echo(request)
+
+        world.model = hang
+        await h.say("work", session="busy")
+        for number in range(MAX_QUIET + 1):
+            await h.say("hello", session=f"s{number}")
+            await trio.sleep(1)
+        assert set(h.states) == {"busy", *(f"s{number}" for number in range(1, MAX_QUIET + 1))}
+        await h.say("again", session="s0")
+        await trio.sleep(1)
+        assert {"busy", "s0"} <= set(h.states)
+        assert "s1" not in h.states
+        hanging.set()
+        await h.quiet()
+
+    assert world.said[-2:] == ["re: again", "re: work"]
 
 
 async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(world: World) -> None:
