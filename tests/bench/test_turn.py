@@ -104,7 +104,10 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     turns: int = pytestconfig.getoption("--bench-turns")
     # In turn, for Telegram lets nobody send to one more than once a second.
     chat = cycle(range(1, CHATS + 1))
-    with floor(tmp_path / "floor", models) as least, elwood(tmp_path / "elwood", models) as ours:
+    with (
+        floor(tmp_path / "floor", models) as least,
+        elwood(tmp_path / "elwood", models, sessions__in_memory=str(CHATS)) as ours,
+    ):
         bots = [least, ours]
         first = compare(bots, PLAIN, CHATS, chat)
         compare(bots, TOOL, BLOCK, chat)

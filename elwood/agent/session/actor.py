@@ -165,7 +165,7 @@ class SessionActor:
         message: SessionsMail | None = None
         with (
             trio.move_on_after(self._settings.idle) as wait,
-            self._live.awaiting(self._log.id, wait),
+            self._live.awaiting(self._log.id, wait, self._settings.in_memory),
         ):
             try:
                 message = await mailbox.receive()

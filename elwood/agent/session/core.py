@@ -38,8 +38,6 @@ from elwood.foundation.storage.files import Root
 
 # Characters of one text that is seen from outside; errors can be long.
 MAX_TEXT = 300
-# Conversations that stay in memory with nothing to do; the ones quiet for longest leave.
-MAX_QUIET = 16
 # Stuck things listed; more say nothing new.
 MAX_STUCK = 100
 
@@ -89,14 +87,14 @@ class LiveSessions:
         return self._states
 
     @contextmanager
-    def awaiting(self, id_: str, wait: trio.CancelScope) -> Iterator[None]:
+    def awaiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
         """Within, a session waits for its next message.
 
-        *wait* is cancelled if it has nothing to do, and MAX_QUIET others began to wait later.
+        *wait* is cancelled if it has nothing to do, and *most* others like it were active later.
         """
         self._waits[id_] = wait
         quiet = [name for name in self._waits if self._states[name].is_idle]
-        for name in quiet[:-MAX_QUIET]:
+        for name in quiet[:-most]:
             self._waits[name].cancel()
         try:
             yield

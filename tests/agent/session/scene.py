@@ -84,6 +84,7 @@ class World:
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
+        self.in_memory = 16
         self.zone: tzinfo = UTC
         self.archive = 86_400.0
         self.dry_run = False
@@ -259,7 +260,7 @@ class House:
         config = Config.holding(
             paths,
             world.settings,
-            SessionSettings(idle=world.idle, archive=world.archive),
+            SessionSettings(idle=world.idle, in_memory=world.in_memory, archive=world.archive),
             PolicySettings(allow=world.free),
             ModelSettings(max_tokens=1000),
         )
