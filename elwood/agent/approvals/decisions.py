@@ -3,7 +3,7 @@
 Pure: the actor writes the entries, and tells the answer when they are written.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -145,19 +145,6 @@ def decide_request(
         covered = _covered(others, permission, now)
     text = f"{RULINGS[answer].capitalize()}: {what}"
     return Step(CommandResult(text, ok=True), (decided, *covered))
-
-
-def decide_group(
-    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, now: float
-) -> Step[CommandResult]:
-    """Decide about those of *requests* that are still open, each by its own hash (AP-30)."""
-    still = [one for one in requests if one.ruling is None and not one.is_over(now)]
-    if not still:
-        return Step(EXPIRED)
-    rest = len(requests) - len(still)
-    more = f" {rest} had expired or were decided before." if rest else ""
-    text = f"{RULINGS[answer].capitalize()}: {len(still)} calls.{more}"
-    return Step(CommandResult(text, ok=True), tuple(close(one, answer, by) for one in still))
 
 
 def trust(

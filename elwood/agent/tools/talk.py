@@ -131,8 +131,7 @@ class Messenger:
         return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
-        own = {(place.channel, place.chat) for place in self._channels.places}
-        return route.private and (route.channel, route.chat) in own
+        return route.private and any(map(route.is_same_chat, self._channels.places))
 
 
 class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):

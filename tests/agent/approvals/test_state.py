@@ -22,7 +22,6 @@ from elwood.agent.approvals.state import (
     PermissionEntry,
     PermissionRevoked,
     Question,
-    RequestsGrouped,
 )
 from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.route import Route
@@ -73,7 +72,6 @@ ENTRIES = st.lists(
             st.integers(0, 4),
             st.just(50.0),
         ),
-        st.builds(RequestsGrouped, st.just("g"), st.lists(IDS, max_size=3).map(tuple)),
         st.builds(
             DomainTrusted, st.integers(1, 4), st.just("example.org"), st.just("tg:1"), st.just(9.0)
         ),
@@ -127,11 +125,9 @@ def test_what_is_remembered_is_bounded() -> None:
     calls.apply(0.0, sought("open"))
     for number in range(MAX_KEPT + 10):
         calls.apply(0.0, sought(str(number)))
-        calls.apply(0.0, RequestsGrouped(f"g{number}", (str(number),)))
         calls.apply(0.0, ApprovalDecided(str(number), "once", "tg:1", ""))
     assert len(calls.requests) == MAX_KEPT + 1
     assert [one.id for one in calls.open()] == ["open"]
-    assert not calls.groups
     assert len(calls.requests["100"].question.subject) == GIST
     assert len(calls.requests["open"].question.subject) == 1000
 
