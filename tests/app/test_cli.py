@@ -138,41 +138,6 @@ def test_init_brings_skills_along_and_they_are_listed(tmp_path: Path) -> None:
     assert elwood(tmp_path, "skills", "list").stdout == done.stdout
 
 
-def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
-    configured(tmp_path, "")
-    offered = tmp_path / "offered"
-    (offered / "scripts").mkdir(parents=True)
-    (offered / "SKILL.md").write_text("---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n")
-    (offered / "scripts/go.sh").write_text("echo daring\x1b[2J\n")
-    placed = tmp_path / ".local/state/elwood/workspace/skills/pdf"
-
-    done = elwood(tmp_path, "skills", "install", str(offered))
-    assert (done.returncode, placed.exists()) == (1, False)
-    assert "echo daring⟨U+001B⟩[2J\n" in done.stdout, "nothing reaches the terminal unseen"
-    assert "--yes" in done.stderr
-
-    done = elwood(tmp_path, "skills", "install", str(offered), "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (placed / "scripts/go.sh").is_file()
-    assert f"installed from {offered}\n" in elwood(tmp_path, "skills").stdout
-    again = elwood(tmp_path, "skills", "install", str(offered), "--yes")
-    assert (again.returncode, "already" in again.stderr) == (1, True)
-
-    assert elwood(tmp_path, "skills", "remove", "pdf").returncode == 1
-    assert placed.exists()
-    assert elwood(tmp_path, "skills", "remove", "pdf", "--yes").returncode == 0
-    assert not placed.exists()
-
-
-@pytest.mark.parametrize("source", ["/nonexistent", "https://127.0.0.1/x", "http://e.example/x"])
-def test_a_source_that_cannot_be_taken_is_told(tmp_path: Path, source: str) -> None:
-    configured(tmp_path, "")
-    done = elwood(tmp_path, "skills", "install", source, "--yes")
-    assert done.returncode == 1
-    assert source in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_init_keeps_what_is_there(tmp_path: Path) -> None:
     config = configured(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
     (tmp_path / "mine").mkdir()

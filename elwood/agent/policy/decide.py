@@ -15,10 +15,7 @@ import msgspec
 
 from elwood.agent.conversation.calls import (
     Action,
-    Approve,
-    AskOwner,
     CallRemote,
-    CreateTool,
     FetchUrl,
     Other,
     ReadFiles,
@@ -26,7 +23,6 @@ from elwood.agent.conversation.calls import (
     RunCommand,
     SaveMemory,
     Schedule,
-    SearchMemory,
     SearchWeb,
     SendMessage,
     SendRequest,
@@ -167,10 +163,8 @@ def _of_act(action: Action, situation: Situation) -> Decision:
     untrusted = situation.is_untrusted
     leaking = untrusted and situation.label.private
     match action:
-        case ReadFiles() | SearchMemory() | AskOwner() | SaveMemory() | SendMessage("owner"):
+        case ReadFiles() | SaveMemory() | SendMessage("owner"):
             return Allow()
-        case Approve():
-            return Deny("only you can approve something")
         case WriteFile(protected=True):
             why = "the file instructs Elwood or starts programs"
             return Deny(f"{why}, and {_read(situation)}") if untrusted else Ask(why, remember=False)
@@ -201,8 +195,6 @@ def _of_act(action: Action, situation: Situation) -> Decision:
             return Allow("it is the task whose run this is")
         case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
-        case CreateTool():
-            return Ask("it makes or changes a tool, which is code", remember=False)
         case CallRemote("read", open_world):
             why = "it takes private data to a service that others can see"
             return Ask(why, remember=False) if leaking and open_world else Allow()
@@ -250,7 +242,7 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
     """
     if situation.principal == "guest":
         match action:
-            case AskOwner() | SendMessage("owner") | SearchWeb() | FetchUrl():
+            case SendMessage("owner") | SearchWeb() | FetchUrl():
                 return None
             case _:
                 return Ask("a guest wants it", remember=False)
@@ -270,7 +262,7 @@ def _of_place(situation: Situation) -> Ask | None:
 
 def _has_effect(action: Action) -> bool:
     match action:
-        case ReadFiles() | SearchMemory() | SearchWeb() | FetchUrl() | AskOwner():
+        case ReadFiles() | SearchWeb() | FetchUrl():
             return False
         case SendMessage("owner") | RunCommand("safe") | CallRemote("read") | Other("read"):
             return False

@@ -24,7 +24,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.calls import AskOwner, Plan, SendMessage
+from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.inbound import choice, numbered, user_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
@@ -277,7 +277,7 @@ class Talk:
 async def plan_question(given: AskUser, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     text = "\n".join([given.question, *given.options])
-    return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
+    return Plan(SendMessage("owner"), f"Ask: {text}", outgoing=text)
 
 
 def _posts(

@@ -34,8 +34,10 @@ CLI = "elwood.features.skills.cli"
 
 
 def _of_install(parser: ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
-    parser.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a folder, or https://… of a git repository"
+    )
+    parser.add_argument("--folder", metavar="PATH", default=".", help="where it is in there")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 

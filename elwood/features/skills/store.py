@@ -245,9 +245,10 @@ class SkillInstaller:
             for path in own.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def place(self, offered: Candidate, by: str) -> None:
+    def place(self, offered: Candidate) -> None:
         """Let the skill be one of the workspace's: wholly, or not at all.  Raises SkillRefused."""
         name = offered.skill.name
+        by = "command line"
         record = Installed(offered.source, offered.digest, self._now(), by, offered.commit)
         note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
         with _world(f"{name} was not installed"), self._own(make=True) as own:
@@ -304,7 +305,7 @@ def read_tree(root: Root, source: str) -> list[SkillFile]:
 
     Raises SkillRefused, PathRefused and Unconfined.
     """
-    folder = os.path.relpath(root.path / source, root.path)
+    folder = os.path.normpath(source)
     items, more = root.walk(folder, MAX_ENTRIES)
     prefix = "" if folder == "." else f"{folder}/"
     files: list[SkillFile] = []

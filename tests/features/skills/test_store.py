@@ -160,14 +160,14 @@ def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
 
 def test_what_was_offered_is_placed_for_us_alone(tmp_path: Path, places: SkillInstaller) -> None:
     made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
-    places.place(made, by="approval")
+    places.place(made)
     folder = tmp_path / "work/skills/pdf"
     assert (folder / "scripts/a.sh").stat().st_mode & 0o777 == 0o700
     assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
     record = places.record("pdf")
     assert record is not None
     assert (record.source, record.commit, record.digest) == (*SOURCE, made.digest)
-    assert (record.at, record.by) == (1e9, "approval")
+    assert (record.at, record.by) == (1e9, "command line")
     assert names(look(tmp_path / "work")) == ["pdf"]
     assert candidate(read_tree(Root(tmp_path / "work"), "skills/pdf"), *SOURCE) == made
 
@@ -175,7 +175,7 @@ def test_what_was_offered_is_placed_for_us_alone(tmp_path: Path, places: SkillIn
 def test_nothing_is_overwritten_or_left(tmp_path: Path, places: SkillInstaller) -> None:
     (tmp_path / "work/skills/pdf").mkdir(parents=True)
     with pytest.raises(SkillRefused, match="already"):
-        places.place(offered(), by="test")
+        places.place(offered())
     assert os.listdir(tmp_path / "work/skills") == ["pdf"]
     assert os.listdir(tmp_path / "work/skills/pdf") == []
 
@@ -184,12 +184,12 @@ def test_a_link_as_the_folder_is_refused(tmp_path: Path, places: SkillInstaller)
     (tmp_path / "other").mkdir()
     (tmp_path / "work/skills").symlink_to(tmp_path / "other")
     with pytest.raises(SkillRefused, match="cannot be opened"):
-        places.place(offered(), by="test")
+        places.place(offered())
     assert os.listdir(tmp_path / "other") == []
 
 
 def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: SkillInstaller) -> None:
-    places.place(offered(), by="test")
+    places.place(offered())
     precious = tmp_path / "precious"
     precious.write_text("keep")
     (tmp_path / "work/skills/pdf/link").symlink_to(precious)
@@ -203,7 +203,7 @@ def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: SkillInstaller) -
 
 
 def test_what_is_half_done_is_swept(tmp_path: Path, places: SkillInstaller) -> None:
-    places.place(offered(), by="test")
+    places.place(offered())
     (tmp_path / "work/skills/.elwood-skill-2").mkdir()
     places.sweep()
     assert os.listdir(tmp_path / "work/skills") == ["pdf"]
@@ -220,7 +220,7 @@ def test_a_folder_is_read_without_git_and_secrets(tmp_path: Path) -> None:
     (folder / "a/b/c.sh").chmod(0o755)
     (folder / ".env").write_text("secret")
     assert read_tree(root, "src") == [SkillFile("a/b/c.sh", b"echo", executable=True)]
-    assert read_tree(root, str(folder)) == read_tree(root, "src")
+    assert read_tree(Root(folder), ".") == read_tree(root, "./src/")
 
 
 @pytest.mark.parametrize("kind", ["link", "out", "pipe", "marked", "many", "big"])
