@@ -162,7 +162,7 @@ def _prepared(
         shutil.rmtree(beside, ignore_errors=True)  # of a restore that was cut off
     manifest = unpack(
         archive,
-        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / BUNDLE},
+        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / STATE / BUNDLE},
         limit=scope.limit,
     )
     now = clock()
@@ -185,11 +185,6 @@ def _prepared(
         anchors.note(new, now, AnchorsRestored(manifest.at, replaced))
     except JournalDamaged as error:
         problems.append(str(error))
-    if (stage / BUNDLE).exists():
-        problems.append(
-            f"the workspace's git history, which older backups keep apart, is in "
-            f"{scope.state / BUNDLE}; git clone reads it"
-        )
     moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))
     gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
     inside = scope.state / f"{ASIDE}{stamp(now)}"
@@ -201,18 +196,13 @@ def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
     """Plan the renames; nothing of this machine or this moment is touched, nor the backups."""
     state, workspace, new = scope.state, scope.workspace, scope.state / STAGE / STATE
     brings = beside.is_dir()
-    kept = {
-        *DISPOSABLE,
-        *(folder.name for folder in (scope.folder, scope.runtime) if folder.parent == state),
-    }
+    kept = {*DISPOSABLE, scope.folder.name} if scope.folder.parent == state else {*DISPOSABLE}
     if workspace.is_relative_to(state) and (workspace.parent == state or not brings):
         kept.add(workspace.relative_to(state).parts[0])
     fresh = {path.name for path in new.iterdir()}
     for name in sorted(fresh | {path.name for path in state.iterdir()}):
         if name not in kept and not name.startswith(ASIDE):
             yield _move(state / name, state / at / name, new / name if name in fresh else None)
-    if (state / STAGE / BUNDLE).exists():
-        yield _move(state / BUNDLE, state / at / BUNDLE, state / STAGE / BUNDLE)
     if not brings:
         return
     if state.is_relative_to(workspace):
@@ -290,7 +280,7 @@ class _Damaged(Exception):
 
 
 def unpack(archive: Path, targets: Mapping[str, Path], *, limit: int) -> Manifest:
-    """Unpack *archive*, its top folders and its bundle to *targets*, which are not there yet.
+    """Unpack *archive*, what is in it by its top name, to *targets*, which are not there yet.
 
     Everything is compared with the manifest.  Raises BackupFailed, with files left below *targets*,
     and OSError.
