@@ -209,7 +209,7 @@ APP = (
     CliCommand(
         "run",
         "Run the service.",
-        imported("elwood.app.serving", "serve"),
+        imported("elwood.app.serving", "run"),
         needs="secrets",
         quiet=False,
     ),

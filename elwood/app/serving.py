@@ -43,7 +43,13 @@ from elwood.foundation.storage.version import claim
 log = logging.getLogger("elwood")
 
 
-def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TURN) -> int:
+def run(
+    config: Config,
+    given: Namespace | None = None,
+    *,
+    more: Sequence[Feature] = (),
+    grace: float = LAST_TURN,
+) -> int:
     """Run the service until SIGTERM; return the exit code.
 
     *more* features come after ours.  What has begun may go on for *grace* seconds
@@ -56,11 +62,6 @@ def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TUR
         return await _live(config, environment, features, grace=grace)
 
     return _run(config, body)
-
-
-def serve(config: Config, given: Namespace) -> int:
-    """Run the service, as it is typed."""
-    return run(config)
 
 
 def chat(config: Config, given: Namespace) -> int:
@@ -163,7 +164,7 @@ async def _live(
 ) -> int:
     """Run the app until it is stopped."""
     failure: Exception | None = None
-    installation = Installation.running()
+    installation = Installation()
     providers = _providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:

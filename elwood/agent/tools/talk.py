@@ -15,20 +15,21 @@ from msgspec import Meta
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
     Post,
+    PostResult,
     Sent,
     Undeliverable,
-    Unsent,
     Unsure,
 )
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.inbound import choice, numbered, user_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
-from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Blocking
+from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line
@@ -47,12 +48,10 @@ MAX_BYTES = 20 << 20
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
-# Seconds to wait for others that send files.
-PATIENCE = 20.0
-# Seconds before the deadline of the call at which sending ends itself: it knows what went out.
-TO_SAY_WHAT = 1.0
+# Seconds for one message with its files: a little less than for the call, which then says what
+# went out.
+PATIENCE = 170.0
 
-Outcome = Sent | Unsure | Unsent | Undeliverable
 Whom = Literal["owner", "group", "person"]
 
 
@@ -104,7 +103,7 @@ class Messenger:
         buttons: tuple[Button, ...] = (),
         *,
         repeat: bool = False,
-    ) -> Outcome:
+    ) -> PostResult:
         """Send one message, once, and return what is known of it.
 
         *repeat* marks it as one that may have arrived before.
@@ -112,14 +111,8 @@ class Messenger:
         outbox = self._channels.outboxes.get(route.channel)
         if outbox is None:
             return Undeliverable(f"there is no {route.channel} now")
-        try:
-            return await outbox.ask(
-                Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
-            )
-        except ActorDown as error:
-            return Unsent(str(error))
-        except ActorCrashed as error:
-            return Unsure(str(error))
+        post = Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
+        return await post_once(outbox, post, PATIENCE)
 
     def _placed(self, route: Route, name: str) -> Place:
         whom: Whom = "person" if route.private else "group"
@@ -201,10 +194,11 @@ class Talk:
         if not given.files:
             return await self._send(given, context)
         uploads = self._messenger.uploads
-        with trio.move_on_after(PATIENCE) as scope:
-            await uploads.acquire()
-        if scope.cancelled_caught:
-            raise ToolFailure("not sent: others are sending files; try again in a minute")
+        try:
+            uploads.acquire_nowait()
+        except trio.WouldBlock:
+            why = "not sent: others are sending files; try again in a minute"
+            raise ToolFailure(why) from None
         try:
             return await self._send(given, context)
         finally:
@@ -262,11 +256,8 @@ class Talk:
         posts = _posts(given.text, letter.attachments)
         sent: list[str] = []
         messages: list[str] = []
-        until = trio.current_effective_deadline() - TO_SAY_WHAT
         for what, part, files in posts:
-            outcome: Outcome = Unsure("no answer in time")
-            with trio.move_on_at(until):
-                outcome = await self._messenger.post(letter.place.route, part, files)
+            outcome = await self._messenger.post(letter.place.route, part, files)
             if not isinstance(outcome, Sent):
                 raise _failure(outcome, sent, of=len(posts), what=what)
             sent.append(what)
@@ -309,7 +300,7 @@ def _pieces(text: str) -> list[Rich]:
 
 
 def _failure(
-    outcome: Outcome, sent: list[str], *, of: int = 1, what: str = "the question"
+    outcome: PostResult, sent: list[str], *, of: int = 1, what: str = "the question"
 ) -> ToolFailure:
     """Say what became of a message that did not arrive as a whole."""
     assert not isinstance(outcome, Sent)
