@@ -243,6 +243,17 @@ def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
     )
 
 
+def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+    for name in ("anthropic", "openai"):
+        home = tmp_path / name
+        configured(home, f'models = {{ default = "{name}/m", summarizer = "{name}/m" }}')
+        done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
+        remedy = f"put it into the credential {name}-key, into ${name.upper()}_API_KEY, or name"
+        assert f"there is no key for {name}: {remedy}" in done.stderr
+        assert f"{name} (m) has no key: {remedy}" in done.stdout
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+
+
 def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Path) -> None:
     config = configured(tmp_path, NOBODY)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}

@@ -5,6 +5,7 @@ ids only.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -249,21 +250,18 @@ def _ends(code: str, shown: str, size: int) -> list[Piece]:
 
 def _whole(code: str, shown: str) -> list[Rich]:
     """Write a long text as messages of its own, with not one character lost at the cuts."""
-    offsets = utf16_offsets(shown)
-    cuts, start = [0], 0
-    for index in range(len(shown)):
-        if offsets[index + 1] - offsets[start] > LIMIT - FRAME:
-            cuts.append(index)
-            start = index
-    cuts.append(len(shown))
-    count = len(cuts) - 1
+    offsets, parts, start = utf16_offsets(shown), list[str](), 0
+    while start < len(shown):
+        end = bisect_right(offsets, offsets[start] + LIMIT - FRAME) - 1
+        parts.append(shown[start:end])
+        start = end
     return [
         _rich(
-            (f"{code}, part {number} of {count} of what would run:\n", ""),
-            (shown[cuts[number - 1] : cuts[number]], "code"),
+            (f"{code}, part {number} of {len(parts)} of what would run:\n", ""),
+            (part, "code"),
             (f"\n[end of part {number}]", ""),
         )
-        for number in range(1, count + 1)
+        for number, part in enumerate(parts, 1)
     ]
 
 

@@ -359,12 +359,8 @@ class ApprovalState(msgspec.Struct):
         return found
 
     def of_code(self, code: str) -> ApprovalRequest | None:
-        """Return the question with *code*: the open one, else the newest."""
-        found = None
-        for request in self.requests.values():
-            if request.code == code and (found is None or found.ruling is not None):
-                found = request
-        return found
+        """Return the question with *code*, which no other has while it is remembered."""
+        return next((one for one in self.requests.values() if one.code == code), None)
 
     def standing(self, now: float) -> list[Permission]:
         """List the permissions that are good at *now*, by their numbers."""

@@ -83,14 +83,17 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             stage = state / STAGE
             beside = _workspace_stage(scope)
             try:
-                done, moves = _prepared(scope, archive, beside, clock)
-                _commit(stage, beside, moves)
+                now = clock()
+                at = f"{ASIDE}{stamp(now)}"
+                manifest, problems = _prepared(scope, archive, beside, now)
+                _commit(stage, beside, list(_moves(scope, beside, at)))
             except BaseException:  # and it goes on: nothing half-made stays
                 shutil.rmtree(stage, ignore_errors=True)
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
             mend(state)
-            return done
+            moved = (state / at, scope.workspace.with_name(f"{scope.workspace.name}.{at}"))
+            return Done(manifest, tuple(filter(os.path.lexists, moved)), problems)
     except OSError as error:
         raise failed(error, state) from error
 
@@ -153,9 +156,9 @@ def _workspace_stage(scope: Scope) -> Path:
 
 
 def _prepared(
-    scope: Scope, archive: Path, beside: Path, clock: Callable[[], float]
-) -> tuple[Done, list[Move]]:
-    """Unpack everything and prove it; return what there is to be moved."""
+    scope: Scope, archive: Path, beside: Path, now: float
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Unpack everything and prove it; return what is in it, and what could not be put back."""
     stage = scope.state / STAGE
     stage.mkdir(mode=0o700)
     if beside.parent != stage:
@@ -165,7 +168,6 @@ def _prepared(
         {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / STATE / BUNDLE},
         limit=scope.limit,
     )
-    now = clock()
     if now < manifest.at:
         raise BackupFailed(
             "by the clock of this machine the backup has not been taken yet; set the clock first"
@@ -179,17 +181,12 @@ def _prepared(
     _mark_all(new)
     note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
-    problems = []
     try:
         replaced = anchors.newest(scope.state)
         anchors.note(new, now, AnchorsRestored(manifest.at, replaced))
     except JournalDamaged as error:
-        problems.append(str(error))
-    moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))
-    gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
-    inside = scope.state / f"{ASIDE}{stamp(now)}"
-    aside = tuple(dict.fromkeys(inside if path.parent == inside else path for path in gone))
-    return Done(manifest, aside, tuple(problems)), moves
+        return manifest, (str(error),)
+    return manifest, ()
 
 
 def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:

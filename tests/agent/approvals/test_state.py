@@ -132,18 +132,6 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(calls.requests["open"].question.subject) == 1000
 
 
-def test_an_open_code_comes_before_a_used_one() -> None:
-    calls = ApprovalState()
-    for id in "ab":
-        calls.apply(0.0, ApprovalRequested(id, "ABC234", question(id), 300.0))
-        if id == "a":
-            calls.apply(0.0, ApprovalDecided("a", "once", "tg:1", ""))
-    found = calls.of_code("ABC234")
-    assert found is not None
-    assert found.id == "b"
-    assert calls.of_code("ZZZ999") is None
-
-
 # --- people --------------------------------------------------------------------------------------
 
 
