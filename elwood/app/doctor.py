@@ -39,7 +39,6 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def doctor(unread: Config, given: Namespace) -> int:
-    """Examine everything that the configuration names; return the exit code."""
     try:
         config = load(unread.file, os.environ, sections(given.features))
     except ConfigErrors as errors:

@@ -65,8 +65,6 @@ def run(
 
 
 def chat(config: Config, given: Namespace) -> int:
-    """Talk on the console; return the exit code."""
-
     async def body() -> int:
         patience = config.of(ModelSettings).patience
         return await _live(config, Environment(), (CONSOLE, *FEATURES), patience=patience)
@@ -162,7 +160,6 @@ async def _live(
     grace: float = LAST_TURN,
     patience: float = math.inf,
 ) -> int:
-    """Run the app until it is stopped."""
     failure: Exception | None = None
     installation = Installation()
     providers = _providers(config, environment)

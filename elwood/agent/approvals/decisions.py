@@ -167,7 +167,6 @@ def trust(
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
-    """Take back what was permitted for good."""
     if number not in {p.number for p in state.standing(now)}:
         return _no(f"There is no permission {number}. See /approvals.")
     text = f"Permission {number} is revoked."
@@ -175,7 +174,6 @@ def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[Comma
 
 
 def list_all(state: ApprovalState, now: float) -> CommandResult:
-    """Say in words what is open, and what is permitted for good."""
     open_ = [request for request in state.open() if not request.is_over(now)]
     return CommandResult(overview(open_, state.standing(now)), ok=True)
 

@@ -136,7 +136,6 @@ def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
 
 
 def access_buttons(code: str) -> tuple[tuple[str, str], ...]:
-    """List the buttons under what a stranger asks."""
     return ("Approve", button("p", code, "once")), ("Deny", button("p", code, "denied"))
 
 
@@ -191,7 +190,6 @@ def domain_of(text: str) -> str | None:
 
 
 def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permission]) -> str:
-    """List what waits for a decision, and what is permitted for good."""
     lines = ["Nothing waits for a decision."]
     if requests:
         lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]

@@ -76,7 +76,6 @@ class AccessRequest(msgspec.Struct, frozen=True):
     asked: AccessRequested
 
     def is_fresh(self, now: float) -> bool:
-        """Tell whether its code is still valid at *now*."""
         return is_fresh(CODE_LASTS, now - self.at)
 
 
@@ -121,7 +120,6 @@ class People(msgspec.Struct):
         return request.asked if request is not None and request.is_fresh(now) else None
 
     def may_ask(self, principal: str, now: float) -> bool:
-        """Tell whether a stranger should be given a code now."""
         denied = self.denied.get(principal)
         if denied is not None and 0 <= now - denied < DENIED_FOR:
             return False
@@ -367,7 +365,6 @@ class ApprovalState(msgspec.Struct):
         return [p for p in self.permissions.values() if p.stands(now)]
 
     def covering(self, question: Question, now: float) -> Permission | None:
-        """Return a permission given for good that answers *question*."""
         return next((p for p in self.standing(now) if p.covers(question)), None)
 
     def full(self, session: str) -> str | None:

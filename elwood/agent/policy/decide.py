@@ -8,7 +8,6 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Literal, assert_never
 
 import msgspec
@@ -31,6 +30,7 @@ from elwood.agent.conversation.calls import (
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.words import fold
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
 VERSION = 2
@@ -319,12 +319,5 @@ def _plain(text: str) -> str:
     joined = "".join(text.split())
     if joined.isascii() and joined.isprintable():
         return joined.lower()
-    return "".join(map(_letters, joined))
-
-
-@lru_cache(maxsize=4096)  # characters that are in use at a time
-def _letters(char: str) -> str:
-    # One by one: normalizing a long text takes quadratic time if it is made of marks.
-    parts = unicodedata.normalize("NFKD", char.casefold())
-    plain = "".join(part for part in parts if unicodedata.category(part) not in _SILENT)
-    return unicodedata.normalize("NFKC", plain).casefold()
+    plain = "".join(char for char in fold(joined) if unicodedata.category(char) not in _SILENT)
+    return unicodedata.normalize("NFC", plain).casefold()

@@ -92,7 +92,6 @@ class Messenger:
         return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
 
     def takes_files(self, route: Route) -> bool:
-        """Tell whether files can be sent to *route*."""
         return self._channels.takes_files(route)
 
     async def post(
@@ -205,7 +204,6 @@ class Talk:
             uploads.release()
 
     async def ask_user(self, given: AskUser, context: ToolContext) -> str:
-        """Ask, and leave the answer to the next message."""
         options = [one_line(option, MAX_OPTION) for option in given.options]
         if not all(options) or len(set(options)) < len(options):
             raise ToolFailure("options must be different, and show something; nothing was asked")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def now(config: "Config", given: Namespace) -> int:
-    """Take a backup and print what is in it."""
     from elwood.features.backup.feature import BackupSettings
     from elwood.features.backup.rules import BackupFailed, size_text, told
     from elwood.features.backup.store import Scope, take
@@ -35,7 +34,6 @@ def now(config: "Config", given: Namespace) -> int:
 
 
 def show_list(config: "Config", given: Namespace) -> int:
-    """Print the backups with their numbers."""
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner
@@ -55,7 +53,6 @@ def show_list(config: "Config", given: Namespace) -> int:
 
 
 def restore(config: "Config", given: Namespace) -> int:
-    """Put a backup in place, after asking."""
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner

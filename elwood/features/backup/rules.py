@@ -104,7 +104,6 @@ def stamp(at: float) -> str:
 
 
 def name_of(at: float) -> str:
-    """Name the backup that was begun at the Unix time *at*."""
     return f"elwood-{stamp(at)}.tar.gz"
 
 

@@ -46,7 +46,6 @@ class SkillList:
         return f"Skills that may fit: {names}." if names else ""
 
     async def usable(self) -> list[Skill]:
-        """Look which skills there are now that lack nothing."""
         found = await self._shelf.found()
         return [one.skill for one in found.skills if lacking(one.skill) is None]
 
@@ -59,7 +58,6 @@ class SkillExtension(SessionExtension):
         self._skills = skills
 
     def hint(self, message: str) -> str:
-        """Name the skills that may help."""
         return self._skills.hint(message, self._log)
 
     async def expand(self, command: str) -> str:

@@ -32,7 +32,6 @@ def tools(
     """
 
     async def activate(given: Activate, context: ToolContext) -> str:
-        """Give the instructions of a skill, and say where its files are."""
         found = await shelf.found()
         one = found.named(given.name)
         if one is None:
