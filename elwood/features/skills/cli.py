@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.skill import Candidate, Unusable, candidate, review
 from elwood.features.skills.store import (
     OWN,
-    SkillInstaller,
     SkillRefused,
     SkillStore,
+    install,
+    installed,
     lacking,
     read_tree,
+    uninstall,
 )
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted
 from elwood.foundation.runtime import in_thread
@@ -32,13 +35,11 @@ DEADLINE = 90.0
 def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
     found = _shelf(config).look()
-    installer = SkillInstaller(config.of(Paths).workspace)
     for one in found.skills:
         why = lacking(one.skill)
         state = "ready" if why is None else f"not usable: {why}"
         print(f"{one.skill.name}  ({state})\n    {one.skill.description}\n    {one.path}")
-        is_own = one.folder == f"{OWN}/{one.skill.name}"
-        if is_own and (record := installer.record(one.skill.name)) is not None:
+        if one.is_inside and (record := installed(one.path)) is not None:
             commit = f" at {record.commit[:12]}" if record.commit else ""
             print(f"    installed from {record.source}{commit}")
     for problem in found.problems:
@@ -48,7 +49,7 @@ def list_skills(config: Config, given: Namespace) -> int:
     return OK
 
 
-def install(config: Config, given: Namespace) -> int:
+def install_skill(config: Config, given: Namespace) -> int:
     """Show what is in a skill, ask unless it was agreed to, and place it."""
     workspace = config.of(Paths).workspace
     try:
@@ -59,7 +60,7 @@ def install(config: Config, given: Namespace) -> int:
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
-        SkillInstaller(workspace).place(offered)
+        install(workspace, offered, time.time())
     except (SkillRefused, PathRefused, Unconfined) as error:
         raise CliFailure(f"{given.source}: {error}") from error
     print(f"Installed in {workspace / OWN / offered.skill.name}.")
@@ -105,15 +106,15 @@ def _git(words: list[str], home: str) -> str:
     return done.stdout.strip()
 
 
-def remove(config: Config, given: Namespace) -> int:
+def remove_skill(config: Config, given: Namespace) -> int:
     """Remove a skill of the workspace, after asking unless it was agreed to."""
     name: str = given.name
     if not given.yes and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")
         return FAILURE
     try:
-        SkillInstaller(config.of(Paths).workspace).remove(name)
-    except (SkillRefused, PathRefused, Unconfined) as error:
+        uninstall(config.of(Paths).workspace, name)
+    except SkillRefused as error:
         raise CliFailure(error) from error
     print(f"Removed {name}.")
     return OK

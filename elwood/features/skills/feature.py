@@ -55,10 +55,12 @@ COMMAND = CliCommand(
         CliCommand(
             "install",
             "show what is in one, ask, and install it",
-            imported(CLI, "install"),
+            imported(CLI, "install_skill"),
             _of_install,
         ),
-        CliCommand("remove", "remove one from the workspace", imported(CLI, "remove"), _of_remove),
+        CliCommand(
+            "remove", "remove one from the workspace", imported(CLI, "remove_skill"), _of_remove
+        ),
     ),
 )
 

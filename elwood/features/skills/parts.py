@@ -6,7 +6,7 @@ from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
-from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
+from elwood.features.skills.store import SkillStore, lacking
 from elwood.features.skills.tools import tools
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
@@ -69,9 +69,7 @@ class SkillExtension(SessionExtension):
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Find the skills; what was left half-placed is swept away first."""
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    await blocking(SkillInstaller(core.paths.workspace).sweep)
     shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
     skills = SkillList(shelf, settings.always)
     return Parts(
