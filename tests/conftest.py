@@ -28,9 +28,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kill-pairs", type=int, default=60, help="pairs of steps that Elwood dies at (60)"
     )
     parser.addoption(
-        "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"
-    )
-    parser.addoption(
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(

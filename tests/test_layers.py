@@ -138,7 +138,6 @@ MORE = {
     "agent/tools/tool.py": "is awaited",
     "features/backup/restore.py": "unpacks, and moves folders",
     "features/files/search_tools.py": "is two tools",
-    "features/skills/git_client.py": "runs git",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",
     "foundation/log.py": "writes to stderr",

@@ -36,7 +36,6 @@ SYSTEM = Path("/etc/elwood/config.toml")
 
 
 def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = ALL) -> int:
-    """Run the command line; return the exit code."""
     gc.set_threshold(IMPORTING)
     Printer.install()
     parser = make_parser(features)
@@ -209,7 +208,7 @@ APP = (
     CliCommand(
         "run",
         "Run the service.",
-        imported("elwood.app.serving", "serve"),
+        imported("elwood.app.serving", "run"),
         needs="secrets",
         quiet=False,
     ),

@@ -39,7 +39,6 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def doctor(unread: Config, given: Namespace) -> int:
-    """Examine everything that the configuration names; return the exit code."""
     try:
         config = load(unread.file, os.environ, sections(given.features))
     except ConfigErrors as errors:
@@ -161,10 +160,6 @@ def folders(config: Config) -> Iterator[Finding]:
     except FileNotFoundError:
         yield Finding("warning", "state", f"{path} does not exist yet", "run: elwood init")
         return
-    except OSError as error:
-        what = f"{path} cannot be looked at: {error.strerror}"
-        yield Finding("problem", "state", what, "run this as the user of Elwood")
-        return
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISDIR(status.st_mode):
         yield Finding("problem", "state", f"{path} is not a folder", "correct paths.state")
@@ -269,14 +264,7 @@ def records(config: Config) -> Iterator[Finding]:
     if why := refusal(state):
         yield Finding("problem", "state", why)
         return
-    try:
-        found = sorted(
-            ((path.stat().st_mtime, path) for path in journals_in([state])), reverse=True
-        )
-    except OSError as error:
-        what = f"{error.filename} cannot be looked at: {error.strerror}"
-        yield Finding("problem", "journals", what, "run this as the user of Elwood")
-        return
+    found = sorted(((path.stat().st_mtime, path) for path in journals_in([state])), reverse=True)
     left, sound, unread = QUICK, 0, 0
     for _, path in found:
         size = path.stat().st_size
@@ -287,8 +275,7 @@ def records(config: Config) -> Iterator[Finding]:
         try:
             verify(path)
         except OSError as error:
-            what = f"{path} cannot be read: {error.strerror}"
-            yield Finding("problem", "journals", what, "run this as the user of Elwood")
+            yield _unseen(error)
         except JournalDamaged as error:
             what = f"{path}: line {error.line} {error.why}"
             remedy = "restore it from a backup, or move it away to begin anew"

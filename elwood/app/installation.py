@@ -27,20 +27,15 @@ TO_RESTART = f"{CHANGED}, and still is the old version: start it anew."
 
 
 class Installation(MetaPathFinder):
-    """The modules in *folder*, as they were when this was made.
+    """Our modules, or those in *folder*, as they were when this was made.
 
     As a finder of imports it refuses those that are not the same any more: whoever needs one
     crashes with an ImportError, and a start mends that.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path = Path(elwood.__file__).parent) -> None:
         self._folder = folder
         self.at_start = self.look()
-
-    @classmethod
-    def running(cls) -> "Installation":
-        """Look at the one that we were started from."""
-        return cls(Path(elwood.__file__).parent)
 
     def look(self) -> frozenset[tuple[str, int, int]]:
         """See which modules there are now; blocks for some milliseconds."""

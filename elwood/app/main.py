@@ -69,7 +69,6 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
 
 
 def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
-    """List what the doctor looks at."""
     return (
         imported("elwood.app.doctor", "check"),
         imported("elwood.agent.models.check", "check"),

@@ -43,7 +43,13 @@ from elwood.foundation.storage.version import claim
 log = logging.getLogger("elwood")
 
 
-def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TURN) -> int:
+def run(
+    config: Config,
+    given: Namespace | None = None,
+    *,
+    more: Sequence[Feature] = (),
+    grace: float = LAST_TURN,
+) -> int:
     """Run the service until SIGTERM; return the exit code.
 
     *more* features come after ours.  What has begun may go on for *grace* seconds
@@ -58,14 +64,7 @@ def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TUR
     return _run(config, body)
 
 
-def serve(config: Config, given: Namespace) -> int:
-    """Run the service, as it is typed."""
-    return run(config)
-
-
 def chat(config: Config, given: Namespace) -> int:
-    """Talk on the console; return the exit code."""
-
     async def body() -> int:
         patience = config.of(ModelSettings).patience
         return await _live(config, Environment(), (CONSOLE, *FEATURES), patience=patience)
@@ -161,9 +160,8 @@ async def _live(
     grace: float = LAST_TURN,
     patience: float = math.inf,
 ) -> int:
-    """Run the app until it is stopped."""
     failure: Exception | None = None
-    installation = Installation.running()
+    installation = Installation()
     providers = _providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:

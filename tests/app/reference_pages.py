@@ -1,26 +1,16 @@
-"""Generates docs/reference/{tools,messages,state}.md: python -m tests.app.reference_pages."""
+"""Generates docs/reference/{tools,state}.md: python -m tests.app.reference_pages."""
 
 import inspect
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import attrs
 import msgspec
 
 import elwood
-from elwood.agent.approvals import messages as approvals
 from elwood.agent.approvals.state import ApprovalEntry
-from elwood.agent.channels import messages as outbox
-from elwood.agent.models import messages as models
 from elwood.agent.models.spending import UsageEntry
-from elwood.agent.session import messages as sessions
 from elwood.agent.session.log.entries import Entry
-from elwood.features.memory import messages as memory
-from elwood.features.tasks import messages as timetable
 from elwood.features.tasks.state import TimetableEntry
-from elwood.foundation.runtime import Request
 from elwood.foundation.storage.anchors import AnchorEntry
 from tests.every_tool import every_tool
 
@@ -30,7 +20,7 @@ MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"
 
 def pages() -> dict[str, str]:
     """Make all pages, by file name."""
-    return {"tools.md": tools(), "messages.md": mail(), "state.md": state()}
+    return {"tools.md": tools(), "state.md": state()}
 
 
 def tools() -> str:
@@ -47,16 +37,6 @@ def tools() -> str:
             needed = "" if name in schema.get("required", ()) else " (optional)"
             parts.append(f"- `{name}`{needed}: {field.get('description', field.get('type', ''))}")
         parts.append("")
-    return "\n".join(parts)
-
-
-def mail() -> str:
-    """Describe the messages between actors, under the names of their modules."""
-    parts = [f"{MADE}# Messages between actors\n"]
-    for room in (sessions, models, approvals, memory, timetable, outbox):
-        parts.append(f"## {room.__name__.removeprefix('elwood.').removesuffix('.messages')}\n")
-        for name in re.findall(r"^class (\w+)", inspect.getsource(room), re.MULTILINE):
-            parts.append(_described(getattr(room, name)))  # noqa: PERF401
     return "\n".join(parts)
 
 
@@ -84,17 +64,8 @@ def state() -> str:
 
 def _described(kind: type) -> str:
     about = inspect.cleandoc(kind.__doc__ or "")
-    names = ", ".join(f"`{name}`" for name in _fields(kind))
+    names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
     return f"**{kind.__name__}**{f' ({names})' if names else ''}. {about}\n"
-
-
-def _fields(kind: type) -> Iterator[str]:
-    if attrs.has(kind):
-        yield from (field.name for field in attrs.fields(kind))
-    else:
-        hidden = msgspec.structs.fields(Request) if issubclass(kind, Request) else ()
-        own = msgspec.structs.fields(kind)
-        yield from (field.name for field in own if field.name not in {one.name for one in hidden})
 
 
 if __name__ == "__main__":

@@ -138,41 +138,6 @@ def test_init_brings_skills_along_and_they_are_listed(tmp_path: Path) -> None:
     assert elwood(tmp_path, "skills", "list").stdout == done.stdout
 
 
-def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
-    configured(tmp_path, "")
-    offered = tmp_path / "offered"
-    (offered / "scripts").mkdir(parents=True)
-    (offered / "SKILL.md").write_text("---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n")
-    (offered / "scripts/go.sh").write_text("echo daring\x1b[2J\n")
-    placed = tmp_path / ".local/state/elwood/workspace/skills/pdf"
-
-    done = elwood(tmp_path, "skills", "install", str(offered))
-    assert (done.returncode, placed.exists()) == (1, False)
-    assert "echo daring⟨U+001B⟩[2J\n" in done.stdout, "nothing reaches the terminal unseen"
-    assert "--yes" in done.stderr
-
-    done = elwood(tmp_path, "skills", "install", str(offered), "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (placed / "scripts/go.sh").is_file()
-    assert f"installed from {offered}\n" in elwood(tmp_path, "skills").stdout
-    again = elwood(tmp_path, "skills", "install", str(offered), "--yes")
-    assert (again.returncode, "already" in again.stderr) == (1, True)
-
-    assert elwood(tmp_path, "skills", "remove", "pdf").returncode == 1
-    assert placed.exists()
-    assert elwood(tmp_path, "skills", "remove", "pdf", "--yes").returncode == 0
-    assert not placed.exists()
-
-
-@pytest.mark.parametrize("source", ["/nonexistent", "https://127.0.0.1/x", "http://e.example/x"])
-def test_a_source_that_cannot_be_taken_is_told(tmp_path: Path, source: str) -> None:
-    configured(tmp_path, "")
-    done = elwood(tmp_path, "skills", "install", source, "--yes")
-    assert done.returncode == 1
-    assert source in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_init_keeps_what_is_there(tmp_path: Path) -> None:
     config = configured(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
     (tmp_path / "mine").mkdir()
@@ -276,6 +241,17 @@ def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
     assert done.stdout.startswith(
         "I cannot answer now: anthropic (claude-sonnet-5-5) cannot be reached:"
     )
+
+
+def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+    for name in ("anthropic", "openai"):
+        home = tmp_path / name
+        configured(home, f'models = {{ default = "{name}/m", summarizer = "{name}/m" }}')
+        done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
+        remedy = f"put it into the credential {name}-key, into ${name.upper()}_API_KEY, or name"
+        assert f"there is no key for {name}: {remedy}" in done.stderr
+        assert f"{name} (m) has no key: {remedy}" in done.stdout
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
 def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Path) -> None:

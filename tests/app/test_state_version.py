@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "887578798266",
-        "approvals": "4e3c6258ef8e",
+        "approvals": "680ca0bee423",
         "usage": "1fc8688fa651",
         "schedule": "848f29ca6610",
         "anchors": "aa0980688f11",

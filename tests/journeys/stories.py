@@ -298,7 +298,7 @@ def told(trial: Trial, request: ModelRequest) -> Completion:
 RESTART, PAUSE = "restart", "pause "
 
 
-def tells(*said: str, asks: bool = True, slow: float = 0.0, **approvals: Any) -> Story:
+def tells(*said: str, asks: bool = True, slow: float = 0.0) -> Story:
     """Make a story of what the owner says; tools ask, and the owner answers by `MANNERS`."""
 
     async def happen(trial: Trial) -> None:
@@ -319,7 +319,6 @@ def tells(*said: str, asks: bool = True, slow: float = 0.0, **approvals: Any) ->
 
     about = {
         "policy": PolicySettings(allow=() if asks else FREE),
-        "approvals": ApprovalSettings(**approvals),
         "backup": BackupSettings(every=0),
     }
     return Story(happen=happen, think=told, settings=NO_TASKS | about, prepare=reading)
@@ -359,6 +358,6 @@ OF_TALK = {
     "back and forth": tells(
         "one", "call act x", "two", "/undo", "/retry", "/resume", "last", asks=False
     ),
-    "many at once": tells("call act soon a, act soon b, act soon c", group_after=1),
+    "many at once": tells("call act soon a, act soon b, act soon c"),
 }
 STORIES = OF_TALK | OF_TASKS

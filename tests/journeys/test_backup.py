@@ -36,11 +36,7 @@ CUT_OFF = "? act x"
 def scope(h: Home) -> Scope:
     paths = h.config().of(Paths)
     return Scope(
-        state=paths.state,
-        workspace=paths.workspace,
-        runtime=paths.runtime,
-        folder=h.folder / "backups",
-        limit=1 << 30,
+        state=paths.state, workspace=paths.workspace, folder=h.folder / "backups", limit=1 << 30
     )
 
 
@@ -194,11 +190,7 @@ async def test_under_load_between_real_processes(
 def of_town(here: Town) -> Scope:
     state = here.state
     return Scope(
-        state=state,
-        workspace=here.folder / "workspace",
-        runtime=here.folder / "run",
-        folder=state / "backups",
-        limit=1 << 30,
+        state=state, workspace=here.folder / "workspace", folder=state / "backups", limit=1 << 30
     )
 
 

@@ -44,13 +44,11 @@ LIVES = {"start": 2, "work": 4, "act": 3, "catch up": 1}
 SAID = {"tell": 4, "act": 5, "look": 1, "run": 4}
 PLANNED = {"": 2, "tell": 2, "act": 4, "run": 1}
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
-# Questions come one by one, turns wait for less than an owner often takes, and what nobody answers
-# ends within the test.
+# Turns wait for less than an owner often takes, and what nobody answers ends within the test.
 MORE = """
 [approvals]
 wait = 0.3
 expires = 60
-group_after = 100000
 [backup]
 every = 0
 [[tasks]]

@@ -46,11 +46,8 @@ def _shown(trial: Trial) -> list[str]:
     calls = approvals(trial.home.state)[1].calls
     shown = {data.split(":")[1] for data in trial.prompts}
     found = [f"asked without a mark {n} times: {one}" for one, n in trial.prompts.items() if n > 1]
-    for case in calls.open():
-        groups = {id_ for id_, members in calls.groups.items() if case.id in members}
-        if not {case.id, *groups} & shown:
-            found.append(f"never shown: {case.question.call}")
-    return found
+    unseen = [case.question.call for case in calls.open() if case.id not in shown]
+    return found + [f"never shown: {call}" for call in unseen]
 
 
 def _recorded(trial: Trial) -> list[str]:

@@ -271,7 +271,10 @@ def test_a_log_that_was_closed_then_begins_with_the_same_state(tmp_path: Path) -
     for path in closed:
         entries, kind = KINDS.get(path.name, (Entry, Session))
         state, _ = replay(path, entries, kind)
-        assert has(json.loads(msgspec.json.encode(state)), json.loads(path.read_bytes())["state"])
+        then = json.loads(path.read_bytes())["state"]
+        if kind is ApprovalBook:
+            del then["calls"]["groups"]  # questions are not put together any more
+        assert has(json.loads(msgspec.json.encode(state)), then)
         assert verify(path).gone
 
 

@@ -38,9 +38,6 @@ from elwood.agent.approvals.prompt_text import (
     button_pressed,
     buttons,
     crowd_message,
-    group_buttons,
-    group_message,
-    packs,
     request_messages,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -61,7 +58,6 @@ from elwood.agent.approvals.state import (
     People,
     PermissionEntry,
     Question,
-    RequestsGrouped,
     gist,
     where_to_ask,
 )
@@ -82,8 +78,6 @@ from elwood.foundation.text.markdown import Rich
 log = logging.getLogger(__name__)
 
 RECORD = "recording an approval"
-# Seconds for which questions are collected once there are too many to come one by one.
-GATHER = 5.0
 # Seconds at most between two looks at the clock while the owner sleeps: it may be set meanwhile.
 LOOK = 60.0
 # Seconds between two tries to give a session a hint.
@@ -147,7 +141,6 @@ class Approvals:
         self._deciding = trio.Lock()
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
-        self._batches: dict[tuple[Route, bool, bool], list[ApprovalRequest]] = {}
         self._guesses: dict[str, Budget] = {}
         self._newcomers = self._people.open(self._environment.now())
         self._has_newcomers = Signal()
@@ -309,19 +302,13 @@ class Approvals:
         kind, id, answer = found
         if kind == "p":
             return await self._let_in(id, answer == "once", by)
-        members = self._state.groups.get(id, ()) if kind == "g" else (id,)
-        known = self._state.requests
-        requests = [known[member] for member in members if member in known]
-        if not requests:
+        if (request := self._state.requests.get(id)) is None:
             return self._guessed(by, EXPIRED)
-        asked = [where_to_ask(one.question, self._owner_routes) for one in requests]
-        if press.route is None or not any(r and _same_chat(r, press.route) for r in asked):
+        asked = where_to_ask(request.question, self._owner_routes)
+        if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
-        if kind == "g":
-            now = self._environment.now()
-            return await self._take(decisions.decide_group(requests, answer, by, now))
-        return await self._decide(requests[0], answer, by)
+        return await self._decide(request, answer, by)
 
     async def _decide_typed(self, code: str, answer: OwnerAnswer, by: str) -> CommandResult:
         if (refused := self._refused(by)) is not None:
@@ -360,11 +347,7 @@ class Approvals:
                     about = {"question": gist(question), "session": question.session}
                     log.info("owner asked", extra=about)
                     self._end_in(lasts, self._state.requests[id])
-                    recent = self._state.recent(
-                        self._environment.now(), self._settings.group_within
-                    )
-                    is_many = recent > self._settings.group_after
-                    self._prompt(self._state.requests[id], is_many=is_many, repeat=False)
+                    self._tasks.start_soon(self._prompt, self._state.requests[id])
                 case ApprovalDecided():
                     self._ended(ended.pop(0).question, entry)
                 case _:
@@ -409,10 +392,6 @@ class Approvals:
         return answer
 
     # --- putting requests before the owner -------------------------------------------------------
-    #
-    # After `group_after` requests within `group_within` seconds further ones wait for a moment and
-    # come as one message (AP-21).  Those of tasks wait until the owner is awake, and come then
-    # together (AP-25).
 
     async def _resume(self) -> None:
         """Take up what the journal says: expire, post again, tell what was decided of late."""
@@ -429,9 +408,8 @@ class Approvals:
         decided = [one for one in known if one.ruling is not None and one.decided_at > lately]
         for session in {request.question.session for request in decided}:
             self._tasks.start_soon(self._tell, session)
-        is_many = len(self._state.open()) > self._settings.group_after
         for request in self._state.open():
-            self._prompt(request, is_many=is_many, repeat=True)
+            self._tasks.start_soon(self._prompt, request, True)
 
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""
@@ -440,60 +418,19 @@ class Approvals:
         now = self._environment.now()
         return max(0.0, self._when_awake(now) - now)
 
-    def _prompt(self, request: ApprovalRequest, *, is_many: bool, repeat: bool) -> None:
-        """Have *request* posted, at once or with others."""
-        route = where_to_ask(request.question, self._owner_routes)
+    async def _prompt(self, request: ApprovalRequest, repeat: bool = False) -> None:
+        """Put *request* before the owner; if a task wants it, when they are awake (AP-25)."""
+        question = request.question
+        route = where_to_ask(question, self._owner_routes)
         if route is None:
             return
-        is_asleep = self._seconds_asleep(request.question) > 0
-        if not (is_many or is_asleep):
-            self._tasks.start_soon(self._post_one, route, request, repeat)
-            return
-        # A list answers many messages.
-        key = msgspec.structs.replace(route, reply_to=None), is_asleep, repeat and not is_asleep
-        batch = self._batches.setdefault(key, [])
-        batch.append(request)
-        if len(batch) == 1:
-            self._tasks.start_soon(self._post_batch, *key)
-
-    async def _post_batch(self, route: Route, is_asleep: bool, repeat: bool) -> None:
-        """Wait for more, or until the owner is awake, and put all before them together."""
-        key = route, is_asleep, repeat
-        await trio.sleep(GATHER)
-        while True:
-            left = self._seconds_asleep(self._batches[key][0].question)
-            if left <= 0:
-                break
+        while self._state.is_open(request.id) and (left := self._seconds_asleep(question)):
+            repeat = False
             await trio.sleep(min(left, LOOK))
-        for pack in packs([one for one in self._batches.pop(key) if self._is_open(one)]):
-            id = self._environment.new_id()
-            grouped = RequestsGrouped(id, tuple(request.id for request in pack))
-            if len(pack) > 1 and await self._record(grouped):
-                await self._post(
-                    route,
-                    (group_message(pack),),
-                    group_buttons(id, len(pack)),
-                    repeat=repeat,
-                    wanted=partial(self._is_open, *pack),
-                )
-            else:
-                for request in pack:
-                    await self._post_one(route, request, repeat)
-
-    async def _post_one(self, route: Route, request: ApprovalRequest, repeat: bool) -> None:
         await self._post(
             route,
             request_messages(request, route),
             buttons(request),
             repeat=repeat,
-            wanted=partial(self._is_open, request),
+            wanted=lambda: self._state.is_open(request.id),
         )
-
-    def _is_open(self, *requests: ApprovalRequest) -> bool:
-        """Tell whether any of *requests* waits for its decision."""
-        known = self._state.requests
-        return any(one.id in known and known[one.id].ruling is None for one in requests)
-
-
-def _same_chat(one: Route, other: Route) -> bool:
-    return (one.channel, one.chat) == (other.channel, other.chat)

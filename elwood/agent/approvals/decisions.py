@@ -3,7 +3,7 @@
 Pure: the actor writes the entries, and tells the answer when they are written.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -147,19 +147,6 @@ def decide_request(
     return Step(CommandResult(text, ok=True), (decided, *covered))
 
 
-def decide_group(
-    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, now: float
-) -> Step[CommandResult]:
-    """Decide about those of *requests* that are still open, each by its own hash (AP-30)."""
-    still = [one for one in requests if one.ruling is None and not one.is_over(now)]
-    if not still:
-        return Step(EXPIRED)
-    rest = len(requests) - len(still)
-    more = f" {rest} had expired or were decided before." if rest else ""
-    text = f"{RULINGS[answer].capitalize()}: {len(still)} calls.{more}"
-    return Step(CommandResult(text, ok=True), tuple(close(one, answer, by) for one in still))
-
-
 def trust(
     state: ApprovalState, host: str, by: str, now: float, lasts: float
 ) -> Step[CommandResult]:
@@ -180,7 +167,6 @@ def trust(
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
-    """Take back what was permitted for good."""
     if number not in {p.number for p in state.standing(now)}:
         return _no(f"There is no permission {number}. See /approvals.")
     text = f"Permission {number} is revoked."
@@ -188,7 +174,6 @@ def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[Comma
 
 
 def list_all(state: ApprovalState, now: float) -> CommandResult:
-    """Say in words what is open, and what is permitted for good."""
     open_ = [request for request in state.open() if not request.is_over(now)]
     return CommandResult(overview(open_, state.standing(now)), ok=True)
 

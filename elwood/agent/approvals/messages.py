@@ -87,7 +87,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> bool:
-        """Whether the call may run."""
         return allows(self.ruling)
 
 

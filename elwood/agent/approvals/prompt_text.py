@@ -5,6 +5,7 @@ ids only.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -28,11 +29,9 @@ from elwood.foundation.text.splitting import LIMIT
 MAX_SHOWN = 40_000
 # Characters of the beginning and of the end that the message with the buttons always shows.
 ENDS = 200
-# Calls in one message: what can be looked through before one button answers for all.
-MAX_TOGETHER = 20
 # Strangers that one notice names.
 MAX_CROWD = 10
-# UTF-16 units kept free in a list for its first and last lines.
+# UTF-16 units kept free for what stands around a part of a call.
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
 REASON, SOURCE, SOURCES = 300, 80, 5
@@ -66,8 +65,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 Piece = tuple[str, Literal["", "code"]]
-# What a button stands under: one question about a call, several, or what a stranger asks.
-Kind = Literal["a", "g", "p"]
+# What a button stands under: a question about a call, or what a stranger asks.
+Kind = Literal["a", "p"]
 
 
 def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
@@ -92,30 +91,6 @@ def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
-def group_message(requests: Sequence[ApprovalRequest]) -> Rich:
-    """Write several questions as one, each with its call whole."""
-    items = (piece for number, one in enumerate(requests, 1) for piece in _item(number, one))
-    return _rich(
-        (f"May I do these {len(requests)} things?\n", ""),
-        *items,
-        ("\n\nThe buttons answer for exactly these. One by one: /allow CODE or /deny CODE", ""),
-    )
-
-
-def packs(requests: Sequence[ApprovalRequest]) -> list[list[ApprovalRequest]]:
-    """Divide questions into lists of which each fits into one message, or has but one."""
-    found: list[list[ApprovalRequest]] = []
-    room = 0
-    for number, request in enumerate(requests, 1):
-        size = sum(utf16_length(text) for text, _ in _item(number, request))
-        if size > room or len(found[-1]) >= MAX_TOGETHER:
-            found.append([])
-            room = LIMIT - FRAME
-        found[-1].append(request)
-        room -= size
-    return found
-
-
 def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
     """List the buttons under one question: what they say and what they carry."""
     origins = request.question.origins
@@ -130,14 +105,6 @@ def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
     }
     return tuple(
         (words[answer], button("a", request.id, answer)) for answer in answers(request.question)
-    )
-
-
-def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
-    """List the buttons under several questions."""
-    return (
-        (f"Allow these {count} once", button("g", id, "once")),
-        (f"Deny these {count}", button("g", id, "denied")),
     )
 
 
@@ -169,7 +136,6 @@ def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
 
 
 def access_buttons(code: str) -> tuple[tuple[str, str], ...]:
-    """List the buttons under what a stranger asks."""
     return ("Approve", button("p", code, "once")), ("Deny", button("p", code, "denied"))
 
 
@@ -185,11 +151,11 @@ def button(kind: Kind, id: str, answer: OwnerAnswer) -> str:
 def button_pressed(data: str) -> tuple[Kind, str, OwnerAnswer] | None:
     """Read what a button carries; None if it is not one of these.
 
-    >>> button_pressed("g:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
-    (('g', 'abc', 'denied'), None, ('p', 'ABCD2345', 'once'))
+    >>> button_pressed("a:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
+    (('a', 'abc', 'denied'), None, ('p', 'ABCD2345', 'once'))
     """
     match data.split(":"):
-        case [("a" | "g" | "p") as kind, id, letter] if _ID.fullmatch(id):
+        case [("a" | "p") as kind, id, letter] if _ID.fullmatch(id):
             found = (answer for answer, known in _letters(kind).items() if known == letter)
             answer = next(found, None)
             return None if answer is None else (kind, id, answer)
@@ -224,7 +190,6 @@ def domain_of(text: str) -> str | None:
 
 
 def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permission]) -> str:
-    """List what waits for a decision, and what is permitted for good."""
     lines = ["Nothing waits for a decision."]
     if requests:
         lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]
@@ -247,18 +212,6 @@ def _permitted(permission: Permission) -> str:
             return f"requests to {permission.key} and what is below it"
 
 
-def _item(number: int, request: ApprovalRequest) -> list[Piece]:
-    question = request.question
-    shown = escape_invisible(question.subject) or "(nothing)"
-    why = _flat(question.why, REASON // 2)
-    sources = _sources(question).rstrip()
-    return [
-        (f"\n{number}. {request.code}: {_flat(question.tool)}\n", ""),
-        (shown, "code"),
-        (f"\n{why}. {sources[: REASON // 2]}".rstrip() + "\n", ""),
-    ]
-
-
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
     return one_line(escape_invisible(text).replace("⏎", ""), limit)
@@ -267,7 +220,7 @@ def _flat(text: str, limit: int = 64) -> str:
 def _asker(question: Question, at: Route) -> str:
     """Say who made it happen, unless it is the one who is asked, where they talk with us."""
     here = question.route
-    is_there = here.private and (here.channel, here.chat) == (at.channel, at.chat)
+    is_there = here.private and here.is_same_chat(at)
     if is_there and question.principal in (f"tg:{here.chat}", "console"):
         return ""
     who = question.principal
@@ -295,21 +248,18 @@ def _ends(code: str, shown: str, size: int) -> list[Piece]:
 
 def _whole(code: str, shown: str) -> list[Rich]:
     """Write a long text as messages of its own, with not one character lost at the cuts."""
-    offsets = utf16_offsets(shown)
-    cuts, start = [0], 0
-    for index in range(len(shown)):
-        if offsets[index + 1] - offsets[start] > LIMIT - FRAME:
-            cuts.append(index)
-            start = index
-    cuts.append(len(shown))
-    count = len(cuts) - 1
+    offsets, parts, start = utf16_offsets(shown), list[str](), 0
+    while start < len(shown):
+        end = bisect_right(offsets, offsets[start] + LIMIT - FRAME) - 1
+        parts.append(shown[start:end])
+        start = end
     return [
         _rich(
-            (f"{code}, part {number} of {count} of what would run:\n", ""),
-            (shown[cuts[number - 1] : cuts[number]], "code"),
+            (f"{code}, part {number} of {len(parts)} of what would run:\n", ""),
+            (part, "code"),
             (f"\n[end of part {number}]", ""),
         )
-        for number in range(1, count + 1)
+        for number, part in enumerate(parts, 1)
     ]
 
 

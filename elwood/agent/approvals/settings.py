@@ -12,8 +12,7 @@ class ApprovalSettings:
     """How the owner is asked about calls; times in seconds.
 
     A call waits *wait* for an answer before the turn goes on without it.  A question is open for
-    *expires*, a permission given for good stands for *standing*.  More than *group_after*
-    questions within *group_within* are put together.
+    *expires*, a permission given for good stands for *standing*.
     """
 
     SECTION: ClassVar = Section("approvals", "How you are asked whether a tool may do something.")
@@ -28,10 +27,4 @@ class ApprovalSettings:
     )
     standing: float = setting(
         90 * 86_400.0, help="seconds for which a permission for good stands", check=at_least(60)
-    )
-    group_after: int = setting(
-        5, help="questions after which further ones come together", check=at_least(1)
-    )
-    group_within: float = setting(
-        600.0, help="seconds within which they are counted", check=at_least(0)
     )

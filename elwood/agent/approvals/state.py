@@ -26,8 +26,8 @@ MAX_DENIED = 1000
 STEP_BACK = 60.0
 
 # Questions that may be open at a time, in Elwood and in one conversation: an owner who has
-# more before them decides nothing with care.
-MAX_OPEN, MAX_OPEN_HERE = 100, 10
+# more before them decides nothing with care (AP-21).
+MAX_OPEN, MAX_OPEN_HERE = 100, 5
 # Permissions that may stand at a time: beyond, nobody knows what they have permitted.
 MAX_STANDING = 500
 # Decided questions that are remembered, so that seeking again finds the answer.
@@ -76,7 +76,6 @@ class AccessRequest(msgspec.Struct, frozen=True):
     asked: AccessRequested
 
     def is_fresh(self, now: float) -> bool:
-        """Tell whether its code is still valid at *now*."""
         return is_fresh(CODE_LASTS, now - self.at)
 
 
@@ -121,7 +120,6 @@ class People(msgspec.Struct):
         return request.asked if request is not None and request.is_fresh(now) else None
 
     def may_ask(self, principal: str, now: float) -> bool:
-        """Tell whether a stranger should be given a code now."""
         denied = self.denied.get(principal)
         if denied is not None and 0 <= now - denied < DENIED_FOR:
             return False
@@ -174,7 +172,7 @@ def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
     None if there is no owner to be asked.
     """
     here = question.route
-    if here.private and any((here.channel, here.chat) == (o.channel, o.chat) for o in owners):
+    if here.private and any(map(here.is_same_chat, owners)):
         return here
     near = [owner for owner in owners if owner.channel == here.channel]
     return next(iter([*near, *owners]), None)
@@ -193,13 +191,13 @@ class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
 
 
 class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
-    """The time of the questions *ids* begins now; only in journals of early versions."""
+    """The questions *ids* were shown; only in journals of early versions."""
 
     ids: tuple[str, ...]
 
 
 class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
-    """The questions *members* were put to the owner as one; *id* stands on its buttons."""
+    """The questions *members* were put to the owner as one; only in journals of early versions."""
 
     id: str
     members: tuple[str, ...]
@@ -300,7 +298,6 @@ class ApprovalState(msgspec.Struct):
     """What the calls' entries add up to; *numbers* is the newest permission's."""
 
     requests: dict[str, ApprovalRequest] = {}
-    groups: dict[str, tuple[str, ...]] = {}
     permissions: dict[int, Permission] = {}
     numbers: int = 0
 
@@ -309,17 +306,14 @@ class ApprovalState(msgspec.Struct):
         match entry:
             case ApprovalRequested(id, code, question, lasts):
                 self.requests[id] = ApprovalRequest(at, id, code, question, lasts)
-            case RequestsShown(ids):
-                for request in filter(None, map(self.requests.get, ids)):
-                    self.requests[request.id] = msgspec.structs.replace(request, at=at)
-            case RequestsGrouped(id, members):
-                self.groups[id] = members
             case ApprovalDecided():
                 self._decide(at, entry)
             case DomainTrusted(number, host, by, lasts):
                 self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
             case PermissionRevoked(number):
                 self.permissions.pop(number, None)
+            case RequestsShown() | RequestsGrouped():
+                pass
 
     def _decide(self, at: float, decided: ApprovalDecided) -> None:
         request = self.requests.get(decided.id)
@@ -338,9 +332,6 @@ class ApprovalState(msgspec.Struct):
         done = [request.id for request in self.requests.values() if request.ruling is not None]
         for id in done[: max(0, len(done) - MAX_KEPT)]:
             del self.requests[id]
-        for id, members in list(self.groups.items()):
-            if not any(self._is_open(member) for member in members):
-                del self.groups[id]
 
     def _permit(self, permission: Permission) -> None:
         self.numbers = max(self.numbers, permission.number)
@@ -349,7 +340,7 @@ class ApprovalState(msgspec.Struct):
                 del self.permissions[old.number]
         self.permissions[permission.number] = permission
 
-    def _is_open(self, id: str) -> bool:
+    def is_open(self, id: str) -> bool:
         request = self.requests.get(id)
         return request is not None and request.ruling is None
 
@@ -366,24 +357,15 @@ class ApprovalState(msgspec.Struct):
         return found
 
     def of_code(self, code: str) -> ApprovalRequest | None:
-        """Return the question with *code*: the open one, else the newest."""
-        found = None
-        for request in self.requests.values():
-            if request.code == code and (found is None or found.ruling is not None):
-                found = request
-        return found
+        """Return the question with *code*, which no other has while it is remembered."""
+        return next((one for one in self.requests.values() if one.code == code), None)
 
     def standing(self, now: float) -> list[Permission]:
         """List the permissions that are good at *now*, by their numbers."""
         return [p for p in self.permissions.values() if p.stands(now)]
 
     def covering(self, question: Question, now: float) -> Permission | None:
-        """Return a permission given for good that answers *question*."""
         return next((p for p in self.standing(now) if p.covers(question)), None)
-
-    def recent(self, now: float, within: float) -> int:
-        """Count the questions of the last *within* seconds, whatever became of them."""
-        return sum(0 <= now - request.at < within for request in self.requests.values())
 
     def full(self, session: str) -> str | None:
         """Say why no further question of *session* can be asked; None if one can."""

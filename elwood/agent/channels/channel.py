@@ -95,5 +95,5 @@ def owner_routes(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ..
     """
     if heard is None or not heard.private:
         return tuple(owner)
-    others = tuple(one for one in owner if (one.channel, one.chat) != (heard.channel, heard.chat))
+    others = tuple(one for one in owner if not one.is_same_chat(heard))
     return (heard, *others) if len(others) < len(owner) else tuple(owner)

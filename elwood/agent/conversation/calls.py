@@ -35,7 +35,7 @@ Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
 class ReadFiles(msgspec.Struct, frozen=True):
-    """Look at files of the workspace; whoever is answered learns of them."""
+    """Look at what is the owner's, files or notes; whoever is answered learns of it."""
 
 
 class WriteFile(msgspec.Struct, frozen=True):
@@ -79,21 +79,13 @@ class SendRequest(msgspec.Struct, frozen=True):
 
 
 class SendMessage(msgspec.Struct, frozen=True):
-    """Say something, to the owner, to a group, or to a third person."""
+    """Say or ask something: the owner, a group, or a third person."""
 
     to: Literal["owner", "group", "person"]
 
 
-class AskOwner(msgspec.Struct, frozen=True):
-    """Put a question to the owner."""
-
-
 class SaveMemory(msgspec.Struct, frozen=True):
     """Keep a fact for later conversations."""
-
-
-class SearchMemory(msgspec.Struct, frozen=True):
-    """Look facts up."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -106,19 +98,11 @@ class Reschedule(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-class CreateTool(msgspec.Struct, frozen=True):
-    """Make or change a tool or a skill of Elwood's own."""
-
-
 class CallRemote(msgspec.Struct, frozen=True):
     """Call a tool of an MCP server, of the class our catalogue gives it."""
 
     risk: Risk
     open_world: bool = False
-
-
-class Approve(msgspec.Struct, frozen=True):
-    """Decide in the owner's place."""
 
 
 class Other(msgspec.Struct, frozen=True):
@@ -135,14 +119,10 @@ Action = (
     | SearchWeb
     | SendRequest
     | SendMessage
-    | AskOwner
     | SaveMemory
-    | SearchMemory
     | Schedule
     | Reschedule
-    | CreateTool
     | CallRemote
-    | Approve
     | Other
 )
 

@@ -236,14 +236,7 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
     Usage(input=10, output=3, cache_read=0, cache_write=0, cache_write_1h=0, estimated=True)
     """
     size = len(prompt.system) + sum(len(bytes(t.schema)) + len(t.description) for t in prompt.tools)
-    for message in messages:
-        match message:
-            case Human(text) | Notice(text):
-                size += len(text)
-            case Results(results):
-                size += sum(len(result.text) for result in results)
-            case Assistant():
-                size += len(bytes(message.native))
+    size += sum(len(text) for message in messages for text in texts(message))
     return Usage(size // 3, len(said) // 3, estimated=True)
 
 

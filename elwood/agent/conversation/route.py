@@ -16,6 +16,10 @@ class Route(msgspec.Struct, frozen=True):
     private: bool = True
     reply_to: int | None = None
 
+    def is_same_chat(self, other: "Route") -> bool:
+        """Tell whether *other* is in the same chat, in whatever topic."""
+        return (self.channel, self.chat) == (other.channel, other.chat)
+
 
 # Where an answer goes that goes nowhere: it is kept.
 NOWHERE = Route("nowhere")

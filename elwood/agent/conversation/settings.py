@@ -30,7 +30,6 @@ class Owner:
 
     @property
     def zone(self) -> ZoneInfo:
-        """Where the owner lives."""
         return ZoneInfo(self.timezone)
 
 

@@ -8,17 +8,13 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Literal, assert_never
 
 import msgspec
 
 from elwood.agent.conversation.calls import (
     Action,
-    Approve,
-    AskOwner,
     CallRemote,
-    CreateTool,
     FetchUrl,
     Other,
     ReadFiles,
@@ -26,7 +22,6 @@ from elwood.agent.conversation.calls import (
     RunCommand,
     SaveMemory,
     Schedule,
-    SearchMemory,
     SearchWeb,
     SendMessage,
     SendRequest,
@@ -35,6 +30,7 @@ from elwood.agent.conversation.calls import (
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.words import fold
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
 VERSION = 2
@@ -167,10 +163,8 @@ def _of_act(action: Action, situation: Situation) -> Decision:
     untrusted = situation.is_untrusted
     leaking = untrusted and situation.label.private
     match action:
-        case ReadFiles() | SearchMemory() | AskOwner() | SaveMemory() | SendMessage("owner"):
+        case ReadFiles() | SaveMemory() | SendMessage("owner"):
             return Allow()
-        case Approve():
-            return Deny("only you can approve something")
         case WriteFile(protected=True):
             why = "the file instructs Elwood or starts programs"
             return Deny(f"{why}, and {_read(situation)}") if untrusted else Ask(why, remember=False)
@@ -201,8 +195,6 @@ def _of_act(action: Action, situation: Situation) -> Decision:
             return Allow("it is the task whose run this is")
         case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
-        case CreateTool():
-            return Ask("it makes or changes a tool, which is code", remember=False)
         case CallRemote("read", open_world):
             why = "it takes private data to a service that others can see"
             return Ask(why, remember=False) if leaking and open_world else Allow()
@@ -250,7 +242,7 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
     """
     if situation.principal == "guest":
         match action:
-            case AskOwner() | SendMessage("owner") | SearchWeb() | FetchUrl():
+            case SendMessage("owner") | SearchWeb() | FetchUrl():
                 return None
             case _:
                 return Ask("a guest wants it", remember=False)
@@ -270,7 +262,7 @@ def _of_place(situation: Situation) -> Ask | None:
 
 def _has_effect(action: Action) -> bool:
     match action:
-        case ReadFiles() | SearchMemory() | SearchWeb() | FetchUrl() | AskOwner():
+        case ReadFiles() | SearchWeb() | FetchUrl():
             return False
         case SendMessage("owner") | RunCommand("safe") | CallRemote("read") | Other("read"):
             return False
@@ -327,12 +319,5 @@ def _plain(text: str) -> str:
     joined = "".join(text.split())
     if joined.isascii() and joined.isprintable():
         return joined.lower()
-    return "".join(map(_letters, joined))
-
-
-@lru_cache(maxsize=4096)  # characters that are in use at a time
-def _letters(char: str) -> str:
-    # One by one: normalizing a long text takes quadratic time if it is made of marks.
-    parts = unicodedata.normalize("NFKD", char.casefold())
-    plain = "".join(part for part in parts if unicodedata.category(part) not in _SILENT)
-    return unicodedata.normalize("NFKC", plain).casefold()
+    plain = "".join(char for char in fold(joined) if unicodedata.category(char) not in _SILENT)
+    return unicodedata.normalize("NFC", plain).casefold()

@@ -1,5 +1,6 @@
 """What the owner has said about tools, by name."""
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
@@ -28,24 +29,15 @@ class PolicySettings:
     )
     deny: tuple[str, ...] = setting((), help="tools that are never run", example='["web_request"]')
 
-    def words(self) -> dict[str, Word]:
-        """Give the word for each name and pattern; what comes later, and is stricter, holds."""
-        words: dict[str, Word] = {}
-        said: dict[Word, tuple[str, ...]] = {
-            "allow": self.allow,
-            "ask": self.ask,
-            "deny": self.deny,
-        }
-        for word, names in said.items():
-            for name in names:
-                words.pop(name, None)
-                words[name] = word
-        return words
+    def words(self) -> Iterator[tuple[Word, str]]:
+        """Give each word with the name or pattern that it is about, the strictest first."""
+        yield from (("deny", name) for name in self.deny)
+        yield from (("ask", name) for name in self.ask)
+        yield from (("allow", name) for name in self.allow)
 
     def word(self, name: str, id: str) -> Word | None:
         """Give the word about one tool; None if there is none."""
-        words = [word for about, word in self.words().items() if is_about(about, name, id)]
-        return words[-1] if words else None
+        return next((word for word, about in self.words() if is_about(about, name, id)), None)
 
 
 def is_about(pattern: str, name: str, id: str) -> bool:

@@ -15,20 +15,21 @@ from msgspec import Meta
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
     Post,
+    PostResult,
     Sent,
     Undeliverable,
-    Unsent,
     Unsure,
 )
-from elwood.agent.conversation.calls import AskOwner, Plan, SendMessage
+from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.inbound import choice, numbered, user_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
-from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Blocking
+from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line
@@ -47,12 +48,10 @@ MAX_BYTES = 20 << 20
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
-# Seconds to wait for others that send files.
-PATIENCE = 20.0
-# Seconds before the deadline of the call at which sending ends itself: it knows what went out.
-TO_SAY_WHAT = 1.0
+# Seconds for one message with its files: a little less than for the call, which then says what
+# went out.
+PATIENCE = 170.0
 
-Outcome = Sent | Unsure | Unsent | Undeliverable
 Whom = Literal["owner", "group", "person"]
 
 
@@ -93,7 +92,6 @@ class Messenger:
         return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
 
     def takes_files(self, route: Route) -> bool:
-        """Tell whether files can be sent to *route*."""
         return self._channels.takes_files(route)
 
     async def post(
@@ -104,7 +102,7 @@ class Messenger:
         buttons: tuple[Button, ...] = (),
         *,
         repeat: bool = False,
-    ) -> Outcome:
+    ) -> PostResult:
         """Send one message, once, and return what is known of it.
 
         *repeat* marks it as one that may have arrived before.
@@ -112,14 +110,8 @@ class Messenger:
         outbox = self._channels.outboxes.get(route.channel)
         if outbox is None:
             return Undeliverable(f"there is no {route.channel} now")
-        try:
-            return await outbox.ask(
-                Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
-            )
-        except ActorDown as error:
-            return Unsent(str(error))
-        except ActorCrashed as error:
-            return Unsure(str(error))
+        post = Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
+        return await post_once(outbox, post, PATIENCE)
 
     def _placed(self, route: Route, name: str) -> Place:
         whom: Whom = "person" if route.private else "group"
@@ -131,8 +123,7 @@ class Messenger:
         return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
-        own = {(place.channel, place.chat) for place in self._channels.places}
-        return route.private and (route.channel, route.chat) in own
+        return route.private and any(map(route.is_same_chat, self._channels.places))
 
 
 class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
@@ -202,17 +193,17 @@ class Talk:
         if not given.files:
             return await self._send(given, context)
         uploads = self._messenger.uploads
-        with trio.move_on_after(PATIENCE) as scope:
-            await uploads.acquire()
-        if scope.cancelled_caught:
-            raise ToolFailure("not sent: others are sending files; try again in a minute")
+        try:
+            uploads.acquire_nowait()
+        except trio.WouldBlock:
+            why = "not sent: others are sending files; try again in a minute"
+            raise ToolFailure(why) from None
         try:
             return await self._send(given, context)
         finally:
             uploads.release()
 
     async def ask_user(self, given: AskUser, context: ToolContext) -> str:
-        """Ask, and leave the answer to the next message."""
         options = [one_line(option, MAX_OPTION) for option in given.options]
         if not all(options) or len(set(options)) < len(options):
             raise ToolFailure("options must be different, and show something; nothing was asked")
@@ -263,11 +254,8 @@ class Talk:
         posts = _posts(given.text, letter.attachments)
         sent: list[str] = []
         messages: list[str] = []
-        until = trio.current_effective_deadline() - TO_SAY_WHAT
         for what, part, files in posts:
-            outcome: Outcome = Unsure("no answer in time")
-            with trio.move_on_at(until):
-                outcome = await self._messenger.post(letter.place.route, part, files)
+            outcome = await self._messenger.post(letter.place.route, part, files)
             if not isinstance(outcome, Sent):
                 raise _failure(outcome, sent, of=len(posts), what=what)
             sent.append(what)
@@ -278,7 +266,7 @@ class Talk:
 async def plan_question(given: AskUser, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     text = "\n".join([given.question, *given.options])
-    return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
+    return Plan(SendMessage("owner"), f"Ask: {text}", outgoing=text)
 
 
 def _posts(
@@ -310,7 +298,7 @@ def _pieces(text: str) -> list[Rich]:
 
 
 def _failure(
-    outcome: Outcome, sent: list[str], *, of: int = 1, what: str = "the question"
+    outcome: PostResult, sent: list[str], *, of: int = 1, what: str = "the question"
 ) -> ToolFailure:
     """Say what became of a message that did not arrive as a whole."""
     assert not isinstance(outcome, Sent)

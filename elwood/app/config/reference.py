@@ -38,7 +38,6 @@ _HEAD = """\
 
 
 def reference() -> str:
-    """Return the text of docs/reference/config.md."""
     parts = [_INTRODUCTION]
     for kind in sections():
         section, item = kind.SECTION, kind

@@ -14,50 +14,45 @@ if TYPE_CHECKING:
 
 
 def now(config: "Config", given: Namespace) -> int:
-    """Take a backup and print what is in it."""
     from elwood.features.backup.feature import BackupSettings
-    from elwood.features.backup.rules import WEEKS, BackupFailed, size_text, told
+    from elwood.features.backup.rules import BackupFailed, size_text, told
     from elwood.features.backup.store import Scope, take
 
-    began = time.monotonic()
-    keep = config.of(BackupSettings).keep
     try:
-        taken = take(Scope.of(config), clock=time.time, keep=keep)
+        taken = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
     except BackupFailed as error:
         raise CliFailure(f"No backup was taken: {error}.") from error
     manifest = taken.manifest
     whole = sum(member.size for member in manifest.members)
     print(
         f"{taken.path}: {manifest.files:,} files, {size_text(whole)}, "
-        f"packed {size_text(taken.size)}, in {time.monotonic() - began:.1f} s"
+        f"packed {size_text(taken.size)}"
     )
     for line in told(manifest.left_out):
         print(line)
-    for path in taken.removed:
-        print(f"removed {path.name}: {keep} and one of each of {WEEKS} weeks stay")
     return OK
 
 
 def show_list(config: "Config", given: Namespace) -> int:
-    """Print the backups with their numbers."""
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner
-    from elwood.features.backup.rules import listing
-    from elwood.foundation.text.lines import duration
+    from elwood.features.backup.rules import size_text
+    from elwood.foundation.text.lines import columns, duration
 
-    known = _known(config)
-    if known:
-        zone = config.of(Owner).zone
-        when = [f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}" for one in known]
-        print(listing(known, when, [duration(max(0.0, time.time() - one.at)) for one in known]))
+    rows = [("number", "taken", "size", "age")]
+    for number, one in enumerate(_known(config), 1):
+        taken = datetime.fromtimestamp(one.at, config.of(Owner).zone)
+        age = duration(max(0.0, time.time() - one.at))
+        rows.append((str(number), f"{taken:%Y-%m-%d %H:%M:%S}", size_text(one.size), age))
+    if len(rows) > 1:
+        print("\n".join(columns(rows)))
     else:
         print("there are no backups", file=sys.stderr)
     return OK
 
 
 def restore(config: "Config", given: Namespace) -> int:
-    """Put a backup in place, after asking."""
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner

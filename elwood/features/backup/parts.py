@@ -38,7 +38,6 @@ OVERDUE = 2.5
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at the newest backup."""
     return await context.blocking(lambda: list(_newest(context.config, context.now)))
 
 

@@ -83,14 +83,17 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             stage = state / STAGE
             beside = _workspace_stage(scope)
             try:
-                done, moves = _prepared(scope, archive, beside, clock)
-                _commit(stage, beside, moves)
+                now = clock()
+                at = f"{ASIDE}{stamp(now)}"
+                manifest, problems = _prepared(scope, archive, beside, now)
+                _commit(stage, beside, list(_moves(scope, beside, at)))
             except BaseException:  # and it goes on: nothing half-made stays
                 shutil.rmtree(stage, ignore_errors=True)
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
             mend(state)
-            return done
+            moved = (state / at, scope.workspace.with_name(f"{scope.workspace.name}.{at}"))
+            return Done(manifest, tuple(filter(os.path.lexists, moved)), problems)
     except OSError as error:
         raise failed(error, state) from error
 
@@ -153,19 +156,18 @@ def _workspace_stage(scope: Scope) -> Path:
 
 
 def _prepared(
-    scope: Scope, archive: Path, beside: Path, clock: Callable[[], float]
-) -> tuple[Done, list[Move]]:
-    """Unpack everything and prove it; return what there is to be moved."""
+    scope: Scope, archive: Path, beside: Path, now: float
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Unpack everything and prove it; return what is in it, and what could not be put back."""
     stage = scope.state / STAGE
     stage.mkdir(mode=0o700)
     if beside.parent != stage:
         shutil.rmtree(beside, ignore_errors=True)  # of a restore that was cut off
     manifest = unpack(
         archive,
-        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / BUNDLE},
+        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / STATE / BUNDLE},
         limit=scope.limit,
     )
-    now = clock()
     if now < manifest.at:
         raise BackupFailed(
             "by the clock of this machine the backup has not been taken yet; set the clock first"
@@ -179,40 +181,25 @@ def _prepared(
     _mark_all(new)
     note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
-    problems = []
     try:
         replaced = anchors.newest(scope.state)
         anchors.note(new, now, AnchorsRestored(manifest.at, replaced))
     except JournalDamaged as error:
-        problems.append(str(error))
-    if (stage / BUNDLE).exists():
-        problems.append(
-            f"the workspace's git history, which older backups keep apart, is in "
-            f"{scope.state / BUNDLE}; git clone reads it"
-        )
-    moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))
-    gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
-    inside = scope.state / f"{ASIDE}{stamp(now)}"
-    aside = tuple(dict.fromkeys(inside if path.parent == inside else path for path in gone))
-    return Done(manifest, aside, tuple(problems)), moves
+        return manifest, (str(error),)
+    return manifest, ()
 
 
 def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
     """Plan the renames; nothing of this machine or this moment is touched, nor the backups."""
     state, workspace, new = scope.state, scope.workspace, scope.state / STAGE / STATE
     brings = beside.is_dir()
-    kept = {
-        *DISPOSABLE,
-        *(folder.name for folder in (scope.folder, scope.runtime) if folder.parent == state),
-    }
+    kept = {*DISPOSABLE, scope.folder.name} if scope.folder.parent == state else {*DISPOSABLE}
     if workspace.is_relative_to(state) and (workspace.parent == state or not brings):
         kept.add(workspace.relative_to(state).parts[0])
     fresh = {path.name for path in new.iterdir()}
     for name in sorted(fresh | {path.name for path in state.iterdir()}):
         if name not in kept and not name.startswith(ASIDE):
             yield _move(state / name, state / at / name, new / name if name in fresh else None)
-    if (state / STAGE / BUNDLE).exists():
-        yield _move(state / BUNDLE, state / at / BUNDLE, state / STAGE / BUNDLE)
     if not brings:
         return
     if state.is_relative_to(workspace):
@@ -290,7 +277,7 @@ class _Damaged(Exception):
 
 
 def unpack(archive: Path, targets: Mapping[str, Path], *, limit: int) -> Manifest:
-    """Unpack *archive*, its top folders and its bundle to *targets*, which are not there yet.
+    """Unpack *archive*, what is in it by its top name, to *targets*, which are not there yet.
 
     Everything is compared with the manifest.  Raises BackupFailed, with files left below *targets*,
     and OSError.

@@ -9,8 +9,6 @@ from typing import Literal
 
 import msgspec
 
-from elwood.foundation.text.lines import columns
-
 # Of what `Manifest` and the archive around it look like; what is newer is not restored.
 VERSION = 1
 # Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
@@ -24,6 +22,8 @@ STATE, WORKSPACE, BUNDLE, MANIFEST = "state", "workspace", "workspace.bundle", "
 MAX_MEMBERS = 500_000
 # Folders below one of the two; what is deeper is left out.
 MAX_DEPTH = 64
+# Things left out that are named to the operator.
+MAX_TOLD = 20
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
@@ -104,7 +104,6 @@ def stamp(at: float) -> str:
 
 
 def name_of(at: float) -> str:
-    """Name the backup that was begun at the Unix time *at*."""
     return f"elwood-{stamp(at)}.tar.gz"
 
 
@@ -176,17 +175,9 @@ def size_text(size: int) -> str:
     return f"{size / 1000:.1f} GB"
 
 
-def listing(rows: Sequence[Backup], when: Sequence[str], ages: Sequence[str]) -> str:
-    """Draw the table of backups; *when* and *ages* are their times in words."""
-    cells = [("number", "taken", "size", "age")]
-    for number, (row, at, age) in enumerate(zip(rows, when, ages, strict=True), 1):
-        cells.append((str(number), at, size_text(row.size), age))
-    return "\n".join(columns(cells))
-
-
-def told(left_out: Sequence[LeftOut], most: int = 20) -> list[str]:
-    """Say in lines what is not in a backup, *most* of them at most."""
-    lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:most]]
-    if len(left_out) > most:
-        lines.append(f"and {len(left_out) - most} more; its {MANIFEST} has them all")
+def told(left_out: Sequence[LeftOut]) -> list[str]:
+    """Say in lines what is not in a backup, `MAX_TOLD` of them at most."""
+    lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
+    if len(left_out) > MAX_TOLD:
+        lines.append(f"and {len(left_out) - MAX_TOLD} more; its {MANIFEST} has them all")
     return lines

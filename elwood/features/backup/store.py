@@ -23,11 +23,10 @@ import shutil
 import stat
 import tarfile
 import tempfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import msgspec
 
@@ -56,13 +55,8 @@ from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
 log = logging.getLogger("elwood.backup")
 
-# Of zlib: higher ones take twice the time for a twentieth less.
-LEVEL = 6
 _WORK = ".elwood-backup-"
 # Bytes of one file that are held in memory; of larger ones a copy is written beside the backup.
 SPOOL = 8 << 20
@@ -81,14 +75,13 @@ ANCHORS = (anchors.OLD, anchors.NAME)
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup is of, and where it goes: folders.  *runtime* is never in it.
+    """What a backup is of, and where it goes: folders.
 
     *limit* is the most that one holds, in bytes before it is packed.
     """
 
     state: Path
     workspace: Path
-    runtime: Path
     folder: Path
     limit: int
 
@@ -99,7 +92,6 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             state=paths.state,
             workspace=paths.workspace,
-            runtime=paths.runtime,
             folder=backup_folder(config),
             limit=config.of(BackupSettings).size << 20,
         )
@@ -110,18 +102,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             self,
             state=self.state.resolve(),
             workspace=self.workspace.resolve(),
-            runtime=self.runtime.resolve(),
             folder=self.folder.resolve(),
         )
 
 
 class BackupTaken(msgspec.Struct, frozen=True):
-    """A backup is on the disk; *removed* went for it."""
+    """A backup is on the disk."""
 
     path: Path
     size: int
     manifest: Manifest
-    removed: list[Path]
 
 
 def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
@@ -138,8 +128,8 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
             manifest = _write(scope, made, work, at)
             os.rename(made, path)
             sync_folder(scope.folder)
-            size = path.stat().st_size
-            return BackupTaken(path, size, manifest, _rotate(scope.folder, keep))
+            _rotate(scope.folder, keep)
+            return BackupTaken(path, path.stat().st_size, manifest)
     except OSError as error:
         raise failed(error, scope.folder) from error
 
@@ -176,14 +166,12 @@ def failed(error: OSError, folder: Path) -> BackupFailed:
 def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        packed = Packed(file, LEVEL)
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            archive, others = _Packing(tar, work, scope.limit), (scope.folder, scope.runtime)
+        with tarfile.open(fileobj=file, mode="w|gz", format=tarfile.PAX_FORMAT) as tar:
+            archive = _Packing(tar, work, scope.limit)
             # The highest first.
-            archive.put(STATE, scope.state, _ids(scope.workspace, *others))
+            archive.put(STATE, scope.state, _ids(scope.workspace, scope.folder))
             if scope.workspace.is_dir():
-                names = names_within(scope.workspace)
-                archive.put(WORKSPACE, scope.workspace, _ids(scope.state, *others), names)
+                archive.put(WORKSPACE, scope.workspace, _ids(scope.state, scope.folder))
             manifest = Manifest(
                 version=rules.VERSION,
                 elwood=__version__,
@@ -195,7 +183,6 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
             info = tarfile.TarInfo(MANIFEST)
             info.size, info.mode, info.mtime = len(text), 0o600, int(at)
             tar.addfile(info, io.BytesIO(text))
-        packed.finish()
         file.flush()
         os.fsync(file.fileno())
     return manifest
@@ -229,17 +216,14 @@ def _free(folder: Path, at: float) -> Path:
     return path
 
 
-def _rotate(folder: Path, keep: int) -> list[Path]:
+def _rotate(folder: Path, keep: int) -> None:
     """Remove what is not kept; the newest is.  What cannot be removed does not undo it."""
     going = rules.surplus([backup.at for backup in found(folder)], keep)
-    removed = []
     for path in (folder / rules.name_of(at) for at in going):
         try:
             path.unlink(missing_ok=True)
-            removed.append(path)
         except OSError as error:
             log.error("old backup stays", extra={"path": path, "why": error.strerror})
-    return removed
 
 
 def _need_own(scope: Scope) -> None:
@@ -280,10 +264,6 @@ def _id(found: os.stat_result) -> tuple[int, int]:
 
 # --- packing: a tar archive, whose last member lists all others; any tar program can read it ----
 
-# What may be wrong with a file of the workspace alone; some, because it was exchanged meanwhile.
-UNREADABLE = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
-)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -300,37 +280,29 @@ class _Packing:
         self._work = work
         self._limit = self._left = limit
         self._passed: frozenset[tuple[int, int]] = frozenset()
-        self._names: Mapping[tuple[int, int], int] | None = None
+        self._is_state = False
 
-    def put(
-        self,
-        top: str,
-        root: Path,
-        passed: frozenset[tuple[int, int]],
-        names: Mapping[tuple[int, int], int] | None = None,
-    ) -> None:
+    def put(self, top: str, root: Path, passed: frozenset[tuple[int, int]]) -> None:
         """Put in the folder *root* as *top*, without the folders *passed* (device and inode).
 
-        The workspace comes with the *names* that its files have there; the state folder, which has
-        none, must be readable in all that is wanted of it.
+        The state folder must be readable in all that is wanted of it.
         """
-        self._passed, self._names = passed, names
+        self._passed, self._is_state = passed, top == STATE
         # Itself it may be a link: systemd makes the state folder one (``DynamicUser=``).
         self._put_folder(os.open(root, _FOLDER), top, 1)
 
     def _put_folder(self, fd: int, path: str, depth: int) -> None:
         """Put in the open folder *path*, and close it."""
-        is_state = self._names is None
-        rank = from_above if is_state else objects_last
+        rank = from_above if self._is_state else objects_last
         try:
             info = _info(path, os.fstat(fd), untrusted=is_marked(fd))
             info.type = tarfile.DIRTYPE
             self._add(info, "folder", "")
             paths = {name: f"{path}/{name}" for name in os.listdir(fd)}
             for name in sorted(paths, key=lambda name: (rank(_below(paths[name])), name)):
-                if not is_state or of_state(_below(paths[name])):
+                if not self._is_state or of_state(_below(paths[name])):
                     self._try(fd, name, paths[name], depth)
-            if is_state:
+            if self._is_state:
                 # Of logs that were closed meanwhile, and begin where these end.
                 closed = (name for name in os.listdir(fd) if name.endswith(SEGMENTS))
                 for name in sorted(set(closed) - set(paths)):
@@ -344,8 +316,7 @@ class _Packing:
         except FileNotFoundError:
             self._leave_out(path, "it vanished while it was read")
         except OSError as error:
-            # Others, such as a full disk, are not about this file.
-            if self._names is None or error.errno not in UNREADABLE:
+            if self._is_state or error.errno in FULL_ERRORS:
                 raise
             self._leave_out(path, f"it cannot be read: {error.strerror}")
 
@@ -368,12 +339,8 @@ class _Packing:
                 return
             self._put_folder(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd), path, depth + 1)
         elif stat.S_ISREG(found.st_mode):
-            if self._names is None or found.st_nlink <= max(1, self._names.get(_id(found), 0)):
-                self._put_file(fd, name, path)
-            else:
-                why = "it has a second name (hard link), maybe outside the folder"
-                self._leave_out(path, why)
-        elif self._names is not None:
+            self._put_file(fd, name, path)
+        elif not self._is_state:
             self._leave_out(path, "it is no plain file, folder or link")
 
     def _put_file(self, fd: int, name: str, path: str) -> None:
@@ -390,7 +357,7 @@ class _Packing:
             while left > 0 and (piece := file.read(min(left, PIECE))):
                 copy.write(piece)
                 left -= len(piece)
-            if self._names is None and is_journal(_below(path)):
+            if self._is_state and is_journal(_below(path)):
                 self._cut_torn(copy, path)
             elif left or _stamp(found) != _stamp(os.fstat(file.fileno())):
                 why = "it changed while it was read: what is in the backup may be mixed"
@@ -445,59 +412,12 @@ def _below(path: str) -> str:
     return path.partition("/")[2]
 
 
-class Packed(io.RawIOBase):
-    """A file that is written packed, as gzip does (RFC 1952).
-
-    `gzip.GzipFile` of Python 3.12 and newer writes once more when it is thrown away after an error.
-    """
-
-    def __init__(self, file: IO[bytes], level: int) -> None:
-        self._file = file
-        self._packing = zlib.compressobj(level, wbits=16 + zlib.MAX_WBITS)
-        self._size = 0
-
-    def write(self, data: "ReadableBuffer", /) -> int:
-        """Pack *data*; return its size."""
-        self._file.write(self._packing.compress(data))
-        size = memoryview(data).nbytes
-        self._size += size
-        return size
-
-    def tell(self) -> int:
-        """Say how much was packed, in bytes."""
-        return self._size
-
-    def finish(self) -> None:
-        """Write what is left, and the end."""
-        self._file.write(self._packing.flush())
-
-
-def names_within(root: Path) -> Mapping[tuple[int, int], int]:
-    """Count the names beneath *root* of each file (device and inode) that has several.
-
-    One that has another name elsewhere would become readable for the tools, which refuse it now.
-    """
-    seen: dict[tuple[int, int], int] = {}
-    top = str(root).count("/")
-    for path, folders, names, fd in os.fwalk(str(root)):
-        if path.count("/") - top >= MAX_DEPTH:
-            folders.clear()
-        for name in names:
-            with suppress(OSError):
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                if found.st_nlink > 1:
-                    seen[_id(found)] = seen.get(_id(found), 0) + 1
-    return seen
-
-
 def of_state(path: str) -> bool:
     """Tell whether *path* below the state folder is worth keeping (`DISPOSABLE`)."""
-    top = path.partition("/")[0]
-    folder, _, name = path.rpartition("/")
+    top, name = path.partition("/")[0], path.rpartition("/")[2]
     if top in DISPOSABLE or top.startswith(ASIDE) or path == OPEN or _INDEX.fullmatch(path):
         return False
-    is_shortcut = name.endswith(".snapshot") and folder in ("", "sessions")
-    return not is_shortcut and not (name.startswith(".") and name.endswith(".tmp"))
+    return not (name.startswith(".") and name.endswith(".tmp"))
 
 
 def is_journal(path: str) -> bool:

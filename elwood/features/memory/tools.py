@@ -9,7 +9,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Other, Plan, SaveMemory, SearchMemory
+from elwood.agent.conversation.calls import Other, Plan, ReadFiles, SaveMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
@@ -189,7 +189,7 @@ async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     """Say what would be looked up."""
     await trio.lowlevel.checkpoint()
     words = "; or: ".join((given.query, *given.also))
-    return Plan(SearchMemory(), f"Look up in the memory: {words}")
+    return Plan(ReadFiles(), f"Look up in the memory: {words}")
 
 
 def _named(note: Note) -> str:

@@ -1,38 +1,45 @@
 """What ``elwood skills`` does: lists, takes in after a look at everything that can act, removes."""
 
+import os
+import subprocess
 import sys
+import tempfile
+import time
 from argparse import Namespace
-from functools import partial
 from pathlib import Path
 
-import trio
-
 from elwood.features.skills.feature import SkillSettings
-from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.skill import review
-from elwood.features.skills.store import OWN, SkillInstaller, SkillRefused, SkillStore, lacking
-from elwood.features.skills.tools import take
-from elwood.foundation.command_line import is_wanted
-from elwood.foundation.net.settings import EgressRules
+from elwood.features.skills.skill import Candidate, Unusable, candidate, review
+from elwood.features.skills.store import (
+    OWN,
+    SkillRefused,
+    SkillStore,
+    install,
+    installed,
+    lacking,
+    read_tree,
+    uninstall,
+)
+from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted
 from elwood.foundation.runtime import in_thread
+from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
 
-OK, FAILURE = 0, 1
+# Seconds in which a repository must be fetched.
+DEADLINE = 90.0
 
 
 def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
     found = _shelf(config).look()
-    installer = SkillInstaller(config.of(Paths).workspace)
     for one in found.skills:
         why = lacking(one.skill)
         state = "ready" if why is None else f"not usable: {why}"
         print(f"{one.skill.name}  ({state})\n    {one.skill.description}\n    {one.path}")
-        is_own = one.folder == f"{OWN}/{one.skill.name}"
-        if is_own and (record := installer.record(one.skill.name)) is not None:
+        if one.is_inside and (record := installed(one.path)) is not None:
             commit = f" at {record.commit[:12]}" if record.commit else ""
             print(f"    installed from {record.source}{commit}")
     for problem in found.problems:
@@ -42,39 +49,73 @@ def list_skills(config: Config, given: Namespace) -> int:
     return OK
 
 
-def install(config: Config, given: Namespace) -> int:
+def install_skill(config: Config, given: Namespace) -> int:
     """Show what is in a skill, ask unless it was agreed to, and place it."""
-    source: str = given.source
-    here = Path.cwd() if "://" in source else Path(source).absolute()
-    where = source if "://" in source else str(here)
-    workspace, git = config.of(Paths).workspace, Git(config.of(EgressRules))
+    workspace = config.of(Paths).workspace
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        offered = trio.run(partial(take, where, given.folder, git, Root(here), in_thread))
+        offered = _offered(given.source, given.folder)
         hidden = _shelf(config).look().place_of(offered.skill.name)
         print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
-        SkillInstaller(workspace).place(offered, by="command line")
-    except (SkillRefused, GitFailed, PathRefused, Unconfined) as error:
-        print(f"{source}: {error}", file=sys.stderr)
-        return FAILURE
+        install(workspace, offered, time.time())
+    except (SkillRefused, PathRefused, Unconfined) as error:
+        raise CliFailure(f"{given.source}: {error}") from error
     print(f"Installed in {workspace / OWN / offered.skill.name}.")
     return OK
 
 
-def remove(config: Config, given: Namespace) -> int:
+def _offered(source: str, folder: str) -> Candidate:
+    """Read the skill in *folder* of *source*, a folder or a repository, and judge it.
+
+    Raises SkillRefused, PathRefused and Unconfined.
+    """
+    named = source if "://" in source else str(Path(source).absolute())
+    if folder != ".":
+        named = f"{named} ({folder})"
+    with tempfile.TemporaryDirectory(prefix="elwood-skill-") as scratch:
+        top, commit = Path(source).absolute(), ""
+        if "://" in source:
+            top = Path(scratch, "repository")
+            _git(["clone", "--quiet", "--depth=1", "--template=", "--", source, str(top)], scratch)
+            commit = _git(["-C", str(top), "rev-parse", "HEAD"], scratch)
+        offered = candidate(read_tree(Root(top), folder), named, commit)
+    if isinstance(offered, Unusable):
+        raise SkillRefused(offered.why)
+    return offered
+
+
+def _git(words: list[str], home: str) -> str:
+    """Run git with no settings but ours, so that nothing in a repository runs; return its word.
+
+    Without settings there are no hooks, filters or logins; submodules are not fetched.
+    """
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, **GIT_ENVIRONMENT}
+    environment["GIT_ALLOW_PROTOCOL"] = "https"
+    command = ["git", *words]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=DEADLINE
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SkillRefused(f"git did not fetch it: {error}") from error
+    if done.returncode != 0:
+        raise SkillRefused(f"git did not fetch it: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def remove_skill(config: Config, given: Namespace) -> int:
     """Remove a skill of the workspace, after asking unless it was agreed to."""
     name: str = given.name
     if not given.yes and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")
         return FAILURE
     try:
-        SkillInstaller(config.of(Paths).workspace).remove(name)
-    except (SkillRefused, PathRefused, Unconfined) as error:
-        print(error, file=sys.stderr)
-        return FAILURE
+        uninstall(config.of(Paths).workspace, name)
+    except SkillRefused as error:
+        raise CliFailure(error) from error
     print(f"Removed {name}.")
     return OK
 

@@ -34,8 +34,10 @@ CLI = "elwood.features.skills.cli"
 
 
 def _of_install(parser: ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
-    parser.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a folder, or https://… of a git repository"
+    )
+    parser.add_argument("--folder", metavar="PATH", default=".", help="where it is in there")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -53,10 +55,12 @@ COMMAND = CliCommand(
         CliCommand(
             "install",
             "show what is in one, ask, and install it",
-            imported(CLI, "install"),
+            imported(CLI, "install_skill"),
             _of_install,
         ),
-        CliCommand("remove", "remove one from the workspace", imported(CLI, "remove"), _of_remove),
+        CliCommand(
+            "remove", "remove one from the workspace", imported(CLI, "remove_skill"), _of_remove
+        ),
     ),
 )
 

@@ -5,11 +5,9 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.feature import SkillSettings
-from elwood.features.skills.git_client import Git
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
-from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
-from elwood.features.skills.tools import SkillTools, tools
-from elwood.foundation.net.settings import EgressRules
+from elwood.features.skills.store import SkillStore, lacking
+from elwood.features.skills.tools import tools
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SHARE = 5
@@ -48,7 +46,6 @@ class SkillList:
         return f"Skills that may fit: {names}." if names else ""
 
     async def usable(self) -> list[Skill]:
-        """Look which skills there are now that lack nothing."""
         found = await self._shelf.found()
         return [one.skill for one in found.skills if lacking(one.skill) is None]
 
@@ -61,7 +58,6 @@ class SkillExtension(SessionExtension):
         self._skills = skills
 
     def hint(self, message: str) -> str:
-        """Name the skills that may help."""
         return self._skills.hint(message, self._log)
 
     async def expand(self, command: str) -> str:
@@ -73,15 +69,11 @@ class SkillExtension(SessionExtension):
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Find the skills; what was left half-placed is swept away first."""
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    installer = SkillInstaller(core.paths.workspace)
-    await blocking(installer.sweep)
     shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
-    git = Git(core.config.of(EgressRules))
     skills = SkillList(shelf, settings.always)
     return Parts(
-        tools=tools(SkillTools(shelf, installer, git, core.workspace, blocking, others.place)),
+        tools=tools(shelf, blocking, others.place),
         prompt=[skills],
         sessions=[lambda log: SkillExtension(log, skills)],
         lent=shelf.packages,

@@ -9,10 +9,8 @@ import logging
 import os
 import secrets
 import shutil
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -33,13 +31,7 @@ from elwood.features.skills.skill import (
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.layout import environment
-from elwood.foundation.storage.confined import (
-    Confined,
-    PathMissing,
-    PathRefused,
-    Unconfined,
-    open_beneath,
-)
+from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.disk import sync_folder
 from elwood.foundation.storage.files import Root
 
@@ -232,71 +224,52 @@ class Installed(msgspec.Struct, frozen=True):
     commit: str = ""
 
 
-class SkillInstaller:
-    """Places skills in the folder `OWN` of *workspace*, and removes them, each as a whole."""
+def install(workspace: Path, offered: Candidate, at: float) -> None:
+    """Let the skill be one of the *workspace*'s from Unix time *at* on: wholly, or not at all.
 
-    def __init__(self, workspace: Path, now: Callable[[], float] = time.time) -> None:
-        self._workspace = Confined(workspace)
-        self._now = now
+    Raises SkillRefused and OSError.
+    """
+    own, name = _own(workspace), offered.skill.name
+    record = Installed(offered.source, offered.digest, at, "command line", offered.commit)
+    note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
+    own.mkdir(mode=0o700, exist_ok=True)
+    for left in own.glob(f"{_TEMPORARY}*"):  # by a crash
+        shutil.rmtree(left)
+    if os.path.lexists(own / name):
+        raise SkillRefused(f"there is a skill {name} already; remove it first")
+    temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        _write(temporary, (*offered.files, note))
+        temporary.rename(own / name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_folder(own)
 
-    def sweep(self) -> None:
-        """Remove what a crash left half done."""
-        with suppress(PathRefused, Unconfined, SkillRefused), self._own(make=False) as own:
-            for path in own.glob(f"{_TEMPORARY}*"):
-                shutil.rmtree(path, ignore_errors=True)
 
-    def place(self, offered: Candidate, by: str) -> None:
-        """Let the skill be one of the workspace's: wholly, or not at all.  Raises SkillRefused."""
-        name = offered.skill.name
-        record = Installed(offered.source, offered.digest, self._now(), by, offered.commit)
-        note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
-        with _world(f"{name} was not installed"), self._own(make=True) as own:
-            if os.path.lexists(own / name):
-                raise SkillRefused(f"there is a skill {name} already; remove it first")
-            temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
-            try:
-                _write(temporary, (*offered.files, note))
-                temporary.rename(own / name)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-            sync_folder(own)
+def uninstall(workspace: Path, name: str) -> None:
+    """Remove the skill in the *workspace*'s folder *name*.  Raises SkillRefused and OSError."""
+    own = _own(workspace)
+    if not is_name(name) or not (own / name).is_dir() or (own / name).is_symlink():
+        raise SkillRefused(f"there is no skill {name!r} in {own}")
+    temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    (own / name).rename(temporary)
+    shutil.rmtree(temporary)
+    sync_folder(own)
 
-    def remove(self, name: str) -> None:
-        """Remove the skill in the workspace's folder *name*.  Raises SkillRefused."""
-        if not is_name(name):
-            raise SkillRefused(f"{name!r} is no name of a skill")
-        with _world(f"{name} was not removed"), self._own(make=False) as own:
-            temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
-            if not (own / name).is_dir() or (own / name).is_symlink():
-                raise SkillRefused(f"there is no skill {name} in {OWN}/ of the workspace")
-            (own / name).rename(temporary)
-            shutil.rmtree(temporary)
-            sync_folder(own)
 
-    def record(self, name: str) -> Installed | None:
-        """Say where the skill in the workspace's folder *name* came from; None if nobody knows."""
-        try:
-            with self._own(make=False) as own:
-                return msgspec.json.decode((own / name / RECORD).read_bytes(), type=Installed)
-        except (OSError, msgspec.DecodeError, PathRefused, SkillRefused):
-            return None
+def installed(folder: Path) -> Installed | None:
+    """Say where the skill in *folder* came from; None if nobody knows."""
+    try:
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Installed)
+    except (OSError, msgspec.DecodeError):
+        return None
 
-    @contextmanager
-    def _own(self, *, make: bool) -> Iterator[Path]:
-        """Open the folder of skills, by no link, and name it by its descriptor."""
-        root = self._workspace.root()
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(OWN, 0o700, dir_fd=root)
-        try:
-            fd = open_beneath(root, OWN, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError as error:
-            why = f"{OWN}/ of the workspace cannot be opened ({error.strerror})"
-            raise SkillRefused(why) from error
-        try:
-            yield Path(f"/proc/self/fd/{fd}")
-        finally:
-            os.close(fd)
+
+def _own(workspace: Path) -> Path:
+    own = workspace / OWN
+    if own.is_symlink():
+        raise SkillRefused(f"{own} is a link, and skills are kept in no other folder")
+    return own
 
 
 def read_tree(root: Root, source: str) -> list[SkillFile]:
@@ -304,7 +277,7 @@ def read_tree(root: Root, source: str) -> list[SkillFile]:
 
     Raises SkillRefused, PathRefused and Unconfined.
     """
-    folder = os.path.relpath(root.path / source, root.path)
+    folder = os.path.normpath(source)
     items, more = root.walk(folder, MAX_ENTRIES)
     prefix = "" if folder == "." else f"{folder}/"
     files: list[SkillFile] = []
@@ -341,13 +314,3 @@ def _write(folder: Path, files: tuple[SkillFile, ...]) -> None:
             os.fsync(out.fileno())
     for one in folders:
         sync_folder(one)
-
-
-@contextmanager
-def _world(what: str) -> Iterator[None]:
-    try:
-        yield
-    except PathRefused as error:
-        raise SkillRefused(f"{what}: {error}") from error
-    except OSError as error:
-        raise SkillRefused(f"{what}: {error.strerror}") from error

@@ -6,17 +6,13 @@ import pytest
 
 from elwood.agent.conversation.calls import (
     Action,
-    Approve,
-    AskOwner,
     CallRemote,
-    CreateTool,
     FetchUrl,
     Other,
     ReadFiles,
     RunCommand,
     SaveMemory,
     Schedule,
-    SearchMemory,
     SearchWeb,
     SendMessage,
     SendRequest,
@@ -60,7 +56,6 @@ EFFECTS: list[Action] = [
     SendMessage("person"),
     SaveMemory(),
     Schedule(),
-    CreateTool(),
     CallRemote("write"),
     CallRemote("destructive"),
     Other("write"),
@@ -87,7 +82,7 @@ ACTS: dict[str, list[Action]] = {
     "TA-07": [SendMessage("owner")],
     "TA-08": [SendMessage("person")],
     "TA-09": [SaveMemory()],
-    "TA-10": [CreateTool()],
+    "TA-10": [Other("destructive")],
     "TA-11": [Schedule()],
     "TA-12": [ReadFiles()],
     "TA-13": [RunCommand("safe")],
@@ -102,12 +97,11 @@ ACTS: dict[str, list[Action]] = {
     "TA-22": [WriteFile()],
     "TA-23": [WriteFile(protected=True), WriteFile(protected=True, foreign=True)],
     "TA-24": [SaveMemory()],
-    "TA-25": [CreateTool()],
+    "TA-25": [Other("destructive")],
     "TA-26": [Schedule()],
     "TA-27": [WriteFile(foreign=True), Other("destructive")],
     "TA-28": [CallRemote("read")],
     "TA-29": [CallRemote("write"), CallRemote("destructive")],
-    "TA-30": [Approve()],
     "TA-31": [fetch(), fetch(1, "https://news.example/"), fetch(0, "https://news.example")],
     "TA-32": [fetch(), fetch(1, "https://news.example/")],
     "TA-33": [search("what does passport number C01X00T47 mean")],
@@ -158,7 +152,8 @@ def test_row_of_the_table(row: str) -> None:
 
 def test_no_row_is_left_out() -> None:
     assert len(ROWS) == 55
-    assert set(ACTS) | set(LABEL_ROWS) == set(ROWS)
+    # TA-30, to approve something: no tool can.
+    assert {"TA-30"} | set(ACTS) | set(LABEL_ROWS) == set(ROWS)
     assert not set(ACTS) & set(LABEL_ROWS)
 
 
@@ -182,7 +177,7 @@ def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
 
 def test_waiting_for_the_owner_does_not_stop_a_task_from_reading_and_reporting() -> None:
     """TA-45 is about effects only."""
-    for action in (ReadFiles(), SearchMemory(), SendMessage("owner"), AskOwner(), SearchWeb()):
+    for action in (ReadFiles(), SendMessage("owner"), SearchWeb()):
         assert decide("t", action, in_row("TA-45"), Rules()) == Allow(), action
 
 
@@ -200,7 +195,7 @@ def test_no_setting_lets_a_task_act_on_strangers_words(told: Word) -> None:
     [
         (Label(), "owner", WriteFile(foreign=True)),
         (Label(), "owner", Other("read")),
-        (Label(), "owner", AskOwner()),
+        (Label(), "owner", SendMessage("owner")),
         (P, "owner", SearchWeb(quotes=True)),
         (P, "owner", CallRemote("read", open_world=True)),
         (U, "owner", CallRemote("read", open_world=True)),
@@ -225,7 +220,7 @@ GUEST = Situation(label=Label(), principal="guest")
 
 @pytest.mark.parametrize(
     "action",
-    [ReadFiles(), SearchMemory(), RunCommand("safe"), CallRemote("read"), Other("read"), *EFFECTS],
+    [ReadFiles(), RunCommand("safe"), CallRemote("read"), Other("read"), *EFFECTS],
     ids=str,
 )
 def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:
@@ -238,7 +233,7 @@ def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:
 
 
 def test_a_guest_may_talk_and_use_the_open_web_but_not_instruct() -> None:
-    for action in (AskOwner(), SendMessage("owner"), SearchWeb(), fetch()):
+    for action in (SendMessage("owner"), SearchWeb(), fetch()):
         assert isinstance(decide("t", action, GUEST, Rules()), Allow)
     assert isinstance(decide("t", WriteFile(protected=True), GUEST, Rules()), Deny)
 
@@ -246,7 +241,7 @@ def test_a_guest_may_talk_and_use_the_open_web_but_not_instruct() -> None:
 OWNER = Situation(label=Label(), principal="owner")
 
 
-@pytest.mark.parametrize("action", [ReadFiles(), SearchMemory(), RunCommand("safe"), Other("read")])
+@pytest.mark.parametrize("action", [ReadFiles(), RunCommand("safe"), Other("read")])
 def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
     action: Action,
 ) -> None:
@@ -265,7 +260,6 @@ def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
     ("action", "decision"),
     [
         (RunCommand("forbidden", "it is a fork bomb"), Deny("it is a fork bomb")),
-        (Approve(), Deny("only you can approve something")),
         (FetchUrl(PAGE, "news.example", "blocked"), Deny("your settings block news.example")),
         (SendRequest("news.example", "blocked"), Deny("your settings block news.example")),
     ],
@@ -284,9 +278,7 @@ def test_the_owners_word_answers_what_can_be_remembered(action: Action) -> None:
     assert decide("t", action, OWNER, Rules(tools={"t": "deny"})) == Deny("your settings forbid t")
 
 
-@pytest.mark.parametrize(
-    "action", [CreateTool(), Other("destructive"), WriteFile(protected=True)], ids=str
-)
+@pytest.mark.parametrize("action", [Other("destructive"), WriteFile(protected=True)], ids=str)
 def test_what_must_be_looked_at_is_asked_about_every_time(action: Action) -> None:
     decision = decide("t", action, OWNER, Rules(tools={"t": "allow"}))
 

@@ -18,13 +18,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
 def scope(folder: Path, limit: int = 1 << 30) -> Scope:
     """What is backed up beneath *folder*: nothing is there yet."""
     state = folder / "state"
-    return Scope(
-        state=state,
-        workspace=folder / "workspace",
-        runtime=state / "run",
-        folder=state / "backups",
-        limit=limit,
-    )
+    return Scope(state=state, workspace=folder / "workspace", folder=state / "backups", limit=limit)
 
 
 def lines(*entries: str) -> bytes:
@@ -42,7 +36,6 @@ def furnish(here: Scope, said: str = "hello") -> None:
         (here.state / name).mkdir(parents=True, mode=0o700)
     files = {
         "sessions/tg-1.jsonl": lines(said, "more"),
-        "sessions/tg-1.jsonl.snapshot": b"a shortcut",
         "sessions/open/tg-1": b"",
         "approvals.jsonl": lines(said),
         "usage.jsonl": lines(said),
@@ -96,9 +89,7 @@ def is_kept(path: str) -> bool:
         "restor",
         "anchors",
     )
-    return not path.startswith((*left, "sessions/open")) and not path.endswith(
-        (".snapshot", ".tmp")
-    )
+    return not path.startswith((*left, "sessions/open")) and not path.endswith(".tmp")
 
 
 @attrs.define

@@ -4,16 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.approvals.prompt_text import MAX_SHOWN
 from elwood.features.skills.skill import (
     EACH,
-    MAX_BYTES,
     MAX_DESCRIPTION,
     MAX_FILE,
-    MAX_FILES,
-    MAX_SCRIPTS,
-    SHOW_ALL,
-    SHOW_MANUAL,
+    SHOW_ONE,
     Candidate,
     Skill,
     SkillFile,
@@ -26,7 +21,6 @@ from elwood.features.skills.skill import (
     resident,
     review,
 )
-from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.tokens import estimate
 
 
@@ -167,16 +161,9 @@ def offer(*files: SkillFile) -> Candidate:
     [
         ([], "no SKILL.md"),
         ([SkillFile("sub/SKILL.md", MANUAL.content)], "no SKILL.md"),
-        ([MANUAL, SkillFile("../x", b"")], "leads out"),
-        ([MANUAL, SkillFile("a/../../x", b"")], "leads out"),
         ([MANUAL, SkillFile("a\nb", b"")], "control"),
         ([MANUAL, SkillFile("a\u202eb", b"")], "invisible"),
         ([MANUAL, SkillFile("a/b/c/d/e/f/g", b"")], "deep"),
-        ([MANUAL, SkillFile("A.md", b""), SkillFile("a.md", b"")], "one name"),
-        ([MANUAL, SkillFile("big", b"x" * MAX_BYTES)], "bytes"),
-        ([MANUAL, *(SkillFile(f"f{n}", b"") for n in range(MAX_FILES))], "files"),
-        ([MANUAL, *(SkillFile(f"{n}.sh", b"") for n in range(MAX_SCRIPTS + 1))], "can be run"),
-        ([instructing("```sh\n" + "x\n" * SHOW_MANUAL + "```")], "can be run"),
         ([SkillFile("SKILL.md", manual(name="../../x"))], "lower-case"),
         ([SkillFile("SKILL.md", manual(name="x" * 65))], "lower-case"),
         ([SkillFile("SKILL.md", manual(name="''"))], "lower-case"),
@@ -210,7 +197,7 @@ def test_all_that_can_act_is_shown() -> None:
         SkillFile("notes.md", b"#!/bin/sh\necho shebang"),
         SkillFile("data", b"echo mode", executable=True),
         SkillFile("prog.bin", b"\x7fELF\0\0"),
-        SkillFile("long.sh", b"# " + b"x" * SHOW_ALL),
+        SkillFile("long.sh", b"# " + b"x" * SHOW_ONE),
         SkillFile("references/a.md", b"harmless words"),
     )  # fmt: skip
     text = review(offer(*files))
@@ -227,32 +214,3 @@ def test_all_that_can_act_is_shown() -> None:
     ):
         assert part in text
     assert "harmless words" not in text
-
-
-def test_the_largest_review_can_be_asked_about() -> None:
-    scripts = [SkillFile(f"scripts/{'n' * 60}{n}.sh", b"y" * 3000) for n in range(MAX_SCRIPTS)]
-    others = [SkillFile(f"{'m' * 60}{n}.md", b"") for n in range(MAX_FILES - MAX_SCRIPTS - 1)]
-    text = review(offer(instructing("z" * SHOW_MANUAL), *scripts, *others))
-    assert len(escape_invisible(text)) <= MAX_SHOWN
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "```\ncurl x | sh\n```",
-        "1. first\n\n     ```bash\n     curl x | sh\n     ```",
-        "> ~~~\n> curl x | sh\n> ~~~",
-        "- ```\n  curl x | sh",
-        "    curl x | sh",
-        "\tcurl x | sh",
-        ">     curl x | sh",
-        "Then run `curl x | sh`.",
-        "<pre>curl x | sh</pre>",
-        "words\r    curl x | sh",
-    ],
-)
-def test_code_in_long_instructions_is_shown_wherever_it_stands(code: str) -> None:
-    body = f"{'word ' * SHOW_MANUAL}\n\n{code}\n\nmore words\n"
-    text = review(offer(instructing(body)))
-    assert "curl x | sh" in text
-    assert "word word" not in text or "`" in code

@@ -11,10 +11,13 @@ from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
     FoundSkills,
-    SkillInstaller,
+    Installed,
     SkillRefused,
     SkillStore,
+    install,
+    installed,
     read_tree,
+    uninstall,
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
@@ -147,9 +150,9 @@ SOURCE = ("https://e.example/x.git", "c0ffee")
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> SkillInstaller:
+def work(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
-    return SkillInstaller(tmp_path / "work", now=lambda: 1e9)
+    return tmp_path / "work"
 
 
 def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
@@ -158,56 +161,47 @@ def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
     return found
 
 
-def test_what_was_offered_is_placed_for_us_alone(tmp_path: Path, places: SkillInstaller) -> None:
+def test_what_was_offered_is_placed_for_us_alone(work: Path) -> None:
     made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
-    places.place(made, by="approval")
-    folder = tmp_path / "work/skills/pdf"
+    (work / "skills/.elwood-skill-2").mkdir(parents=True)
+    install(work, made, 1e9)
+    folder = work / "skills/pdf"
     assert (folder / "scripts/a.sh").stat().st_mode & 0o777 == 0o700
     assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
-    record = places.record("pdf")
-    assert record is not None
-    assert (record.source, record.commit, record.digest) == (*SOURCE, made.digest)
-    assert (record.at, record.by) == (1e9, "approval")
-    assert names(look(tmp_path / "work")) == ["pdf"]
-    assert candidate(read_tree(Root(tmp_path / "work"), "skills/pdf"), *SOURCE) == made
+    assert installed(folder) == Installed(SOURCE[0], made.digest, 1e9, "command line", SOURCE[1])
+    assert names(look(work)) == ["pdf"]
+    assert os.listdir(work / "skills") == ["pdf"], "what a crash left is swept"
+    assert candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
 
 
-def test_nothing_is_overwritten_or_left(tmp_path: Path, places: SkillInstaller) -> None:
-    (tmp_path / "work/skills/pdf").mkdir(parents=True)
+def test_nothing_is_overwritten_or_left(work: Path) -> None:
+    (work / "skills/pdf").mkdir(parents=True)
     with pytest.raises(SkillRefused, match="already"):
-        places.place(offered(), by="test")
-    assert os.listdir(tmp_path / "work/skills") == ["pdf"]
-    assert os.listdir(tmp_path / "work/skills/pdf") == []
+        install(work, offered(), 1e9)
+    assert os.listdir(work / "skills") == ["pdf"]
+    assert os.listdir(work / "skills/pdf") == []
 
 
-def test_a_link_as_the_folder_is_refused(tmp_path: Path, places: SkillInstaller) -> None:
+def test_a_link_as_the_folder_is_refused(tmp_path: Path, work: Path) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "work/skills").symlink_to(tmp_path / "other")
-    with pytest.raises(SkillRefused, match="cannot be opened"):
-        places.place(offered(), by="test")
+    (work / "skills").symlink_to(tmp_path / "other")
+    with pytest.raises(SkillRefused, match="is a link"):
+        install(work, offered(), 1e9)
     assert os.listdir(tmp_path / "other") == []
 
 
-def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: SkillInstaller) -> None:
-    places.place(offered(), by="test")
+def test_a_skill_is_removed_as_a_whole(tmp_path: Path, work: Path) -> None:
+    install(work, offered(), 1e9)
     precious = tmp_path / "precious"
     precious.write_text("keep")
-    (tmp_path / "work/skills/pdf/link").symlink_to(precious)
-    (tmp_path / "work/skills/other").symlink_to(tmp_path)
-    places.remove("pdf")
-    assert os.listdir(tmp_path / "work/skills") == ["other"]
+    (work / "skills/pdf/link").symlink_to(precious)
+    (work / "skills/other").symlink_to(tmp_path)
+    uninstall(work, "pdf")
+    assert os.listdir(work / "skills") == ["other"]
     assert precious.read_text() == "keep"
     for name in ("pdf", "other", "../skills", ".", ""):
         with pytest.raises(SkillRefused):
-            places.remove(name)
-
-
-def test_what_is_half_done_is_swept(tmp_path: Path, places: SkillInstaller) -> None:
-    places.place(offered(), by="test")
-    (tmp_path / "work/skills/.elwood-skill-2").mkdir()
-    places.sweep()
-    assert os.listdir(tmp_path / "work/skills") == ["pdf"]
-    SkillInstaller(tmp_path / "nowhere").sweep()
+            uninstall(work, name)
 
 
 def test_a_folder_is_read_without_git_and_secrets(tmp_path: Path) -> None:
@@ -220,7 +214,7 @@ def test_a_folder_is_read_without_git_and_secrets(tmp_path: Path) -> None:
     (folder / "a/b/c.sh").chmod(0o755)
     (folder / ".env").write_text("secret")
     assert read_tree(root, "src") == [SkillFile("a/b/c.sh", b"echo", executable=True)]
-    assert read_tree(root, str(folder)) == read_tree(root, "src")
+    assert read_tree(Root(folder), ".") == read_tree(root, "./src/")
 
 
 @pytest.mark.parametrize("kind", ["link", "out", "pipe", "marked", "many", "big"])

@@ -373,7 +373,7 @@ def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
 
     What the owner's words name and no tool bears is told in the log.
     """
-    for pattern, word in policy.words().items():
+    for word, pattern in policy.words():
         if not any(is_about(pattern, tool.name, tool.id) for tool in tools):
             log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
     found = ((tool.name, policy.word(tool.name, tool.id) or tool.policy) for tool in tools)
