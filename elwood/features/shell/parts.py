@@ -54,9 +54,9 @@ def see(found: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Find a sandbox.  Commands that an earlier process left running are ended first (CP-15)."""
+    """Find a sandbox.  Commands that an earlier process left running are ended first."""
     blocking, paths = core.environment.blocking, core.paths
-    if left := await blocking(lambda: reap(paths.state / "running")):
+    if left := await blocking(lambda: reap(paths.state)):
         log.warning("ended commands of an earlier run", extra={"count": left})
     settings = core.config.of(SandboxSettings)
     found: Picked | NoSandbox
