@@ -459,10 +459,9 @@ async def test_cp_15_what_a_killed_house_was_running_does_not_go_on(
     try:
         (tmp_path / "try").mkdir()
         probe = SandboxSettings(kind=rung)
-        picked = await pick(probe, tmp_path / "try", tmp_path / "state", blocking=in_thread)
+        await pick(probe, tmp_path / "try", tmp_path / "state", blocking=in_thread)
     except NoSandbox as error:
         pytest.skip(f"{rung.upper()} NOT TESTED: {error.why}")
-    await picked.executor.close()
     mark = marker()
     text = f"echo run >> runs; trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
     wanted = msgspec.json.encode({"command": text, "timeout": 600}).decode()

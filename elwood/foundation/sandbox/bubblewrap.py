@@ -133,9 +133,6 @@ class Bubblewrap:
             outcome = await self._attended(child, command, status, gate)
             return msgspec.structs.replace(outcome, note=layout.note)
 
-    async def close(self) -> None:
-        """Hold nothing."""
-
     async def _attended(
         self, child: ChildProcess, command: Command, status: Pipe, gate: Pipe
     ) -> CommandOutcome:

@@ -103,9 +103,6 @@ class Executor(Protocol):
         Raises SandboxFailed.
         """
 
-    async def close(self) -> None:
-        """Give back what is held between commands."""
-
 
 # What git must be run with, and nothing else of ours: no configuration but the repository's, and no
 # fetching of objects that are missing, which runs what the repository names as its server.

@@ -88,9 +88,6 @@ class Docker:
             raise SandboxFailed(self.rung, "the engine does not answer") from error
         return msgspec.structs.replace(outcome, note=layout.note)
 
-    async def close(self) -> None:
-        """Hold nothing."""
-
     async def remove_orphans(self) -> None:
         """Remove all containers that a process with this state made.  Raises EngineFailed."""
         label = quote(msgspec.json.encode({"label": [self._label]}))

@@ -168,6 +168,3 @@ class Launched:
         filter_ = seccomp.program(())
         read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent)]
         return {"read": read, "write": write, "filter": filter_}
-
-    async def close(self) -> None:
-        """Hold nothing."""

@@ -105,9 +105,6 @@ class Says:
             await stream.aclose()
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
-    async def close(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize(
     ("output", "why"),
