@@ -18,7 +18,7 @@ import trio
 from elwood.features.skills.skill import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.egress import (
     Resolve,
-    WebRefused,
+    WebFailed,
     destination,
     is_reachable,
     pinned,
@@ -98,7 +98,7 @@ class Git:
             raise GitFailed(f"the owner has blocked {url.host}")
         try:
             addresses = await self._pinned(url.host, url.port)
-        except (WebRefused, Unreachable) as error:
+        except (WebFailed, Unreachable) as error:
             raise GitFailed(error.why) from error
         _, told = await _git(("version",), scratch, LOOK)
         version = _VERSION.match(told)

@@ -180,16 +180,17 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-class WebRefused(Exception):
-    """We do not fetch this, and trying again will not help; *why* is for the model.
+class WebFailed(Exception):
+    """We do not fetch this, or the other side or the way there failed; *why* is for the model.
 
-    It is the fault of the URL, of where it leads, or a wish of the owner.  Nothing was sent to
-    where it points; *text_from* names the host whose answer sent us there, if one did.
+    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from*
+    names the host whose answer sent us there, if one did.
     """
 
-    def __init__(self, why: str, text_from: str = "") -> None:
+    def __init__(self, why: str, *, is_sent: bool = False, text_from: str = "") -> None:
         super().__init__(why)
         self.why = why
+        self.is_sent = is_sent
         self.text_from = text_from
 
 
@@ -222,7 +223,7 @@ def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
     """Make a route whose every address *allow* lets pass.
 
     One bad address among several refuses the host: which of them answers is chance.  Raises
-    WebRefused and Unreachable.
+    WebFailed and Unreachable.
     """
 
     async def route(host: str, port: int) -> Sequence[str]:
@@ -230,7 +231,7 @@ def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
         if not addresses:
             raise Unreachable(f"the name {host} is not known")
         if not all(map(allow, addresses)):
-            raise WebRefused(f"{host} does not lead to a public address of the internet")
+            raise WebFailed(f"{host} does not lead to a public address of the internet")
         return addresses
 
     return route
