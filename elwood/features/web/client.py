@@ -116,12 +116,10 @@ class Web:
 
     def _admit(self, hop: "_Hop") -> None:
         why = refusal(self.rules, hop.url, hop.number)
-        now = trio.current_time()
-        if why is None and (wait := self._windows.wait(hop.url.host, now)) > 0:
+        if why is None and (wait := self._windows.wait(hop.url.host, trio.current_time())) > 0:
             why = f"too many requests to the web within a minute; wait {wait:.0f} s"
         if why is not None:
             raise WebFailed(why, text_from=hop.sent_by)
-        self._windows = self._windows.after(hop.url.host, now)
 
     async def _ask(
         self, hop: "_Hop", method: str, content: tuple[bytes, str] | None

@@ -203,17 +203,15 @@ async def test_a_packed_body_that_ends_too_early_is_no_whole_page(encoding: str)
                 await s.web.fetch(s.url())
 
 
-async def test_a_body_packed_in_several_parts_is_whole() -> None:
-    packed = gzip.compress(b"one, ") + gzip.compress(b"two") + bytes(10)
-    for cut in range(1, len(packed)):
-        pieces = packed[:cut], packed[cut:]
-        async with scene({"/": Reply(headers={"content-encoding": "gzip"}, pieces=pieces)}) as s:
-            assert (await s.web.fetch(s.url())).body == b"one, two"
+NOISE = random.Random(1).randbytes(99)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
-async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
-    broken = Reply(headers={"content-encoding": encoding}, pieces=(random.Random(1).randbytes(99),))
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [("gzip", NOISE), ("br", NOISE), ("gzip", gzip.compress(b"one") + gzip.compress(b"two"))],
+)
+async def test_a_body_that_cannot_be_unpacked_fails(encoding: str, body: bytes) -> None:
+    broken = Reply(headers={"content-encoding": encoding}, pieces=(body,))
     async with scene({"/": broken}) as s:
         with pytest.raises(WebFailed, match="packed in a way that was not asked for, or damaged"):
             await s.web.fetch(s.url())
