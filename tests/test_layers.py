@@ -74,7 +74,6 @@ def test_the_runtime_knows_only_trio() -> None:
 NAMES_TOOLS = {
     "agent/models/offline.py": "it is a model: it chooses tools by their names",
     "agent/policy/settings.py": "examples for the operator",
-    "features/shell/danger.py": "find is a command of the shell, too",
     "features/daily_notes/parts.py": "a chore names what a model may use for it",
 }
 

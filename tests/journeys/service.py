@@ -18,6 +18,7 @@ from elwood.agent.conversation.message import without_days
 from elwood.agent.session.log.entries import Entry, Received, Replied
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED
+from elwood.foundation.sandbox.children import holders
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
@@ -56,10 +57,6 @@ base_url = "{telegram}"
 [providers.anthropic]
 base_url = "{models}"
 """
-
-
-class _Record(msgspec.Struct):
-    processes: list[tuple[int, int]]
 
 
 class Town:
@@ -279,12 +276,9 @@ class Town:
         """List the questions that wait for a button."""
         return [sent for sent in self.telegram.sent if sent.buttons]
 
-    def running(self) -> list[tuple[int, int]]:
-        """Name the processes of commands that run, as the state folder knows them: id and start."""
-        folder = self.state / "running"
-        paths = folder.iterdir() if folder.is_dir() else ()
-        records = [msgspec.json.decode(p.read_bytes(), type=_Record) for p in paths if not p.suffix]
-        return [process for record in records for process in record.processes]
+    def running(self) -> set[int]:
+        """List the processes that hold commands."""
+        return holders(self.state)
 
     @property
     def effects(self) -> list[str]:

@@ -280,7 +280,7 @@ async def test_kills_at_random_instants_break_no_promise(
         found = world.broken(until)
         assert found == [], "\n".join(found)
         assert alive(mark) == set()
-        assert here.running() == []
+        assert here.running() == set()
         await here.verify()
     entries = [entry for journal in here.journals().values() for entry in journal]
     calls = Counter(entry.outcome for entry in entries if isinstance(entry, CallEnded))

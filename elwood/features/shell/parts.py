@@ -54,9 +54,9 @@ def see(found: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Find a sandbox.  Commands that an earlier process left running are ended first (CP-15)."""
+    """Find a sandbox.  Commands that an earlier process left running are ended first."""
     blocking, paths = core.environment.blocking, core.paths
-    if left := await blocking(lambda: reap(paths.state / "running")):
+    if left := await blocking(lambda: reap(paths.state)):
         log.warning("ended commands of an earlier run", extra={"count": left})
     settings = core.config.of(SandboxSettings)
     found: Picked | NoSandbox
@@ -67,7 +67,6 @@ async def build(core: Core, others: Gathered) -> Parts:
         found = error
     else:
         log.info("sandbox ready", extra={"rung": found.rung, "notes": "; ".join(found.notes)})
-        core.closing.push_async_callback(found.executor.close)
     seen = see(found, settings)
     if seen.warning:
         log.warning("no sandbox, or a weaker one", extra={"why": seen.warning})
@@ -126,7 +125,6 @@ async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext)
     except OSError as error:
         words = f"It cannot be tried: {error.strerror}: {error.filename}"
         return Seen(words, ("run the doctor as the user of Elwood",), is_sound=False)
-    await picked.executor.close()
     return see(picked, settings)
 
 

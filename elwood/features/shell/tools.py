@@ -19,7 +19,6 @@ from elwood.features.shell.judge import (
     Safe,
     Unclear,
     judge,
-    leaving_out,
     naming,
     overridden,
     overrides,
@@ -149,91 +148,77 @@ def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
 async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> CommandOutcome:
     """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
     printed: list[bytes] = []
-    left_out: dict[str, None] = {}
     code: int | None = 0
     for step in script.steps:
         if (step.joined == "&&" and code != 0) or (step.joined == "||" and code == 0):
             continue
         flowing = b""
-        for index, argv in enumerate(step.pipeline):
-            last = index == len(step.pipeline) - 1
-            git = _Git(given.timeout, sandbox)
-            command = Command(
-                argv=await git.hardened(argv) if argv[0] == "git" else argv,
-                stdin=flowing,
-                timeout=given.timeout,
-                limit=MAX_OUTPUT if last else MAX_PIPED,
-                writable=False,
-                environment=GIT_ENVIRONMENT if argv[0] == "git" else {},
-                merge=last,
-            )
-            left_out |= dict.fromkeys(git.left_out)
-            outcome = await sandbox.run(command)
+        for number, argv in enumerate(step.pipeline, 1):
+            last = number == len(step.pipeline)
+            hardened = await _hardened(argv, given, sandbox)
+            outcome = await sandbox.run(_looking(hardened, given, flowing, last=last))
             if outcome.timed_out:
                 return outcome
-            if not last and outcome.cut:
+            if outcome.cut and not last:
                 raise ToolFailure(f"{argv[0]} printed more than {MAX_PIPED:,} bytes into the pipe")
-            flowing = outcome.output
-            if not last:
-                printed.append(outcome.errors)
-            code = outcome.code
-        printed.append(flowing)
-    note = f"left out, as secrets are kept under such names: {escape_names(list(left_out))}"
-    return CommandOutcome(code, b"".join(printed), note=note if left_out else "")
+            printed.append(outcome.output if last else outcome.errors)
+            flowing, code = outcome.output, outcome.code
+    return CommandOutcome(code, b"".join(printed))
 
 
-class _Git:
-    """Prepares commands of git that only look; *left_out* are the files that one will not show."""
-
-    def __init__(self, timeout: int, sandbox: Executor) -> None:
-        self._timeout = timeout
-        self._sandbox = sandbox
-        self.left_out: list[str] = []
-
-    async def hardened(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Switch off the programs that a hostile repository's configuration makes git run.
-
-        What it has under names for secrets is left out.  Raises ToolFailure.
-        """
-        found = await self._run(READ_CONFIGURATION)
-        if found.code not in (0, 1):
-            return argv  # no repository: git says so itself
-        words = _clear(overrides(found.output.decode("utf-8", "replace").splitlines()))
-        if objects := revisions(argv):
-            kinds = await self._run(READ_KINDS, "\n".join(objects))
-            if kinds.code != 0 and b"not a git repository" not in kinds.errors:
-                _clear(Unclear("git does not say what it would compare"))
-            for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
-                if kind != "commit" and not kind.endswith(" missing"):
-                    _clear(Unclear(f"{name.removesuffix('^{}')} is no commit, and has no name"))
-        if (list_names := naming(argv)) is not None:
-            names = await self._run(overridden(list_names, words))
-            if names.cut:
-                _clear(Unclear("there are more files in it than can be looked through"))
-            if names.code not in (0, 1):
-                return list_names  # it fails, and says why
-            shown = set(names.output.decode("utf-8", "surrogateescape").split("\0"))
-            self.left_out = sorted(name for name in shown if holds_secrets(name))
-            argv = _clear(leaving_out(argv, self.left_out))
-        return overridden(argv, words)
-
-    async def _run(self, argv: tuple[str, ...], stdin: str = "") -> CommandOutcome:
-        command = Command(
-            argv=argv,
-            stdin=stdin.encode(),
-            timeout=self._timeout,
-            limit=MAX_PIPED,
-            writable=False,
-            environment=GIT_ENVIRONMENT,
-            merge=False,
-        )
-        return await self._sandbox.run(command)
+def _looking(
+    argv: tuple[str, ...], given: ShellCommand, stdin: bytes = b"", *, last: bool = False
+) -> Command:
+    """Make a command that cannot write; what the *last* of a pipeline prints is the result."""
+    return Command(
+        argv=argv,
+        stdin=stdin,
+        timeout=given.timeout,
+        limit=MAX_OUTPUT if last else MAX_PIPED,
+        writable=False,
+        environment=GIT_ENVIRONMENT if argv[0] == "git" else {},
+        merge=last,
+    )
 
 
-def _clear(words: tuple[str, ...] | Unclear) -> tuple[str, ...]:
+async def _hardened(
+    argv: tuple[str, ...], given: ShellCommand, sandbox: Executor
+) -> tuple[str, ...]:
+    """Switch off the programs that a hostile repository's configuration makes git run.
+
+    Raises ToolFailure for what cannot be switched off, and for what would show files under names
+    for secrets.
+    """
+    if argv[0] != "git":
+        return argv
+    found = await sandbox.run(_looking(READ_CONFIGURATION, given))
+    if found.code not in (0, 1):
+        return argv  # no repository: git says so itself
+    words = overrides(found.output.decode("utf-8", "replace").splitlines())
     if isinstance(words, Unclear):
-        raise ToolFailure(f"{words.why}; use bash -c '…', about which the owner is asked")
-    return words
+        raise _unclear(words.why)
+    if objects := revisions(argv):
+        kinds = await sandbox.run(_looking(READ_KINDS, given, "\n".join(objects).encode()))
+        if kinds.code != 0 and b"not a git repository" not in kinds.errors:
+            raise _unclear("git does not say what it would compare")
+        for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
+            if kind != "commit" and not kind.endswith(" missing"):
+                raise _unclear(f"{name.removesuffix('^{}')} is no commit, and has no name")
+    if (list_names := naming(argv)) is not None:
+        names = await sandbox.run(_looking(overridden(list_names, words), given))
+        if names.cut:
+            raise _unclear("there are more files in it than can be looked through")
+        if names.code not in (0, 1):
+            return list_names  # it fails, and says why
+        shown = set(names.output.decode("utf-8", "surrogateescape").split("\0"))
+        if secret := sorted(filter(holds_secrets, shown)):
+            why = f"it would show {escape_names(secret, 3)}, and secrets are kept under such names"
+            raise _unclear(f"{why}; name other paths")
+    return overridden(argv, words)
+
+
+def _unclear(why: str) -> ToolFailure:
+    return ToolFailure(f"{why}; use bash -c '…', about which the owner is asked")
 
 
 def _head(root: Root) -> dict[str, str]:

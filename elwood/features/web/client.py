@@ -16,7 +16,7 @@ import trio
 from elwood.features.web.feature import SearchSettings
 from elwood.foundation.net.egress import (
     Resolve,
-    WebRefused,
+    WebFailed,
     Windows,
     is_reachable,
     pinned,
@@ -42,26 +42,12 @@ _ACCEPT = {
 }
 
 
-class WebFailed(Exception):
-    """The other side, or the way there, failed; *why* is for the model.
-
-    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from* is
-    as in WebRefused.
-    """
-
-    def __init__(self, why: str, *, is_sent: bool, text_from: str = "") -> None:
-        super().__init__(why)
-        self.why = why
-        self.is_sent = is_sent
-        self.text_from = text_from
-
-
 @attrs.frozen
 class WebPage:
     """What a server answered.  All of it but *url* is its word.
 
     *url* is where it was had from in the end.  *cut* says that the *body* goes on.  *location* is
-    the URL that it points to if that was not followed.
+    the URL that a redirect points to.
     """
 
     status: int
@@ -100,50 +86,52 @@ class Web:
         self._deadline = deadline
 
     async def fetch(self, url: str) -> WebPage:
-        """Return the page at *url*, and where it redirects to.  Raises WebRefused, WebFailed."""
-        return await self._request("GET", url, None)
+        """Return the page at *url*, or where it redirects to.  Raises WebFailed."""
+        return await self._request("GET", url)
 
     async def send(self, method: str, url: str, body: bytes, content_type: str) -> WebPage:
-        """Send *body* to *url*, which may change something.  Raises WebRefused, WebFailed.
+        """Send *body* to *url*, which may change something.  Raises WebFailed.
 
-        It is sent on within its origin only, if the server asks for that (307, 308); a redirect
-        to another host is refused (AP-12), any other is the answer.
+        It is sent to that address only: where a redirect leads is a part of the answer.
         """
         return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _request(self, method: str, text: str, content: tuple[bytes, str] | None) -> WebPage:
+    async def _request(
+        self, method: str, text: str, content: tuple[bytes, str] | None = None
+    ) -> WebPage:
         url = parse(text, self.rules.ports)
         if isinstance(url, RefusedUrl):
-            raise WebRefused(url.why)
-        hop = _Hop(method, url, content)
+            raise WebFailed(url.why)
+        hop = _Hop(url)
         with trio.move_on_after(self._deadline):
             while True:
-                self._admit(hop)
-                got = await self._ask(hop)
-                if isinstance(got, WebPage):
-                    return got
-                hop = got
+                page, led = await self._ask(hop, method, content)
+                if led is None or content is not None:
+                    return page
+                hop = _Hop(led, hop.number + 1, hop.url.host)
         raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
 
     def _admit(self, hop: "_Hop") -> None:
         why = refusal(self.rules, hop.url, hop.number)
-        now = trio.current_time()
-        if why is None and (wait := self._windows.wait(hop.url.host, now)) > 0:
+        if why is None and (wait := self._windows.wait(hop.url.host, trio.current_time())) > 0:
             why = f"too many requests to the web within a minute; wait {wait:.0f} s"
         if why is not None:
-            raise WebRefused(why, hop.sent_by)
-        self._windows = self._windows.after(hop.url.host, now)
+            raise WebFailed(why, text_from=hop.sent_by)
 
-    async def _ask(self, hop: "_Hop") -> "WebPage | _Hop":
-        body, content_type = hop.content or (None, "")
+    async def _ask(
+        self, hop: "_Hop", method: str, content: tuple[bytes, str] | None
+    ) -> tuple[WebPage, Url | None]:
+        """Make one request; say where a redirect leads, whose body is not read."""
+        self._admit(hop)
+        body, content_type = content or (None, "")
         exchange = self._client.stream(
-            hop.method,
+            method,
             hop.url.text,
             body,
-            headers=_ACCEPT if hop.content is None else {},
+            headers=_ACCEPT if content is None else {},
             read_timeout=READ_TIMEOUT,
             content_type=content_type,
         )
@@ -151,31 +139,20 @@ class Web:
             async with exchange as answer:
                 location = _location(answer) if answer.status in _REDIRECTS else ""
                 if not location:
-                    return await self._page(hop, answer)
-                url = self._led(hop, location)
-                if hop.content is not None and answer.status not in (307, 308):
-                    return await self._page(hop, answer, url.text)
-                return _Hop(hop.method, url, hop.content, hop.number + 1, hop.url.host)
-        except WebRefused as refused:
-            refused.text_from = refused.text_from or hop.sent_by
+                    return await self._page(hop, answer), None
+                led = follow(hop.url, location, hop.number, self.rules.ports)
+                if isinstance(led, RefusedUrl):
+                    raise WebFailed(led.why, text_from=hop.url.host)
+                return WebPage(answer.status, hop.url.text, "", b"", location=led.text), led
+        except WebFailed as error:
+            error.text_from = error.text_from or hop.sent_by
             raise
         except Unreachable as error:
-            raise _failed(hop, error.why, is_sent=hop.number > 0) from error
+            raise _failed(hop, error.why, is_sent=False) from error
         except Interrupted as error:
             raise _failed(hop, error.why, is_sent=True) from error
 
-    def _led(self, hop: "_Hop", location: str) -> Url:
-        """Say where an answer leads."""
-        url = follow(hop.url, location, hop.number, self.rules.ports)
-        if isinstance(url, RefusedUrl):
-            raise WebRefused(url.why, hop.url.host)
-        is_same = url.origin == hop.url.origin or _is_upgrade(hop.url, url)
-        if hop.content is not None and not is_same:
-            why = f"{hop.url.host} got the request and redirects to {url.host}; that is refused"
-            raise WebRefused(f"{why}, since the request was meant for one host", hop.url.host)
-        return url
-
-    async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> WebPage:
+    async def _page(self, hop: "_Hop", answer: Exchange) -> WebPage:
         parts = []
         room = self._limit
         async for part in answer:
@@ -183,29 +160,16 @@ class Web:
             room -= len(part)
             if room < 0:
                 break
-        return WebPage(
-            answer.status,
-            hop.url.text,
-            answer.headers.get("content-type", ""),
-            b"".join(parts),
-            room < 0,
-            location,
-        )
+        content_type = answer.headers.get("content-type", "")
+        return WebPage(answer.status, hop.url.text, content_type, b"".join(parts), room < 0)
 
 
 class _Hop(msgspec.Struct, frozen=True):
     """One request of a chain; *sent_by* is the host that led here."""
 
-    method: str
     url: Url
-    content: tuple[bytes, str] | None
     number: int = 0
     sent_by: str = ""
-
-
-def _is_upgrade(old: Url, new: Url) -> bool:
-    """Tell whether a redirect only asks for the same over TLS, on the usual ports."""
-    return (old.host, new.host, old.port, new.port) == (new.host, old.host, 80, 443)
 
 
 def _failed(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
@@ -226,9 +190,8 @@ def _location(answer: Exchange) -> str:
 # Both are servers that the owner chose, so their addresses are not checked: SearXNG may well run on
 # this machine.  What they return is the word of strangers.
 
-# Seconds for an answer, and for the wait between its parts.
+# Seconds for an answer.
 SEARCH_DEADLINE = 20.0
-SEARCH_READ_TIMEOUT = 10.0
 # Bytes of an answer: ten results have a few kilobytes.
 MAX_ANSWER = 2 * 1024 * 1024
 # Characters of a query.
@@ -271,21 +234,13 @@ class _SearXNGAnswer(msgspec.Struct):
     unresponsive_engines: list[msgspec.Raw] = []
 
 
-_KEY = "Brave does not accept the key; the owner must set another brave_key"
-_BRAVE = {
-    401: _KEY,
-    403: _KEY,
-    402: "the quota of searches at Brave is used up",
-    422: "Brave does not accept this query, or not the key; make it shorter or simpler",
-    429: "Brave wants fewer searches, now or in this month; try again later",
-}
-_SEARXNG = {
-    403: (
-        "SearXNG does not give JSON; its owner must add 'json' to search.formats in the "
-        "settings.yml of SearXNG"
-    ),
-    404: "there is no SearXNG at this address; the owner must correct searxng_url",
-    429: "the limiter of SearXNG refuses us; its owner must switch it off or allow us",
+# What to do about the status of an answer.
+_HINTS = {
+    401: "the owner must set another brave_key",
+    403: "the owner must set another brave_key, or add 'json' to search.formats of SearXNG",
+    404: "the owner must correct searxng_url",
+    422: "make the query shorter or simpler, or the owner must set another brave_key",
+    429: "fewer searches are wanted, now or in this month; try again later",
 }
 
 
@@ -299,7 +254,7 @@ async def find(
     if settings.searxng_url is not None:
         asked = urlencode({"q": query, "format": "json"})
         url = f"{settings.searxng_url.rstrip('/')}/search?{asked}"
-        body = await _get(client, "SearXNG", url, {}, _SEARXNG)
+        body = await _get(client, "SearXNG", url, {})
         found = _decoded("SearXNG", body, _SearXNGAnswer)
         if not found.results and found.unresponsive_engines:
             number = len(found.unresponsive_engines)
@@ -309,28 +264,26 @@ async def find(
         asked = urlencode({"q": query, "count": count, "text_decorations": "false"})
         url = f"{settings.brave_url.rstrip('/')}/res/v1/web/search?{asked}"
         headers = {"x-subscription-token": settings.brave_key.reveal()}
-        body = await _get(client, "Brave", url, headers, _BRAVE)
+        body = await _get(client, "Brave", url, headers)
         answer = _decoded("Brave", body, _BraveAnswer)
         return _results(answer.web.results if answer.web is not None else (), count)
     raise SearchFailed("the owner must set searxng_url or brave_key in [search]")
 
 
-async def _get(
-    client: Client, name: str, url: str, headers: Mapping[str, str], troubles: Mapping[int, str]
-) -> bytes:
+async def _get(client: Client, name: str, url: str, headers: Mapping[str, str]) -> bytes:
     headers = {**headers, "accept": "application/json"}
     try:
         with trio.fail_after(SEARCH_DEADLINE):
             answer = await client.get(
-                url, headers=headers, read_timeout=SEARCH_READ_TIMEOUT, limit=MAX_ANSWER
+                url, headers=headers, read_timeout=SEARCH_DEADLINE, limit=MAX_ANSWER
             )
     except (Unreachable, Interrupted) as error:
         raise SearchFailed(f"{name} could not be asked: {error.why}") from error
     except trio.TooSlowError as error:
         raise SearchFailed(f"{name} did not answer within {SEARCH_DEADLINE:g} s") from error
     if answer.status != 200:
-        unknown = f"{name} answered with status {answer.status}; it may work later"
-        raise SearchFailed(troubles.get(answer.status, unknown))
+        hint = _HINTS.get(answer.status, "it may work later")
+        raise SearchFailed(f"{name} answered with status {answer.status}: {hint}")
     return answer.body
 
 

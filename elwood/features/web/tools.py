@@ -4,7 +4,6 @@ from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
-import trio
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import FetchUrl, Plan, SearchWeb, SendRequest
@@ -14,15 +13,15 @@ from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.web.client import (
     MAX_QUERY,
+    MAX_TITLE,
     SearchFailed,
     Web,
-    WebFailed,
     WebPage,
     WebResult,
     find,
 )
 from elwood.features.web.feature import SearchSettings
-from elwood.foundation.net.egress import WebRefused, destination
+from elwood.foundation.net.egress import WebFailed, destination
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
@@ -31,8 +30,6 @@ from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 
 # Characters of a page that one call shows, below the limit of the tool so that none is cut there.
 MAX_SHOWN = 40_000
-# Characters of a title that are shown.
-MAX_TITLE = 300
 # Bytes of the body of a request.
 MAX_SENT = 100_000
 # Results of one search.
@@ -83,20 +80,20 @@ class WebTools:
         """Fetch a page and give a part of it as Markdown."""
         try:
             page = await self._web.fetch(given.url)
-        except (WebRefused, WebFailed) as error:
+        except WebFailed as error:
             raise _failure(error, error.why) from error
-        found = await self._blocking(partial(readable, page.body, page.content_type, page.url))
         head = _head(page, "Content of")
+        found = await self._read(page)
         if isinstance(found, UnreadablePage):
-            raise ToolFailure(
-                f"{head}it is {found.why}, which cannot be read as text",
-                untrusted=True,
-                origin=page.url,
-            )
+            why = f"{head}it is {found.why}, which cannot be read as text"
+            raise ToolFailure(why, untrusted=True, origin=page.url)
         if given.offset and given.offset >= len(found.text):
             why = f"the text has only {len(found.text)} characters; choose a smaller offset"
             raise ToolFailure(why, untrusted=True, origin=page.url)
         return _output(page, head, found, given.offset)
+
+    async def _read(self, page: WebPage) -> Readable | UnreadablePage:
+        return await self._blocking(partial(readable, page.body, page.content_type, page.url))
 
     async def web_request(self, given: WebRequest, context: ToolContext) -> Output:
         """Send something to a web server and give its answer."""
@@ -105,14 +102,12 @@ class WebTools:
             raise ToolFailure(f"the body is longer than {MAX_SENT} bytes; nothing was sent")
         try:
             page = await self._web.send(given.method, given.url, body, given.content_type)
-        except WebRefused as error:
-            raise _failure(error, error.why) from error
         except WebFailed as error:
             effect = (
                 "it is not known whether it had an effect" if error.is_sent else "nothing was sent"
             )
             raise _failure(error, f"{error.why}; {effect}") from error
-        found = await self._blocking(partial(readable, page.body, page.content_type, page.url))
+        found = await self._read(page)
         head = _head(page, f"Answer to {given.method}")
         if isinstance(found, UnreadablePage):
             found = Readable("", f"({found.why}, which cannot be read as text)")
@@ -120,7 +115,6 @@ class WebTools:
 
     async def plan_fetch(self, given: WebFetch, context: ToolContext) -> Plan:
         """Say which page would be asked for, and how much its address could carry."""
-        await trio.lowlevel.checkpoint()
         url = self._url(given.url)
         told = destination(self._web.rules, url.host)
         action = FetchUrl(url.text, url.host, told, len(url.target))
@@ -128,7 +122,6 @@ class WebTools:
 
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
         """Say what would be sent where."""
-        await trio.lowlevel.checkpoint()
         url = self._url(given.url)
         action = SendRequest(url.host, destination(self._web.rules, url.host))
         subject = f"{given.method} {url.text}\n{given.content_type}\n\n{given.body}"
@@ -155,7 +148,6 @@ class WebTools:
 
     async def plan_search(self, given: WebSearch, context: ToolContext) -> Plan:
         """Say what would be asked; whether it quotes private data is for the gate to see."""
-        await trio.lowlevel.checkpoint()
         return Plan(SearchWeb(), f"search the web for: {given.query}", outgoing=given.query)
 
 
@@ -181,7 +173,7 @@ def _output(page: WebPage, head: str, found: Readable, offset: int) -> Output:
     return Output(f"{head}\n{body}\n\n(end of the content)", untrusted=True, origin=page.url)
 
 
-def _failure(error: WebRefused | WebFailed, text: str) -> ToolFailure:
+def _failure(error: WebFailed, text: str) -> ToolFailure:
     """Tell the model; where a redirect led, its text names hosts that a stranger chose."""
     return ToolFailure(text, untrusted=bool(error.text_from), origin=error.text_from)
 

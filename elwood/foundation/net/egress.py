@@ -53,36 +53,23 @@ def refusal(rules: EgressRules, url: Url, hop: int) -> str | None:
             return None
 
 
-@attrs.frozen
+@attrs.define
 class Windows:
-    """Sliding windows over the requests of the last minute: *asked* are their times and hosts.
-
-    As long as only requests are counted for which ``wait`` was 0, there are never more of them
-    than *total*.
-    """
+    """Counts the requests of the last minute, of which at most *total* are made."""
 
     per_host: int
     total: int
-    asked: tuple[tuple[float, str], ...] = ()
+    _asked: list[tuple[float, str]] = attrs.field(factory=list, init=False)
 
     def wait(self, host: str, now: float) -> float:
-        """Say in how many seconds *host* may be asked again; 0 is now."""
-        recent = self._recent(now)
-        theirs = [at for at, name in recent if name == host]
-        return max(
-            _delay([at for at, _ in recent], self.total, now), _delay(theirs, self.per_host, now)
-        )
-
-    def after(self, host: str, now: float) -> "Windows":
-        """Count a request to *host* at *now*, and forget those that count no more."""
-        return attrs.evolve(self, asked=(*self._recent(now), (now, host)))
-
-    def _recent(self, now: float) -> tuple[tuple[float, str], ...]:
-        return tuple(each for each in self.asked if now - each[0] < WINDOW - _GRAIN)
-
-
-def _delay(times: list[float], limit: int, now: float) -> float:
-    return times[-limit] + WINDOW - now if len(times) >= limit else 0.0
+        """Count a request to *host*, and return 0; or say in how many seconds it may be made."""
+        self._asked = [each for each in self._asked if now - each[0] < WINDOW - _GRAIN]
+        theirs = [at for at, name in self._asked if name == host]
+        bounds = (([at for at, _ in self._asked], self.total), (theirs, self.per_host))
+        wait = max(at[-most] + WINDOW - now if len(at) >= most else 0.0 for at, most in bounds)
+        if wait <= 0:
+            self._asked.append((now, host))
+        return wait
 
 
 def _is_within(host: str, domains: tuple[str, ...]) -> bool:
@@ -98,42 +85,38 @@ def _is_within(host: str, domains: tuple[str, ...]) -> bool:
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 # The port of a socket that is never sent from: any does, 9 discards.
 _NO_PORT = 9
-_NOT_PUBLIC_4 = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",  # this host
-            "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # carrier-grade NAT
-            "127.0.0.0/8",  # loopback
-            "168.63.129.16/32",  # the host of an Azure machine: public by number only
-            "169.254.0.0/16",  # link local, and the metadata of clouds
-            "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # protocol assignments
-            "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # relays of 6to4
-            "192.168.0.0/16",  # private
-            "198.18.0.0/15",  # benchmarks
-            "198.51.100.0/24",  # documentation
-            "203.0.113.0/24",  # documentation
-            "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, broadcast
-        ),
+_NOT_PUBLIC_4 = [
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",  # this host
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # carrier-grade NAT
+        "127.0.0.0/8",  # loopback
+        "168.63.129.16/32",  # the host of an Azure machine: public by number only
+        "169.254.0.0/16",  # link local, and the metadata of clouds
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
     )
-)
+]
 # All that is handed out as global unicast; what lies outside is loopback, mapped, local, multicast.
 _GLOBAL_6 = IPv6Network("2000::/3")
-_NOT_PUBLIC_6 = tuple(
-    map(
-        IPv6Network,
-        (
-            "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
-            "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4
-            "3fff::/20",  # documentation
-        ),
+_NOT_PUBLIC_6 = [
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4
+        "3fff::/20",  # documentation
     )
-)
+]
 # The one prefix whose last 32 bits are an IPv4 address that a public NAT64 reaches (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
 # The upper half of an interface identifier of ISATAP (RFC 5214), whose lower half is IPv4.
@@ -180,16 +163,17 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-class WebRefused(Exception):
-    """We do not fetch this, and trying again will not help; *why* is for the model.
+class WebFailed(Exception):
+    """We do not fetch this, or the other side or the way there failed; *why* is for the model.
 
-    It is the fault of the URL, of where it leads, or a wish of the owner.  Nothing was sent to
-    where it points; *text_from* names the host whose answer sent us there, if one did.
+    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from*
+    names the host whose answer sent us there, if one did.
     """
 
-    def __init__(self, why: str, text_from: str = "") -> None:
+    def __init__(self, why: str, *, is_sent: bool = False, text_from: str = "") -> None:
         super().__init__(why)
         self.why = why
+        self.is_sent = is_sent
         self.text_from = text_from
 
 
@@ -222,7 +206,7 @@ def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
     """Make a route whose every address *allow* lets pass.
 
     One bad address among several refuses the host: which of them answers is chance.  Raises
-    WebRefused and Unreachable.
+    WebFailed and Unreachable.
     """
 
     async def route(host: str, port: int) -> Sequence[str]:
@@ -230,7 +214,7 @@ def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
         if not addresses:
             raise Unreachable(f"the name {host} is not known")
         if not all(map(allow, addresses)):
-            raise WebRefused(f"{host} does not lead to a public address of the internet")
+            raise WebFailed(f"{host} does not lead to a public address of the internet")
         return addresses
 
     return route

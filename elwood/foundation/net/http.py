@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ class Client:
         self._connect_timeout = connect_timeout
         self._connections = connections
         self._idle = 0 if route or unix_socket else min(connections, MAX_IDLE)
-        self._backend = _Routed(route, network or httpcore2.TrioBackend())
+        backend = network or httpcore2.TrioBackend()
+        self._backend = backend if route is None else _Routed(route, backend)
         self._socket = None if unix_socket is None else str(unix_socket)
         self._pools: dict[bytes, httpcore2.AsyncConnectionPool] = {}
 
@@ -281,23 +282,21 @@ async def _unpacked(
     chunks: AsyncGenerator[bytes, None], encoding: str
 ) -> AsyncGenerator[bytes, None]:
     """Unpack what was packed though we did not ask, a piece at a time: it may be a bomb."""
-    inflate = None
+    inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         if encoding not in ("gzip", "x-gzip"):
             raise zlib.error
         async with aclosing(chunks):
             async for chunk in chunks:
-                while chunk:
-                    if inflate is None or inflate.eof:
-                        if inflate is not None and chunk[:1] != _GZIP:
-                            break  # padding
-                        inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+                while chunk and not inflate.eof:
                     yield inflate.decompress(chunk, _PIECE)
-                    chunk = inflate.unconsumed_tail or inflate.unused_data
+                    chunk = inflate.unconsumed_tail
+                if chunk or inflate.unused_data:
+                    raise zlib.error
     except zlib.error:
         why = "the answer is packed in a way that was not asked for, or damaged"
         raise Interrupted(why) from None
-    if inflate is not None and not inflate.eof:
+    if not inflate.eof:
         raise Interrupted("the answer ended before it was whole")
 
 
@@ -312,30 +311,22 @@ def sendable(name: str) -> str:
 
 
 class _Routed(httpcore2.AsyncNetworkBackend):
-    """Connects to where the *route* says, if there is one: no name is looked up after it."""
+    """Connects to where the *route* says: no name is looked up after it."""
 
-    def __init__(self, route: Route | None, below: httpcore2.AsyncNetworkBackend) -> None:
+    def __init__(self, route: Route, below: httpcore2.AsyncNetworkBackend) -> None:
         self._route = route
         self._below = below
 
     async def connect_tcp(
         self, host: str, port: int, *rest: Any, **how: Any
     ) -> httpcore2.AsyncNetworkStream:
-        tried = [host]
-        if self._route is not None:
-            tried = list(await self._route(host, port))[:MAX_TRIED]
+        tried = list(await self._route(host, port))[:MAX_TRIED]
         for address in tried[:-1]:
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 return await self._below.connect_tcp(address, port, *rest, **how)
         return await self._below.connect_tcp(tried[-1], port, *rest, **how)
 
-    async def connect_unix_socket(
-        self, path: str, *rest: Any, **how: Any
-    ) -> httpcore2.AsyncNetworkStream:
-        return await self._below.connect_unix_socket(path, *rest, **how)
 
-
-@lru_cache(maxsize=256)
 def _parsed(url: str) -> tuple[httpcore2.URL, bytes]:
     target = httpcore2.URL(url.encode("ascii"))
     if target.scheme not in (b"http", b"https") or not target.host:

@@ -16,7 +16,14 @@ import msgspec
 import trio
 
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.children import ChildProcess, Pipe, attend, from_child, to_child
+from elwood.foundation.sandbox.children import (
+    ChildProcess,
+    Pipe,
+    attend,
+    from_child,
+    title,
+    to_child,
+)
 from elwood.foundation.sandbox.command import (
     NOT_FOUND,
     NOT_RUNNABLE,
@@ -24,8 +31,6 @@ from elwood.foundation.sandbox.command import (
     CommandOutcome,
     Rung,
     SandboxFailed,
-    no_folder,
-    not_started,
 )
 from elwood.foundation.sandbox.layout import (
     ETC,
@@ -37,7 +42,6 @@ from elwood.foundation.sandbox.layout import (
     Mount,
     SandboxContext,
     environment,
-    inside,
     made_files,
 )
 from elwood.foundation.sandbox.settings import MEGABYTE
@@ -113,9 +117,7 @@ class Bubblewrap:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        layout = await self.context.layout(command.folder)
-        if layout is None:
-            return no_folder(command)
+        layout = await self.context.layout()
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
             gate = stack.enter_context(to_child(never_ends=True))
@@ -124,26 +126,17 @@ class Bubblewrap:
             filter_.hang_up()
             keep = (status.theirs, gate.theirs, filter_.theirs)
             options = self._options(command, layout.mounts, *keep)
-            argv = [self.program, *options, "--", *command.argv]
-            try:
-                # bwrap itself is the first process inside, and its environment can be read there.
-                title = self.context.running.title
-                child = ChildProcess(argv, command, environment={}, keep=keep, title=title)
-            except OSError as error:
-                return not_started(self.rung, error)
+            argv = [title(self.context.state), *options, "--", *command.argv]
+            child = ChildProcess(self.rung, self.program, argv, command, keep)
             for pipe in (status, gate, filter_):
                 pipe.give()
             outcome = await self._attended(child, command, status, gate)
             return msgspec.structs.replace(outcome, note=layout.note)
 
-    async def close(self) -> None:
-        """Hold nothing."""
-
     async def _attended(
         self, child: ChildProcess, command: Command, status: Pipe, gate: Pipe
     ) -> CommandOutcome:
-        leash, running, blocking = _Namespace(child), self.context.running, self.context.blocking
-        name = running.name()
+        leash = _Namespace(child)
 
         async def begin() -> None:
             line = await status.read_line()
@@ -151,7 +144,6 @@ class Bubblewrap:
             if first is not None:
                 leash.found(first)
                 self._limit(first)
-                await blocking(lambda: running.note(name, (child.pid, first)))
                 await gate.write(b"\n")
 
         try:
@@ -159,8 +151,6 @@ class Bubblewrap:
             line = await status.read_line()
         finally:
             leash.close()
-            with trio.CancelScope(shield=True):
-                await blocking(lambda: running.forget(name))
         return self._outcome(child, _read(line).code, timed_out)
 
     def _outcome(self, child: ChildProcess, code: int | None, timed_out: bool) -> CommandOutcome:
@@ -200,7 +190,7 @@ class Bubblewrap:
         for mount in mounts:
             if mount.kind == "hidden folder":  # now that covers are in it
                 yield from ("--remount-ro", mount.place)
-        yield from ("--remount-ro", "/", "--chdir", inside(command.folder))
+        yield from ("--remount-ro", "/", "--chdir", WORKSPACE)
         for name, value in environment(command.environment, home=WORKSPACE).items():
             yield from ("--setenv", name, value)
         yield from ("--json-status-fd", str(status), "--block-fd", str(gate))

@@ -4,10 +4,8 @@ Trio's own `run_process` forks in a worker thread.  The signal that a child asks
 death (PR_SET_PDEATHSIG) comes when that *thread* ends, and idle ones end after ten seconds: hence
 `subprocess.Popen` here, which blocks the loop for well under a millisecond.
 
-What a killed process left behind is ended by the next one: every running command has a file in
-``<state>/running`` that names its processes by id and start time.  It is written before the command
-may begin, and needs no sync: a crash of the machine ends the processes too.  What dies between the
-start of a bwrap and that is known by its title.
+What a killed Elwood left behind is ended by the next one: each program that holds a command bears a
+title by which it is known.
 """
 
 import os
@@ -16,12 +14,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from fcntl import F_GETPIPE_SZ, fcntl
 from pathlib import Path
 from typing import IO, Protocol
-from uuid import uuid4
 
 import msgspec
 import trio
@@ -82,7 +79,7 @@ class Outputs:
         """Say what the command came to, which ended with *code*; None: it had no time left."""
         errors = b"" if self.errors is self.output else self.errors.value()
         output = self.output.value()
-        return CommandOutcome(code, output, self.output.cut, code is None, errors)
+        return CommandOutcome(code, output, self.output.cut, errors)
 
 
 # Seconds until a sandbox must be ready for its command.
@@ -109,35 +106,30 @@ class Leash(Protocol):
 
 
 class ChildProcess:
-    """One started program, as the leader of a session of its own; *title* is what it is called.
+    """One started program, as the leader of a session of its own, with no environment.
 
-    Raises OSError as Popen does.
+    Raises SandboxFailed if *program* does not start.
     """
 
     def __init__(
-        self,
-        argv: Sequence[str],
-        command: Command,
-        *,
-        environment: Mapping[str, str],
-        keep: Sequence[int] = (),
-        folder: Path | None = None,
-        title: str = "",
+        self, rung: Rung, program: str, argv: Sequence[str], command: Command, keep: Sequence[int]
     ) -> None:
         self.outputs = Outputs(command)
         self._unread = memoryview(command.stdin)
-        self._popen = subprocess.Popen(
-            [title or argv[0], *argv[1:]],
-            executable=argv[0],
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if command.merge else subprocess.PIPE,
-            pass_fds=keep,
-            start_new_session=True,
-            bufsize=0,
-        )
+        try:
+            self._popen = subprocess.Popen(
+                argv,
+                executable=program,
+                env={},
+                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if command.merge else subprocess.PIPE,
+                pass_fds=keep,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise SandboxFailed(rung, f"cannot start {program}: {error.strerror}") from error
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
         outputs = self.outputs
@@ -191,24 +183,17 @@ class ChildProcess:
         os.set_blocking(stdin.fileno(), False)
         with suppress(BrokenPipeError):  # it does not want to read all of it
             while self._unread:
-                try:
-                    self._unread = self._unread[os.write(stdin.fileno(), self._unread) :]
-                except BlockingIOError:
-                    await trio.lowlevel.wait_writable(stdin.fileno())
+                await trio.lowlevel.wait_writable(stdin.fileno())
+                self._unread = self._unread[os.write(stdin.fileno(), self._unread) :]
         stdin.close()
 
 
 async def _pump(fd: int, kept: Kept) -> None:
     while True:
-        try:
-            data = os.read(fd, _CHUNK)
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(fd)
-            continue
-        if not data:
+        await trio.lowlevel.wait_readable(fd)
+        if not (data := os.read(fd, _CHUNK)):
             return
         kept.add(data)
-        await trio.lowlevel.checkpoint()
 
 
 async def attend(
@@ -274,28 +259,21 @@ class Pipe:
         self.hang_up()
 
     async def read_line(self) -> bytes:
-        """Read one line, or what there is of it at the end."""
+        """Read the line that is written next, or what there is of it at the end."""
         line = b""
         while not line.endswith(b"\n"):
-            try:
-                byte = os.read(self.ours, 1)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.ours)
-                continue
-            if not byte:
+            await trio.lowlevel.wait_readable(self.ours)
+            if not (part := os.read(self.ours, _CHUNK)):
                 break
-            line += byte
+            line += part
         return line
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*; what nobody reads any more is lost."""
-        left = memoryview(data)
         with suppress(BrokenPipeError):
-            while left:
-                try:
-                    left = left[os.write(self.ours, left) :]
-                except BlockingIOError:
-                    await trio.lowlevel.wait_writable(self.ours)
+            while data:
+                await trio.lowlevel.wait_writable(self.ours)
+                data = data[os.write(self.ours, data) :]
 
 
 def _closed(fd: int) -> int:
@@ -322,112 +300,47 @@ def to_child(*, never_ends: bool = False) -> Pipe:
     return Pipe(ours, theirs)
 
 
-# --- which commands run, on the disk --------------------------------------------------------------
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# --- what a killed Elwood left behind -------------------------------------------------------------
 
 
-class Process(msgspec.Struct, frozen=True):
-    """A process by `/proc/<pid>/stat`; *started* in clock ticks since the start of the machine."""
-
-    pid: int
-    parent: int
-    session: int
-    started: int
+def title(state: Path) -> str:
+    """Give the word by which programs are known that hold commands for the Elwood of *state*."""
+    return f"elwood-sandbox {state}"
 
 
-class _Record(msgspec.Struct):
-    boot: str
-    processes: list[tuple[int, int]]
+def temporary(state: Path) -> Path:
+    """Name the folder in *state* for temporary files of commands."""
+    return state / "running"
 
 
-class Running:
-    """The records in *folder*; their temporary folders lie beside them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @property
-    def title(self) -> str:
-        """What bwrap is called, in place of its path: so it is known before it can be noted."""
-        return f"elwood-sandbox {self.folder.resolve()}"
-
-    def name(self) -> str:
-        return uuid4().hex
-
-    def note(self, name: str, pids: Iterable[int]) -> None:
-        """Write down that the command *name* consists of *pids*."""
-        found = [process for pid in pids if (process := look(pid)) is not None]
-        record = _Record(_boot(), [(process.pid, process.started) for process in found])
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.folder / f"{name}.new"
-        path.write_bytes(msgspec.json.encode(record))
-        path.rename(self.folder / name)
-
-    def make_tmp(self, name: str) -> Path:
-        """Make a folder for temporary files of the command *name*."""
-        path = self.folder / f"{name}.tmp"
-        path.mkdir(mode=0o700, parents=True)
-        return path
-
-    def forget(self, name: str) -> None:
-        """Remove what stands here of the command *name*, which has ended."""
-        shutil.rmtree(self.folder / f"{name}.tmp", ignore_errors=True)
-        for path in (self.folder / f"{name}.new", self.folder / name):
-            with suppress(OSError):  # a record of the dead does no harm
-                path.unlink()
-
-
-def reap(folder: Path) -> int:
-    """End the commands in *folder* that a process before this one left; say how many lived.
+def reap(state: Path) -> int:
+    """End the commands that an Elwood before this one left; say how many processes held them.
 
     For the start of Elwood, before anything else is started; blocks until they are gone.
     """
-    alive = _end_strays(Running(folder).title)
-    if not folder.is_dir():
-        return alive
-    for path in sorted(folder.iterdir()):
-        if path.suffix == ".tmp":
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        with suppress(msgspec.DecodeError, FileNotFoundError):
-            record = msgspec.json.decode(path.read_bytes(), type=_Record)
-            alive += _end(record)
-        path.unlink(missing_ok=True)
-    return alive
+    left = holders(state)
+    if left:
+        kill_family(left)
+    shutil.rmtree(temporary(state), ignore_errors=True)
+    return len(left)
 
 
-def _end_strays(title: str) -> int:
-    """End what was started and not noted yet when Elwood died.
-
-    A bwrap whose parent dies before it has asked for a signal on that lives on, and waits for ever.
-    """
-    strays = {process.pid for process in processes() if _title(process.pid) == title}
-    if strays:
-        kill_family(strays)
-    return len(strays)
+def holders(state: Path) -> set[int]:
+    """List what holds commands for the Elwood of *state*, by process id."""
+    ours = title(state.resolve()).encode()
+    return {process.pid for process in processes() if ours in _words(process.pid)[:_TITLED]}
 
 
-def _title(pid: int) -> str:
+# The title is the first word of a bwrap, which we may name, and the fourth of a launcher: Python
+# finds its library by its own name.
+_TITLED = 4
+
+
+def _words(pid: int) -> list[bytes]:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return words.partition(b"\0")[0].decode(errors="replace")
-
-
-def _end(record: _Record) -> bool:
-    if record.boot != _boot():
-        return False
-    # An id may belong to somebody else by now; the start time cannot.
-    ours = {
-        pid
-        for pid, started in record.processes
-        if (process := look(pid)) is not None and process.started == started
-    }
-    if ours:
-        kill_family(ours)
-    return bool(ours)
+        return []
 
 
 def kill_family(roots: set[int]) -> None:
@@ -469,6 +382,14 @@ def _family(roots: set[int]) -> set[int]:
     return found
 
 
+class Process(msgspec.Struct, frozen=True):
+    """A process by `/proc/<pid>/stat`."""
+
+    pid: int
+    parent: int
+    session: int
+
+
 def processes() -> list[Process]:
     """List the processes of the machine, as far as we can see them."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -485,11 +406,4 @@ def look(pid: int) -> Process | None:
     fields = text[text.rindex(b")") + 2 :].split()
     if fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
-
-
-def _boot() -> str:
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
+    return Process(pid, parent=int(fields[1]), session=int(fields[3]))

@@ -1,6 +1,5 @@
 """What is run in the workspace, what comes of it, and who can do it."""
 
-import errno
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -42,11 +41,6 @@ def _is_argv(_: object, __: object, argv: tuple[str, ...]) -> None:
         raise ValueError("a word of a command cannot hold a zero byte")
 
 
-def _is_folder(_: object, __: object, folder: str) -> None:
-    if folder.startswith("/") or "\0" in folder or ".." in folder.split("/"):
-        raise ValueError(f"{folder!r}: the folder must be relative and inside the workspace")
-
-
 def _is_environment(_: object, __: object, given: Mapping[str, str]) -> None:
     for name, value in given.items():
         if not name or "=" in name or "\0" in name + value:
@@ -55,7 +49,7 @@ def _is_environment(_: object, __: object, given: Mapping[str, str]) -> None:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """One program to run, in *folder* of the workspace, for at most *timeout* seconds.
+    """One program to run in the workspace, for at most *timeout* seconds.
 
     The rung finds the program by its PATH; there is no shell unless *argv* names one.  Without
     *stdin* it reads ``/dev/null``.  Of the output at most *limit* bytes are kept.  *environment*
@@ -66,7 +60,6 @@ class Command:
     """
 
     argv: tuple[str, ...] = attrs.field(validator=_is_argv)
-    folder: str = attrs.field(default=".", validator=_is_folder)
     stdin: bytes = b""
     timeout: float
     limit: int = 200_000
@@ -86,9 +79,12 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     code: int | None
     output: bytes
     cut: int = 0
-    timed_out: bool = False
     errors: bytes = b""
     note: str = ""
+
+    @property
+    def timed_out(self) -> bool:
+        return self.code is None
 
 
 class Executor(Protocol):
@@ -106,22 +102,6 @@ class Executor(Protocol):
 
         Raises SandboxFailed.
         """
-
-    async def close(self) -> None:
-        """Give back what is held between commands."""
-
-
-def no_folder(command: Command) -> CommandOutcome:
-    """Say that the folder of *command* does not exist."""
-    text = f"elwood: {command.folder}: there is no such folder in the workspace\n"
-    return CommandOutcome(NOT_RUNNABLE, text.encode(errors="replace"))
-
-
-def not_started(rung: Rung, error: OSError) -> CommandOutcome:
-    """Say why a program was not started, if that is due to the command; else SandboxFailed."""
-    if error.errno == errno.E2BIG:
-        return CommandOutcome(NOT_RUNNABLE, b"elwood: the command line is too long\n")
-    raise SandboxFailed(rung, f"cannot start {error.filename}: {error.strerror}") from error
 
 
 # What git must be run with, and nothing else of ours: no configuration but the repository's, and no

@@ -6,12 +6,14 @@ sockets.  What it cannot do stays open, and `OPEN` says it.
 
 import ctypes
 import marshal
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
+from uuid import uuid4
 
 import attrs
 import trio
@@ -23,15 +25,11 @@ from elwood.foundation.sandbox.children import (
     attend,
     from_child,
     kill_family,
+    temporary,
+    title,
     to_child,
 )
-from elwood.foundation.sandbox.command import (
-    Command,
-    CommandOutcome,
-    SandboxFailed,
-    no_folder,
-    not_started,
-)
+from elwood.foundation.sandbox.command import Command, CommandOutcome, SandboxFailed
 from elwood.foundation.sandbox.launcher import LENGTH
 from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
 
@@ -105,58 +103,54 @@ class Launched:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; without walls its *writable* is not heeded.  Raises SandboxFailed."""
-        context, running = self.context, self.context.running
-        folder = context.workspace / command.folder
-        if not await context.blocking(folder.is_dir):
-            return no_folder(command)
-        lent = await context.blocking(context.present)
-        name = running.name()
+        context = self.context
+        tmp = temporary(context.state) / uuid4().hex
         try:
-            tmp = await context.blocking(lambda: running.make_tmp(name))
+            await context.blocking(lambda: tmp.mkdir(mode=0o700, parents=True))
         except OSError as error:
-            raise SandboxFailed(
-                self.rung, f"cannot make a folder for temporary files: {error}"
-            ) from error
+            why = f"cannot make a folder for temporary files: {error}"
+            raise SandboxFailed(self.rung, why) from error
+        try:
+            return await self._run(command, tmp)
+        finally:
+            with trio.CancelScope(shield=True):
+                await context.blocking(lambda: shutil.rmtree(tmp, ignore_errors=True))
+
+    async def _run(self, command: Command, tmp: Path) -> CommandOutcome:
+        context, workspace = self.context, str(self.context.workspace)
+        lent = await context.blocking(context.present)
         given = {"TMPDIR": str(tmp)} | dict(command.environment)
         if self.rung == "landlock":
             given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
         todo = marshal.dumps(
             {
                 "argv": list(command.argv),
-                "folder": str(folder),
-                "environment": environment(given, home=str(context.workspace)),
+                "folder": workspace,
+                "environment": environment(given, home=workspace),
                 "limits": context.settings.limits(),
                 "walls": self._walls(command, tmp, lent),
             },
             _MARSHAL,
         )
-        try:
-            with ExitStack() as stack:
-                life = stack.enter_context(to_child())
-                status = stack.enter_context(from_child())
-                keep = (life.theirs, status.theirs)
-                argv = [sys.executable, "-IS", str(_LAUNCHER), *map(str, keep)]
-                try:
-                    child = ChildProcess(argv, command, environment={}, keep=keep)
-                except OSError as error:
-                    return not_started(self.rung, error)
-                life.give()
-                status.give()
-
-                async def begin() -> None:
-                    await context.blocking(lambda: running.note(name, (child.pid,)))
-                    await life.write(LENGTH.pack(len(todo)) + todo)
-
-                timed_out = await attend(
-                    self.rung, child, _Monitor(child, life), command.timeout, begin
-                )
-                said = await status.read_line()
-                if child.code != 0:
-                    # Killed from within, so what it watched over may live.
-                    await context.blocking(lambda: kill_family({child.pid}))
-        finally:
-            with trio.CancelScope(shield=True):
-                await context.blocking(lambda: running.forget(name))
+        with ExitStack() as stack:
+            life = stack.enter_context(to_child())
+            status = stack.enter_context(from_child())
+            keep = (life.theirs, status.theirs)
+            argv = [sys.executable, "-IS", str(_LAUNCHER), title(context.state), *map(str, keep)]
+            child = ChildProcess(self.rung, sys.executable, argv, command, keep)
+            life.give()
+            status.give()
+            timed_out = await attend(
+                self.rung,
+                child,
+                _Monitor(child, life),
+                command.timeout,
+                lambda: life.write(LENGTH.pack(len(todo)) + todo),
+            )
+            said = await status.read_line()
+            if child.code != 0:
+                # Killed from within, so what it watched over may live.
+                await context.blocking(lambda: kill_family({child.pid}))
         if timed_out:
             return child.outputs.outcome(None)
         how, _, what = said.decode(errors="replace").strip().partition(" ")
@@ -174,6 +168,3 @@ class Launched:
         filter_ = seccomp.program(())
         read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent)]
         return {"read": read, "write": write, "filter": filter_}
-
-    async def close(self) -> None:
-        """Hold nothing."""

@@ -9,9 +9,8 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,6 @@ import attrs
 import msgspec
 
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.sandbox.children import Running
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.storage.paths import HARMLESS_NAMES, SECRET_NAMES, holds_secrets
 from elwood.foundation.text.lines import escape_names
@@ -81,9 +79,8 @@ INSTRUCTIONS = (
     *("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"),
     *("HEARTBEAT.md", "skills", ".agents"),
 )
-# Bounds of the search for secrets in a folder: entries looked at, seconds, mounts made of what is
-# found (200 take bwrap a third of a second).  What is nearer to the top is found first.
-MAX_ENTRIES = 100_000
+# Bounds of the search for secrets in a folder: seconds, and mounts made of what is found (200 take
+# bwrap a third of a second).  What is nearer to the top is found first.
 MAX_SECONDS = 2.0
 MAX_COVERED = 200
 # Bytes of a cover; what is longer gets an empty one, and git takes it for changed.
@@ -109,11 +106,6 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
         folders.insert(0, f"{NIXOS}/sw/bin")
     least = {"PATH": ":".join(folders), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb"}
     return least | dict(given)
-
-
-def inside(folder: str) -> str:
-    """Say where *folder* of the workspace is, in the rungs that can put it somewhere."""
-    return os.path.normpath(f"{WORKSPACE}/{folder}")
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -158,11 +150,7 @@ class Hidden(msgspec.Struct):
 
 
 def hidden(
-    root: Path,
-    place: str,
-    covers: Path,
-    clock: Callable[[], float] = time.monotonic,
-    entries: int = MAX_ENTRIES,
+    root: Path, place: str, covers: Path, clock: Callable[[], float] = time.monotonic
 ) -> Hidden:
     """Hide what in *root*, which is at *place*, has a name that secrets are kept under.
 
@@ -170,43 +158,40 @@ def hidden(
     is the folder for the files that are seen instead.  Blocks.
     """
     found = Hidden()
-    waiting = deque([("", False)])
-    left, until = entries, clock() + MAX_SECONDS
-    while waiting:
-        folder, is_hidden = waiting.popleft()
+    until = clock() + MAX_SECONDS
+    for path, entry, is_within_hidden in _entries(root):
         if clock() > until:
             found.cut = f"{MAX_SECONDS:g} s"
-            return found
-        try:
-            with os.scandir(root / folder) as opened:
-                listed = list(islice(opened, left + 1))
-        except OSError:
-            continue  # it went away, or we may not look: then a command may not either
-        for entry in listed:
-            left -= 1
-            if left < 0:
-                found.cut = f"{entries:,} files and folders"
-                return found
-            path = f"{folder}{entry.name}"
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if not is_hidden and not holds_secrets(entry.name):
-                if is_folder and entry.name != ".git":
-                    waiting.append((f"{path}/", False))
-                continue
-            if not (is_folder or entry.is_file(follow_symlinks=False)):
-                continue
-            if len(found.mounts) >= MAX_COVERED:
-                found.cut = f"{MAX_COVERED} of them"
-                return found
-            if is_folder:
-                waiting.append((f"{path}/", True))
-            if not is_hidden:
-                found.names.append(path if place == WORKSPACE else f"{place}/{path}")
-            if not is_folder:
-                found.mounts.append(Mount("hidden file", f"{place}/{path}", _cover(entry, covers)))
-            elif not is_hidden:
-                found.mounts.append(Mount("hidden folder", f"{place}/{path}"))
+            break
+        if not is_within_hidden and not holds_secrets(entry.name):
+            continue
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not (is_folder or entry.is_file(follow_symlinks=False)):
+            continue
+        if len(found.mounts) >= MAX_COVERED:
+            found.cut = f"{MAX_COVERED} of them"
+            break
+        if not is_within_hidden:
+            found.names.append(path if place == WORKSPACE else f"{place}/{path}")
+        if not is_folder:
+            found.mounts.append(Mount("hidden file", f"{place}/{path}", _cover(entry, covers)))
+        elif not is_within_hidden:
+            found.mounts.append(Mount("hidden folder", f"{place}/{path}"))
     return found
+
+
+def _entries(root: Path) -> Iterator[tuple[str, "os.DirEntry[str]", bool]]:
+    """Walk through *root*, the nearest first: each path, and whether a hidden folder holds it."""
+    waiting = deque([("", False)])
+    while waiting:
+        folder, is_hidden = waiting.popleft()
+        # It went away, or we may not look: then a command may not either.
+        with suppress(OSError), os.scandir(root / folder) as listed:
+            for entry in listed:
+                yield f"{folder}{entry.name}", entry, is_hidden
+                if entry.is_dir(follow_symlinks=False) and (is_hidden or entry.name != ".git"):
+                    is_secret = is_hidden or holds_secrets(entry.name)
+                    waiting.append((f"{folder}{entry.name}/", is_secret))
 
 
 def _cover(entry: "os.DirEntry[str]", covers: Path) -> str:
@@ -289,18 +274,11 @@ class SandboxContext:
     blocking: Blocking
     lent: tuple[Lent, ...] = ()
 
-    @property
-    def running(self) -> Running:
-        """Where it is written down which commands run."""
-        return Running(self.state / "running")
+    async def layout(self) -> Layout:
+        """List what a command finds where."""
+        return await self.blocking(self._layout)
 
-    async def layout(self, folder: str) -> Layout | None:
-        """List what a command in *folder* finds where; None if there is no such folder."""
-        return await self.blocking(lambda: self._layout(folder))
-
-    def _layout(self, folder: str) -> Layout | None:
-        if not (self.workspace / folder).is_dir():
-            return None
+    def _layout(self) -> Layout:
         covers = made_files(self.state) / "covers"
         mounts = guarded(self.workspace)
         found = [hidden(self.workspace, WORKSPACE, covers)]

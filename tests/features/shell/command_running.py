@@ -50,9 +50,6 @@ class Unwalled:
         done = await trio.to_thread.run_sync(start)
         return CommandOutcome(done.returncode, done.stdout, errors=done.stderr or b"")
 
-    async def close(self) -> None:
-        """Hold nothing."""
-
 
 async def looked(folder: Path, command: str) -> str:
     """Run *command*, which must be safe, and give what it printed or how it failed."""

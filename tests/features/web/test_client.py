@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.features.web.client import Web, WebFailed, WebPage
-from elwood.foundation.net.egress import WebRefused, is_reachable, resolved
+from elwood.features.web.client import Web, WebPage
+from elwood.foundation.net.egress import WebFailed, is_reachable, resolved
 from elwood.foundation.net.settings import EgressRules
 from tests.fake_http import Reply, Request, connection, port_of, resolving
 
@@ -106,7 +106,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     async with scene() as s:
         s.names["rebind.example"] = [[PUBLIC], [INSIDE]]
         assert (await s.web.fetch(s.url(host="rebind.example"))).body == b"hello"
-        with pytest.raises(WebRefused, match="does not lead to a public address"):
+        with pytest.raises(WebFailed, match="does not lead to a public address"):
             await s.web.fetch(s.url(host="rebind.example"))
         assert (len(s.seen[PUBLIC]), s.seen[INSIDE]) == (1, [])
 
@@ -130,16 +130,16 @@ async def test_five_redirects_are_followed_and_not_six() -> None:
     chain = {f"/{n}": to(f"/{n + 1}") for n in range(6)}
     async with scene(chain) as s:
         assert (await s.web.fetch(s.url("/1"))).url == s.url("/6")
-        with pytest.raises(WebRefused, match="more than 5 times"):
+        with pytest.raises(WebFailed, match="more than 5 times"):
             await s.web.fetch(s.url("/0"))
 
 
 async def test_the_owners_rules_hold_at_every_hop() -> None:
     answers = {"/": to("http://ads.example:PORT/"), "/m": to("http://mail.example:PORT/")}
     async with scene(answers, blocked=("ads.example",), always_ask=("mail.example",)) as s:
-        with pytest.raises(WebRefused, match="the owner has blocked"):
+        with pytest.raises(WebFailed, match="the owner has blocked"):
             await s.web.fetch(s.url())
-        with pytest.raises(WebRefused, match="must be asked for by itself"):
+        with pytest.raises(WebFailed, match="must be asked for by itself"):
             await s.web.fetch(s.url("/m"))
         assert (await s.web.fetch(s.url("/x", host="mail.example"))).body == b"hello"
 
@@ -147,7 +147,7 @@ async def test_the_owners_rules_hold_at_every_hop() -> None:
 async def test_too_many_requests_wait_for_a_minute(jumping_clock: MockClock) -> None:
     async with scene({"/": to("/a")}, per_minute=3) as s:
         await s.web.fetch(s.url())
-        with pytest.raises(WebRefused, match="wait 60 s"):
+        with pytest.raises(WebFailed, match="wait 60 s"):
             await s.web.fetch(s.url())  # its second hop is one too many
         await trio.sleep(60)
         await s.web.fetch(s.url())
@@ -203,17 +203,15 @@ async def test_a_packed_body_that_ends_too_early_is_no_whole_page(encoding: str)
                 await s.web.fetch(s.url())
 
 
-async def test_a_body_packed_in_several_parts_is_whole() -> None:
-    packed = gzip.compress(b"one, ") + gzip.compress(b"two") + bytes(10)
-    for cut in range(1, len(packed)):
-        pieces = packed[:cut], packed[cut:]
-        async with scene({"/": Reply(headers={"content-encoding": "gzip"}, pieces=pieces)}) as s:
-            assert (await s.web.fetch(s.url())).body == b"one, two"
+NOISE = random.Random(1).randbytes(99)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
-async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
-    broken = Reply(headers={"content-encoding": encoding}, pieces=(random.Random(1).randbytes(99),))
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [("gzip", NOISE), ("br", NOISE), ("gzip", gzip.compress(b"one") + gzip.compress(b"two"))],
+)
+async def test_a_body_that_cannot_be_unpacked_fails(encoding: str, body: bytes) -> None:
+    broken = Reply(headers={"content-encoding": encoding}, pieces=(body,))
     async with scene({"/": broken}) as s:
         with pytest.raises(WebFailed, match="packed in a way that was not asked for, or damaged"):
             await s.web.fetch(s.url())
@@ -236,21 +234,12 @@ async def test_a_slow_server_is_given_up(slow: Reply, jumping_clock: MockClock) 
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_what_is_sent_is_not_sent_on_to_another_host(status: int) -> None:
-    async with scene({"/": to("http://other.example:PORT/", status)}) as s:
-        with pytest.raises(WebRefused, match="the request was meant for one host") as caught:
-            await s.web.send("POST", s.url(), b"x", "text/plain")
-        assert caught.value.text_from == "site.example"
-        assert [request.path for request in s.seen[PUBLIC]] == ["/"]
-
-
-async def test_what_is_sent_is_sent_on_within_its_host_if_that_asks_so() -> None:
-    async with scene({"/": to("/b", 307), "/c": to("/d", 303)}) as s:
-        assert (await s.web.send("POST", s.url(), b"x", "text/plain")).url == s.url("/b")
-        answer = await s.web.send("POST", s.url("/c"), b"y", "text/plain")
-        assert (answer.status, answer.location) == (303, s.url("/d"))
+async def test_what_is_sent_is_not_sent_on(status: int) -> None:
+    async with scene({"/": to("//other.example:PORT/", status)}) as s:
+        answer = await s.web.send("POST", s.url(), b"x", "text/plain")
+        assert (answer.status, answer.location) == (status, s.url(host="other.example"))
         sent = [(request.method, request.path, request.body) for request in s.seen[PUBLIC]]
-    assert sent == [("POST", "/", b"x"), ("POST", "/b", b"x"), ("POST", "/c", b"y")]
+    assert sent == [("POST", "/", b"x")]
 
 
 def test_what_this_machine_sends_from_is_its_own() -> None:

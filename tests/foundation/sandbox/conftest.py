@@ -7,7 +7,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,7 +101,5 @@ def rung(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 @pytest.fixture
-async def hands(rung: tuple[str, str], home: scene.Home) -> AsyncIterator[Executor]:
-    executor = await scene.take(rung[0], home, rung[1])
-    yield executor
-    await executor.close()
+async def hands(rung: tuple[str, str], home: scene.Home) -> Executor:
+    return await scene.take(rung[0], home, rung[1])

@@ -108,7 +108,6 @@ async def probe(rung: str, base: Path, aim: dict[str, object], engine: str) -> b
     (base / "state/workspace/config.json").write_text(json.dumps(aim))
     argv = ("python3", "-IS", "probes.py", "config.json")
     outcome = await hands.run(Command(argv=argv, timeout=50, merge=False))
-    await hands.close()
     assert outcome.code == 0, outcome
     return outcome.output
 

@@ -13,7 +13,7 @@ import trio
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import Executor
 from elwood.foundation.sandbox.docker import Docker, Engine
-from elwood.foundation.sandbox.layout import SandboxContext, environment, lend
+from elwood.foundation.sandbox.layout import SandboxContext, environment, lend, make_files
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 
@@ -36,12 +36,6 @@ class Home:
     def running(self) -> Path:
         return self.state / "running"
 
-    def records(self) -> list[Path]:
-        """List the records of running commands."""
-        if not self.running.is_dir():
-            return []
-        return [path for path in self.running.iterdir() if not path.suffix]
-
 
 def make_home(base: Path) -> Home:
     home = Home(base / "workspace", base / "state")
@@ -62,6 +56,7 @@ async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] 
 def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
     settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
     lent, _ = lend(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
+    make_files(state)
     context = SandboxContext(
         workspace=workspace, state=state, settings=settings, blocking=in_thread, lent=lent
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.foundation.sandbox.children import holders
 from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor
 from tests.foundation.sandbox.scene import Home, living, marker, until
 
@@ -53,23 +54,10 @@ async def test_a_program_that_is_not_there_is_said_to_be(hands: Executor) -> Non
     assert b"no-such-program" in outcome.output
 
 
-async def test_a_folder_that_is_not_there_is_said_to_be(hands: Executor) -> None:
-    outcome = await hands.run(sh("true", folder="not/there"))
-    assert outcome.code == 126
-    assert b"not/there" in outcome.output
-
-
-async def test_a_command_line_that_is_too_long_is_said_to_be(hands: Executor) -> None:
-    outcome = await hands.run(Command(argv=("echo", "x" * 3_000_000), timeout=30))
-    assert outcome.code
-    assert b"long" in outcome.output
-
-
-async def test_the_folder_and_the_environment_are_as_asked(hands: Executor, home: Home) -> None:
-    (home.workspace / "sub").mkdir()
-    outcome = await hands.run(sh("pwd; env", folder="sub", environment={"COLOUR": "blue"}))
+async def test_the_folder_and_the_environment_are_as_asked(hands: Executor) -> None:
+    outcome = await hands.run(sh("pwd; env", environment={"COLOUR": "blue"}))
     lines = outcome.output.decode().splitlines()
-    assert lines[0].endswith("/sub")
+    assert lines[0].endswith("/workspace")
     names = {line.split("=")[0] for line in lines[1:]}
     assert {"PATH", "HOME", "LANG", "TERM", "COLOUR"} <= names
     allowed = {"TMPDIR", "GIT_CONFIG_NOSYSTEM", "PWD", "SHLVL", "_", "OLDPWD", "HOSTNAME"}
@@ -88,8 +76,7 @@ async def test_the_workspace_is_written_only_if_it_may_be(hands: Executor, home:
 async def test_temporary_files_are_gone_with_the_command(hands: Executor) -> None:
     await hands.run(sh('touch "${TMPDIR:-/tmp}/left-by-me"'))
     outcome = await hands.run(sh('ls "${TMPDIR:-/tmp}"'))
-    if hands.rung != "docker":  # its container stays warm
-        assert outcome.output == b""
+    assert outcome.output == b""
 
 
 async def late(hands: Executor, text: str) -> CommandOutcome:
@@ -132,7 +119,7 @@ async def test_cancelling_leaves_nothing(hands: Executor, home: Home) -> None:
         await until(lambda: len(living(mark)) == 2)
         nursery.cancel_scope.cancel()
     assert living(mark) == []
-    assert home.records() == []
+    assert holders(home.state) == set()
     assert fds() == before
     assert _zombies() == []
 
@@ -159,12 +146,6 @@ def _zombies() -> list[str]:
         if fields[0] == "Z" and fields[1] == str(os.getpid()):
             found.append(name)
     return found
-
-
-@pytest.mark.parametrize("folder", ["/etc", "..", "a/../../b", "a\0b"])
-def test_a_folder_outside_cannot_be_asked_for(folder: str) -> None:
-    with pytest.raises(ValueError, match="inside the workspace"):
-        sh("true", folder=folder)
 
 
 @pytest.mark.parametrize("argv", [(), ("",), ("echo", "a\0b")])

@@ -19,11 +19,10 @@ Json = dict[str, Any]  # Any: as it came in JSON
 
 @attrs.define
 class Engine:
-    """Answers as Docker does; programs write *frames*, and leave *left* processes behind."""
+    """Answers as Docker does; programs write *frames*."""
 
     frames: list[tuple[int, bytes]] = attrs.field(factory=list)
     code: int = 0
-    left: int = 0
     chunked: bool = True
     hangs: bool = False
     breaks: bool = False
@@ -40,20 +39,16 @@ class Engine:
                 body += await stream.receive_some(1 << 16)
             what = " ".join(head.decode().split(" ")[:2]).replace("/v1.41", "")
             self.asked.append((what, json.loads(body or b"{}")))
-            if what.endswith("/start") and "/exec/" in what:
+            if "/attach" in what:
                 await stream.send_all(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n")
                 await self._attached(stream)
             else:
                 await self._answer(stream, self._body(what))
 
     def _body(self, what: str) -> object:
-        if "/top" in what:
-            return {"Processes": [["1"]] * (2 + self.left)}
-        if "/exec/" in what:
-            return {"ExitCode": self.code}
-        if "/containers/json" in what:
-            return [{"Id": "old"}]
-        return {"Id": "made"}
+        if what.endswith("/wait"):
+            return {"StatusCode": self.code}
+        return [{"Id": "old"}] if "/containers/json" in what else {"Id": "made"}
 
     async def _attached(self, stream: trio.SocketStream) -> None:
         if self.hangs:
@@ -136,40 +131,34 @@ async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None
 
 async def test_the_container_ends_a_command_whose_house_died(docker: Docker, fake: Engine) -> None:
     await docker.run(run(timeout=2.5))
-    (asked,) = bodies(fake, "/containers/made/exec")
-    assert asked["Cmd"] == ["timeout", "-k", "2", "2.5", "make"]
+    (made,) = bodies(fake, "/containers/create")
+    assert made["Cmd"] == ["timeout", "-k", "2", "2.5", "make"]
 
 
-async def test_it_stays_warm_until_the_guard_changes(
-    docker: Docker, fake: Engine, home: Home
-) -> None:
-    await docker.run(run())
-    await docker.run(run())
-    assert len([*bodies(fake, "/containers/create")]) == 1
+async def test_what_is_hidden_is_covered(docker: Docker, fake: Engine, home: Home) -> None:
     (home.workspace / ".env").write_text("secret")
     await docker.run(run())
-    made = [*bodies(fake, "/containers/create")]
-    assert len(made) == 2
-    covered = [m for m in made[1]["HostConfig"]["Mounts"] if m["Target"] == "/workspace/.env"]
+    (made,) = bodies(fake, "/containers/create")
+    covered = [m for m in made["HostConfig"]["Mounts"] if m["Target"] == "/workspace/.env"]
     assert [m["ReadOnly"] for m in covered] == [True]
     assert "/sandbox/covers/6-" in covered[0]["Source"]
 
 
-async def test_what_is_left_behind_is_ended_by_a_new_start(docker: Docker, fake: Engine) -> None:
+async def test_a_container_ends_with_its_command_also_by_cancelling(
+    docker: Docker, fake: Engine
+) -> None:
     await docker.run(run())
-    assert not [*bodies(fake, "/restart")]
-    fake.left = 1
-    await docker.run(run())
-    assert len([*bodies(fake, "/restart")]) == 1
-
-
-async def test_cancelling_starts_the_container_anew(docker: Docker, fake: Engine) -> None:
     fake.hangs = True
     async with trio.open_nursery() as nursery:
         nursery.start_soon(docker.run, run())
-        await scene.until(lambda: [*bodies(fake, "/exec/made/start")])
+        await scene.until(lambda: len([*bodies(fake, "/start")]) == 2)
         nursery.cancel_scope.cancel()
-    assert len([*bodies(fake, "/restart")]) == 1
+    made, removed = (
+        {what.partition("elwood-")[2][:32] for what, _ in fake.asked if what.startswith(verb)}
+        for verb in ("POST /containers/create", "DELETE")
+    )
+    assert len(made) == 2
+    assert made == removed
 
 
 async def test_orphans_of_this_state_are_removed(docker: Docker, fake: Engine) -> None:

@@ -1,11 +1,8 @@
 """Folders with skills outside of the workspace: commands read what is there, and no more."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trio
 
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
@@ -21,7 +18,7 @@ from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
-from tests.foundation.sandbox.scene import PATIENCE, Home, take
+from tests.foundation.sandbox.scene import Home, take
 
 SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
 
@@ -47,16 +44,6 @@ def team(tmp_path: Path) -> Path:
     return tmp_path / "team"
 
 
-@asynccontextmanager
-async def taken(rung: tuple[str, str], home: Home, folder: Path) -> AsyncIterator[Executor]:
-    executor = await take(rung[0], home, rung[1], [folder])
-    try:
-        yield executor
-    finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
-            await executor.close()
-
-
 async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
     outcome = await executor.run(Command(argv=("/bin/sh", "-c", text), timeout=20.0))
     return outcome.code, outcome.output.decode()
@@ -65,38 +52,38 @@ async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
 async def test_scripts_run_and_nothing_else_is_seen(
     rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
 ) -> None:
-    async with taken(rung, home, team) as executor:
-        place = executor.place(team / "style")
-        assert place is not None
-        assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
-        if rung[0] == "direct":
-            return  # it has no walls
-        for text in (
-            f"cat {place}/link.txt",
-            f"cat {place}/up/outside.txt",
-            f"cat {place}/../../outside.txt",
-            f"cat {tmp_path}/outside.txt",
-            f"echo x > {place}/new",
-            f"echo x >> {place}/scripts/run.sh",
-            f"rm -f {place}/scripts/run.sh",
-            f"chmod 777 {place}/scripts/run.sh",
-            f"mv {place} {place}2",
-        ):
-            if text.startswith("chmod") and rung[0] == "landlock":
-                continue  # Landlock does not judge it, and says so
-            code, said = await sh(executor, text)
-            assert code != 0, text
-            assert "words" not in said
-        _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
-        assert ("hidden words" in said) is (rung[0] == "landlock")
-        assert (team / "style/scripts/run.sh").read_text() == SCRIPT
+    executor = await take(rung[0], home, rung[1], [team])
+    place = executor.place(team / "style")
+    assert place is not None
+    assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
+    if rung[0] == "direct":
+        return  # it has no walls
+    for text in (
+        f"cat {place}/link.txt",
+        f"cat {place}/up/outside.txt",
+        f"cat {place}/../../outside.txt",
+        f"cat {tmp_path}/outside.txt",
+        f"echo x > {place}/new",
+        f"echo x >> {place}/scripts/run.sh",
+        f"rm -f {place}/scripts/run.sh",
+        f"chmod 777 {place}/scripts/run.sh",
+        f"mv {place} {place}2",
+    ):
+        if text.startswith("chmod") and rung[0] == "landlock":
+            continue  # Landlock does not judge it, and says so
+        code, said = await sh(executor, text)
+        assert code != 0, text
+        assert "words" not in said
+    _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
+    assert ("hidden words" in said) is (rung[0] == "landlock")
+    assert (team / "style/scripts/run.sh").read_text() == SCRIPT
 
 
 async def test_a_folder_that_is_gone_keeps_no_command_from_running(
     rung: tuple[str, str], home: Home, tmp_path: Path
 ) -> None:
-    async with taken(rung, home, tmp_path / "gone") as executor:
-        assert await sh(executor, "echo here") == (0, "here\n")
+    executor = await take(rung[0], home, rung[1], [tmp_path / "gone"])
+    assert await sh(executor, "echo here") == (0, "here\n")
 
 
 def test_what_must_be_kept_from_commands_is_not_lent(tmp_path: Path) -> None:

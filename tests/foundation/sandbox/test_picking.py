@@ -105,9 +105,6 @@ class Says:
             await stream.aclose()
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
-    async def close(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize(
     ("output", "why"),
@@ -124,7 +121,7 @@ async def test_the_self_test_believes_its_probe(home: Home, output: bytes, why: 
 
 
 WELL = CommandOutcome(0, b"done\n")
-LATE = CommandOutcome(None, b"", timed_out=True)
+LATE = CommandOutcome(None, b"")
 
 
 @pytest.mark.parametrize("send", [lambda nonce: "", lambda nonce: "GET / HTTP/1.0", str.upper])
@@ -152,7 +149,7 @@ async def test_a_test_that_did_not_end_is_made_once_more(home: Home) -> None:
 
 async def test_what_was_reached_is_not_tried_again(home: Home) -> None:
     reached = CommandOutcome(0, b"reached the home folder\ndone\n")
-    late = CommandOutcome(None, b"reached the home folder\n", timed_out=True)
+    late = CommandOutcome(None, b"reached the home folder\n")
     for outcome in (reached, late):
         found = await self_test(Says([outcome, WELL]), home.state)
         assert found == "the self-test reached the home folder"
