@@ -30,9 +30,7 @@ from elwood.foundation.settings import (
 # A provider's name becomes part of a credential's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 # Where reasoning goes when an OpenAI-shaped history is sent back.
-EchoReasoning = Literal[
-    "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
-]
+EchoReasoning = Literal["none", "reasoning", "reasoning_content", "reasoning_details"]
 
 
 def is_model(name: str) -> None:
@@ -288,7 +286,7 @@ class Limits:
         """Say what a job may spend in a day whose own purse is *own*.
 
         >>> Limits().purse(Purse(usd=5.0))
-        Purse(tokens=2000000, usd=5.0, section='')
+        Purse(tokens=2000000, usd=5.0)
         """
         own = own or Purse()
         return Purse(
