@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from elwood.agent.conversation.message import Completion, Usage, rough
+from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import (
@@ -31,18 +32,17 @@ from elwood.agent.models.routing import (
     PAUSES,
     FailureKind,
     Fault,
-    GiveUp,
-    NextModel,
-    after,
+    GivenUp,
     describe,
+    give_up,
     patience,
     retry_in,
     split_name,
 )
 from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.models.spending import (
-    Bill,
     Caller,
+    Charged,
     Ledger,
     Spent,
     UsageEntry,
@@ -103,7 +103,7 @@ class UsageBook:
         self._limits = limits
         self._zone = zone
         self._now = now
-        self._owed: list[Bill] = []
+        self._owed: list[tuple[Charged, Purse | None]] = []
         self._writing = trio.Lock()
         # Tells the owner that a limit is near; it must not wait.
         self.warn: Callable[[str], None] = log.warning
@@ -129,7 +129,7 @@ class UsageBook:
     def owe(self, caller: Caller, model: str, usage: Usage) -> None:
         """Note what a call cost: in memory, until `settle` has written it."""
         entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
-        self._owed.append(Bill(entry, caller.purse))
+        self._owed.append((entry, caller.purse))
 
     async def settle(self) -> bool:
         """Write what is owed; False if the disk is full, and then no call may be made.
@@ -142,7 +142,7 @@ class UsageBook:
             if not batch:
                 return True
             told = warnings(self._limits, self._journal.state, batch, self._zone)
-            entries = (bill.entry for bill in batch)
+            entries = (entry for entry, _ in batch)
             try:
                 await self._journal.append(*entries, last_words=True, synced=bool(told))
             except DiskFull as error:
@@ -230,9 +230,9 @@ class CircuitBreaker:
         self._changed = trio.Event()
 
 
-@attrs.define
+@attrs.frozen
 class ModelAttempt:
-    """An *ask*, and how it goes: the *model* asked now, *since* when, and the *rest* to try.
+    """An *ask* to one *model*: *since* when it is tried, and the *rest* of those that could be.
 
     No model is waited for longer than *most* seconds.
     """
@@ -252,19 +252,14 @@ class ModelAttempt:
         return split_name(self.model)[0]
 
     def end(self, fault: Fault) -> float:
-        """Say until when the present model may be tried that fails with *fault*."""
+        """Say until when a model may be tried that fails with *fault*."""
         limit = min(self.most, patience(fault.kind, self.model, self.rest))
         return min(self.since + limit, self.ask.until)
 
-    def after(self, fault: Fault) -> NextModel | GiveUp:
-        """Decide what follows when the present model is not tried any more."""
+    def give_up(self, fault: Fault) -> GivenUp:
+        """Try the model no more; others only while somebody waits."""
         rest = self.rest if trio.current_time() < self.ask.until else ()
-        return after(fault, self.model, rest)
-
-    def move_on(self, model: str) -> None:
-        self.rest = self.rest[self.rest.index(model) + 1 :]
-        self.model = model
-        self.since = trio.current_time()
+        return give_up(fault, self.model, rest)
 
     def show(self, said: str | Delayed) -> None:
         """Show whoever waits the text so far, or why there is none; lossy by contract."""
@@ -359,28 +354,24 @@ class Models:
         scope.cancel()
 
     async def _answer(self, ask: Complete) -> Completed:
-        model, *others = candidates(self._settings, ask.role)
-        attempt = ModelAttempt(ask, model, tuple(others), self._patience)
+        models = candidates(self._settings, ask.role)
         troubles: list[str] = []
         while True:
-            result = await self._ask(attempt)
-            match result:
-                case NextModel(following, why):
-                    log.warning("model changed", extra={"why": why, "model": following})
-                    troubles.append(why)
-                    attempt.move_on(following)
-                case GiveUp(why, permanent):
-                    log.warning("model gave up", extra={"why": why, "model": attempt.model})
-                    return ModelUnavailable("; ".join([*troubles, why]), permanent)
-                case _:
-                    return result
+            result = await self._ask(ModelAttempt(ask, models[0], models[1:], self._patience))
+            if not isinstance(result, GivenUp):
+                return result
+            models = result.rest
+            log.warning("model given up", extra={"why": result.why, "next": models[:1]})
+            troubles.append(result.why)
+            if not models:
+                return ModelUnavailable("; ".join(troubles), result.permanent)
 
-    async def _ask(self, attempt: ModelAttempt) -> Completed | NextModel | GiveUp:
+    async def _ask(self, attempt: ModelAttempt) -> Completed | GivenUp:
         """Ask one model until it answers, or until another should be tried."""
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
-            return NextModel(attempt.rest[0], why) if attempt.rest else GiveUp(why, permanent=True)
+            return GivenUp(why, attempt.rest, permanent=True)
         failures = Counter[FailureKind]()
         while True:
             ticket = await self._enter(attempt, breaker)
@@ -403,21 +394,19 @@ class Models:
             finally:
                 breaker.leave(ticket)
             if again is None:
-                return attempt.after(fault)
+                return attempt.give_up(fault)
             attempt.wait(fault, again)
             if fault.kind not in _SHARED:  # else the breaker holds us back, with the others
                 await trio.sleep_until(again)
 
-    async def _enter(
-        self, attempt: ModelAttempt, breaker: CircuitBreaker
-    ) -> Ticket | NextModel | GiveUp:
+    async def _enter(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Ticket | GivenUp:
         """Wait for a place, but not longer than there is hope."""
         while True:
             fault = breaker.fault or ALL_TAKEN
             end = attempt.end(fault)
             if breaker.fault is not None and breaker.not_before > trio.current_time():
                 if breaker.not_before > end or retry_in(fault, 1, 0.0) is None:
-                    return attempt.after(fault)
+                    return attempt.give_up(fault)
                 attempt.wait(fault, breaker.not_before)
             limit = end - trio.current_time()
             with (
@@ -428,7 +417,7 @@ class Models:
                 if ticket is not None:
                     return ticket
             if waited.cancelled_caught:
-                return attempt.after(breaker.fault or ALL_TAKEN)
+                return attempt.give_up(breaker.fault or ALL_TAKEN)
 
     def _failed(
         self,

@@ -181,11 +181,9 @@ class MessageStream(ResponseStream):
 
     @property
     def text(self) -> str | None:
-        """What may be shown so far; None before the response has begun."""
         return self._text
 
-    def read(self, event: bytes) -> None:
-        """Add one event; unknown ones are ignored (LLM-13)."""
+    def read(self, event: bytes) -> None:  # unknown ones are ignored (LLM-13)
         data = decode(event)
         match data["type"]:
             case "content_block_delta":
@@ -230,7 +228,6 @@ class MessageStream(ResponseStream):
             self._usage.update((k, v) for k, v in usage.items() if v is not None)
 
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response; *request* is for the estimate if the usage is missing."""
         if not self.is_done:
             raise self.provider.failure("cut", "the stream ended before the message did")
         native: list[Any] = []

@@ -240,7 +240,7 @@ class ResponseStream(ABC):
 
     @abstractmethod
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response to *request*.
+        """Return the whole response; *request* is for an estimate if the usage is missing.
 
         Raises ModelFailure if it is not whole, or contradicts itself.
         """
@@ -308,25 +308,20 @@ _STATUS: dict[int, FailureKind] = {
     498: "overloaded",
     529: "overloaded",
 }
-# What services call an error: its code, or its type where that says more than the status.
+# What services call an error, its code or its type, where that says more than the status.
 _CODES: dict[str, FailureKind] = {
     "insufficient_quota": "spend_limit",
-    "payment_required": "spend_limit",
     "billing_hard_limit_reached": "spend_limit",
     "enforced_spend_limit_reached": "spend_limit",
     "contract_spend_limit_reached": "spend_limit",
     "context_length_exceeded": "too_long",
     "exceed_context_size_error": "too_long",
     "tool_use_failed": "nonsense",
-    "capacity_exceeded": "overloaded",
     "provider_overloaded": "overloaded",
     "overloaded_error": "overloaded",
     "rate_limit_exceeded": "rate_limit",
     "rate_limit_error": "rate_limit",
-    "model_not_found": "no_model",
     "image_dimensions_too_large": "history",
-    "server_error": "server",
-    "timeout": "server",
 }
 # Words of a 400, in the order in which they are looked for.
 _WORDS: tuple[tuple[str, FailureKind], ...] = (

@@ -177,7 +177,6 @@ class ChatStream(ResponseStream):
 
     @property
     def text(self) -> str:
-        """What may be shown so far."""
         return _without_thoughts(self._text)[0]
 
     def read(self, event: bytes) -> None:
@@ -251,7 +250,6 @@ class ChatStream(ResponseStream):
         return known
 
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response; *request* is for the estimate if the usage is missing."""
         if self._finish is None:
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":

@@ -52,18 +52,15 @@ class Fault(msgspec.Struct, frozen=True):
     should_retry: bool | None = None
 
 
-class NextModel(msgspec.Struct, frozen=True):
-    """Try *model* instead; *why* says what is wrong with the one before."""
+class GivenUp(msgspec.Struct, frozen=True):
+    """A model is not tried any more, and *why*; *rest* are those that may be asked instead.
 
-    model: str
-    why: str
-
-
-class GiveUp(msgspec.Struct, frozen=True):
-    """No model can answer; *permanent* if only a person can change that."""
+    *permanent* says that only a person can change that.
+    """
 
     why: str
-    permanent: bool
+    rest: tuple[str, ...] = ()
+    permanent: bool = False
 
 
 # Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
@@ -118,9 +115,6 @@ def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
     """Return the seconds until the try after the *times*-th failure (from 1) of a model in a row.
 
     None: it would be of no use.  *jitter* is a random number from 0 to 1.
-
-    >>> retry_in(Fault("overloaded"), 2, 0.0), retry_in(Fault("bad_key"), 1, 0.0)
-    (1.0, None)
     """
     wanted = fault.should_retry is True and fault.kind == "rejected"
     if fault.should_retry is False or not (fault.kind in _TRANSIENT or wanted):
@@ -137,26 +131,20 @@ def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
 
 
 def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
-    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left.
-
-    >>> patience("overloaded", "a/m", ()), patience("overloaded", "a/m", ("a/n",))
-    (300.0, 120.0)
-    """
+    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left."""
     if _useful(kind, model, rest):
         return FALLBACK_AFTER
     return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
 
 
-def after(fault: Fault, model: str, rest: tuple[str, ...]) -> NextModel | GiveUp:
-    """Decide what follows when *model* is not tried any more, *rest* being left.
+def give_up(fault: Fault, model: str, rest: tuple[str, ...]) -> GivenUp:
+    """Say what follows when *model* is not tried any more, *rest* being left.
 
-    >>> after(Fault("no_model"), "a/m", ("b/n",))
-    NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
+    >>> give_up(Fault("bad_key"), "a/m", ("a/n", "b/n")).rest
+    ('b/n',)
     """
-    why = describe(model, fault)
-    if useful := _useful(fault.kind, model, rest):
-        return NextModel(useful[0], why)
-    return GiveUp(why, permanent=fault.kind in _PERMANENT)
+    useful = _useful(fault.kind, model, rest)
+    return GivenUp(describe(model, fault), useful, fault.kind in _PERMANENT)
 
 
 def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:

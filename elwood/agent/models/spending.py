@@ -182,11 +182,7 @@ PRICES: Mapping[str, Price] = {
 
 
 def cost(price: Price, usage: Usage) -> float:
-    """Return what a call costs, in US dollars.
-
-    >>> cost(PRICES["anthropic/claude-haiku-5-5"], Usage(input=100_001))
-    0.0500005
-    """
+    """Return what a call costs, in US dollars."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rate = next((r for r in price if r.upto is None or prompt <= r.upto), price[-1])
     short = usage.cache_write - usage.cache_write_1h
@@ -233,13 +229,6 @@ def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -
 # --- limits --------------------------------------------------------------------------------------
 
 
-class Bill(msgspec.Struct, frozen=True):
-    """One call, and what its job may spend."""
-
-    entry: Charged
-    purse: Purse | None = None
-
-
 def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
     """List what a call counts into: a conversation, or the job in whose run it is made, if any.
 
@@ -259,10 +248,6 @@ def limit_reached(
 
     What runs at this moment is not counted yet: a limit may be overshot by the calls in flight.
     The limits of a conversation do not hold for a job in it.
-
-    >>> print(limit_reached(Limits(day_tokens=0), Ledger(), Caller("s"), 0.0))
-    The limit of 0 tokens a day is reached. It resets at 1970-01-02 00:00 UTC; to go on before \
-that, raise limits.day_tokens in config.toml.
     """
     for account in accounts(caller.session, day_of(now, zone), caller.job):
         tally = ledger.tally(account)
@@ -274,22 +259,25 @@ that, raise limits.day_tokens in config.toml.
     return None
 
 
-def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill], zone: str) -> tuple[str, ...]:
-    """Say what the owner is told when *bills* come to *ledger*, which has not seen them yet.
+def warnings(
+    limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Purse | None]], zone: str
+) -> tuple[str, ...]:
+    """Say what the owner is told when *calls* come to *ledger*, which has not seen them yet.
 
-    That is once for a limit in its period: as the sum passes the share of it that was set.
+    Each goes along with what its job may spend.  The owner is told once of a limit in its period,
+    as the sum passes the share of it that was set.
 
     >>> call = Charged("s", "a/m", "2026-12-24", input=90)
-    >>> print(*warnings(Limits(month_tokens=100), Ledger(), [Bill(call)], "UTC"))
+    >>> print(*warnings(Limits(month_tokens=100), Ledger(), [(call, None)], "UTC"))
     90 % of the limit of 100 tokens a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
 before that, raise limits.month_tokens in config.toml. /budget shows where it went.
     """
     added: dict[Account, Tally] = {}
     purses: dict[Account, Purse | None] = {}
-    for bill in bills:
-        for account in accounts(bill.entry.session, bill.entry.day, bill.entry.job):
-            added[account] = added.get(account, ledger.tally(account)).plus(bill.entry)
-            purses[account] = bill.purse
+    for entry, purse in calls:
+        for account in accounts(entry.session, entry.day, entry.job):
+            added[account] = added.get(account, ledger.tally(account)).plus(entry)
+            purses[account] = purse
     told = []
     for account, tally in added.items():
         for unit, most in _bounds(limits, purses[account], account):

@@ -5,15 +5,7 @@ from typing import get_args
 import pytest
 
 from elwood.agent.models.client import retry_after, should_retry
-from elwood.agent.models.routing import (
-    FailureKind,
-    Fault,
-    NextModel,
-    after,
-    patience,
-    retry_in,
-    split_name,
-)
+from elwood.agent.models.routing import FailureKind, Fault, give_up, patience, retry_in, split_name
 from elwood.agent.models.settings import ModelSettings, candidates
 
 SAME, OTHER = "a/small", "b/n"
@@ -31,10 +23,10 @@ def reaction(
     seconds = retry_in(fault, attempt, jitter)
     if seconds is not None and elapsed + seconds <= patience(fault.kind, "a/m", rest):
         return seconds
-    then = after(fault, "a/m", rest)
-    if isinstance(then, NextModel):
-        return then.model
-    return "for good" if then.permanent else "for now"
+    given_up = give_up(fault, "a/m", rest)
+    if given_up.rest:
+        return given_up.rest[0]
+    return "for good" if given_up.permanent else "for now"
 
 
 @pytest.mark.parametrize(

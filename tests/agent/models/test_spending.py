@@ -13,7 +13,6 @@ from elwood.agent.models.spending import (
     PRICES,
     TOP,
     Account,
-    Bill,
     Caller,
     Charged,
     Ledger,
@@ -185,12 +184,12 @@ def test_a_warning_is_given_once_at_the_share_that_was_set(
     share: float, before: int, more: int, told: int
 ) -> None:
     limits, ledger = Limits(day_tokens=100, warn=share), folded(entry(n=before))
-    assert len(warnings(limits, ledger, [Bill(entry(n=more))], "UTC")) == told
+    assert len(warnings(limits, ledger, [(entry(n=more), None)], "UTC")) == told
 
 
 def test_calls_that_are_written_together_count_together() -> None:
-    bills = [Bill(entry(n=40)), Bill(entry("other", n=40))]
-    [told] = warnings(Limits(day_tokens=100, session_tokens=100), Ledger(), bills, "UTC")
+    calls = [(entry(n=40), None), (entry("other", n=40), None)]
+    [told] = warnings(Limits(day_tokens=100, session_tokens=100), Ledger(), calls, "UTC")
     assert told.startswith("80 % of the limit of 100 tokens a day is used")
 
 
@@ -223,15 +222,15 @@ def test_calls_that_are_written_together_count_together() -> None:
 def test_a_warning_says_what_of_until_when_and_which_setting_counts(
     limits: Limits, job: str, purse: Purse | None, words: str
 ) -> None:
-    bill = Bill(entry(usd=0.9, job=job), purse)
-    [told] = warnings(limits, Ledger(), [bill], "Europe/Berlin")
+    calls = [(entry(usd=0.9, job=job), purse)]
+    [told] = warnings(limits, Ledger(), calls, "Europe/Berlin")
     assert words in told
 
 
 def test_a_job_is_not_stopped_for_good_by_the_limit_of_a_conversation() -> None:
     limits, ledger = Limits(session_tokens=10, warn=0.5), Ledger()
     made = Charged("task-news", "a/m", "1970-01-01", input=20, job="news")
-    assert warnings(limits, ledger, [Bill(made)], "UTC") == ()
+    assert warnings(limits, ledger, [(made, None)], "UTC") == ()
     ledger.apply(1, 0.0, made)
     assert limit_reached(limits, ledger, Caller("task-news", "news"), 0.0) is None
     ledger.apply(2, 0.0, Charged("task-news", "a/m", "1970-01-01", input=20))
