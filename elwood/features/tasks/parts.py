@@ -277,7 +277,7 @@ class TaskClock:
 
     def _route(self, task: Task) -> Route | None:
         wanted, places = task.route, self._channels.owner_routes()
-        if wanted is not None and wanted.chat and self._channels.named(wanted.channel) is not None:
+        if wanted is not None and wanted.chat and wanted.channel in self._channels.outboxes:
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
