@@ -219,7 +219,6 @@ def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
             name,
             settings,
             client=Client(connections=settings.in_flight, connect_timeout=TELL_AFTER),
-            now=outside.now,
             new_id=outside.new_id,
         )
     return providers

@@ -235,7 +235,7 @@ def over_http(h: Home, url: str) -> None:
 
     def make(client: Client, now: Callable[[], float]) -> Provider:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret("k"))
-        return make_provider("anthropic", settings, client=client, now=now, new_id=lambda: "x")
+        return make_provider("anthropic", settings, client=client, new_id=lambda: "x")
 
     h.providers["anthropic"] = make
     h.model = "anthropic/claude-sonnet-5-5"

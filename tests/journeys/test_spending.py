@@ -53,7 +53,7 @@ async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
     assert "limit of 9 tokens for this conversation is reached" in answers[4]
     assert answers[6] == "re: five"
     here, others = answers[7].split("Other conversations, in all")
-    assert "166 % of 9 tokens" in here
+    assert "15 of 9 tokens" in here
     assert f"{MINE} (2)" in others
     assert h.broken() == []
 

@@ -63,7 +63,7 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.channels.client import post_until_delivered
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.pacing import Budget, Window
+from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
@@ -85,9 +85,9 @@ HINT_PAUSE = 1.0
 # Seconds between one notice of strangers and the next while more of them come.
 CROWD = (0.0, 60.0, 600.0)
 # Codes that strangers can make us write.
-NEW_CODES = (Window(600, 3600.0),)
+NEW_CODES = Bucket(600 / 3600, 600)
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
-GUESSES = (Window(20, 60.0),)
+GUESSES = Bucket(20 / 60, 20)
 
 NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
@@ -141,10 +141,10 @@ class Approvals:
         self._deciding = trio.Lock()
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
-        self._guesses: dict[str, Budget] = {}
+        self._guesses: dict[str, Bucket] = {}
         self._newcomers = self._people.open(self._environment.now())
         self._has_newcomers = Signal()
-        self._new_codes = Budget(NEW_CODES)
+        self._new_codes = NEW_CODES
         async with trio.open_nursery() as self._tasks:
             self._tasks.start_soon(self._prompt_for_access)
             async with self._deciding:
@@ -388,7 +388,7 @@ class Approvals:
         return TOO_MANY if guesses is not None and guesses.delay(trio.current_time()) else None
 
     def _guessed(self, by: str, answer: CommandResult) -> CommandResult:
-        self._guesses[by] = self._guesses.get(by, Budget(GUESSES)).spend(trio.current_time())
+        self._guesses[by] = self._guesses.get(by, GUESSES).spend(trio.current_time())
         return answer
 
     # --- putting requests before the owner -------------------------------------------------------

@@ -63,9 +63,6 @@ class Channels:
         """The owner wrote at *route*, in private."""
         self._heard = msgspec.structs.replace(route, reply_to=None)
 
-    def named(self, name: str) -> Channel | None:
-        return self._channels.get(name)
-
     def takes_files(self, route: Route) -> bool:
         """Tell whether files can be sent to *route*."""
         channel = self._channels.get(route.channel)

@@ -7,74 +7,36 @@ _GRAIN = 1e-6
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """Holds a second's worth of events, and is filled with *rate* of them a second.
+    """Holds *size* events and is filled with *rate* of them a second: so many may go at once.
 
-    What was unused does not get lost within that second: so many may go at once.
+    In any s seconds no more than size + s * rate go.
     """
 
     rate: float
+    size: float
     level: float | None = None
     at: float = 0.0
-
-    def delay(self, now: float) -> float:
-        """Say in how many seconds one more event fits.
-
-        >>> Bucket(2).delay(0.0), Bucket(2).spend(0.0).spend(0.0).delay(0.25)
-        (0.0, 0.25)
-        """
-        missing = 1.0 - self._filled(now)
-        return missing / self.rate if missing > _GRAIN else 0.0
-
-    def spend(self, now: float) -> "Bucket":
-        return Bucket(self.rate, self._filled(now) - 1.0, now)
-
-    def _filled(self, now: float) -> float:
-        size = max(1.0, self.rate)
-        return size if self.level is None else min(size, self.level + (now - self.at) * self.rate)
-
-
-class Window(msgspec.Struct, frozen=True):
-    """At most *limit* events within any *seconds*."""
-
-    limit: int
-    seconds: float
-
-
-class Budget(msgspec.Struct, frozen=True):
-    """Several windows over the same events, and the *times* of those that still count."""
-
-    windows: tuple[Window, ...]
-    times: tuple[float, ...] = ()
 
     def delay(self, now: float, *, leave: int = 0) -> float:
         """Say in how many seconds one more event fits, with room for *leave* others beside it.
 
-        >>> Budget((Window(2, 5.0),), (1.0, 2.0)).delay(3.0)
-        3.0
-        >>> Budget((Window(2, 5.0),), (1.0, 2.0)).delay(6.0)
-        0.0
+        >>> Bucket(2, 2).delay(0.0), Bucket(2, 2).spend(0.0).spend(0.0).delay(0.25)
+        (0.0, 0.25)
         """
-        longest = 0.0
-        for window in self.windows:
-            room = max(1, window.limit - leave)
-            recent = [at for at in self.times if now - at < window.seconds - _GRAIN]
-            if len(recent) >= room:
-                longest = max(longest, recent[-room] + window.seconds - now)
-        return longest
+        missing = 1.0 + leave - self._filled(now)
+        return missing / self.rate if missing > _GRAIN else 0.0
 
-    def spend(self, now: float) -> "Budget":
-        """Count an event at *now* and forget those that no window sees any more.
+    def spend(self, now: float) -> "Bucket":
+        return Bucket(self.rate, self.size, self._filled(now) - 1.0, now)
 
-        >>> Budget((Window(2, 5.0),), (1.0, 2.0)).spend(6.5).times
-        (2.0, 6.5)
-        """
-        horizon = max(window.seconds for window in self.windows)
-        recent = tuple(at for at in self.times if now - at < horizon)
-        return Budget(self.windows, (*recent, now))
+    def _filled(self, now: float) -> float:
+        if self.level is None:
+            return self.size
+        return min(self.size, self.level + (now - self.at) * self.rate)
 
 
 class Pacing(msgspec.Struct, frozen=True, kw_only=True):
-    """The send budgets of a Telegram bot, as the vendor names them.
+    """The send budgets of a Telegram bot, within what the vendor names.
 
     *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat
     actions together; *total* is the rate of the messages of all chats.  Previews of all chats
@@ -83,9 +45,11 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     # One message a second; the vendor lets short bursts pass.
-    chat: tuple[Window, ...] = (Window(4, 4.0),)
-    group: tuple[Window, ...] = (Window(4, 4.0), Window(20, 60.0))
-    previews: tuple[Window, ...] = (Window(20, 5.0), Window(40, 30.0))
+    chat: Bucket = Bucket(1, 4)
+    # The vendor allows 20 a minute.
+    group: Bucket = Bucket(0.25, 5)
+    # 20 in five seconds, and 40 in thirty.
+    previews: Bucket = Bucket(1, 10)
     total: float = 30.0
     all_previews: float = 15.0
     # Seconds between two frames of a draft, between two edits in a group (they count as messages

@@ -25,13 +25,11 @@ _NO_NEWS = re.compile(
 class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a job may spend in a day of the owner's zone; None leaves it to `budget.Limits`.
 
-    It bounds the job in all its runs and conversations together; *usd* are US dollars.  *section*
-    of config.toml is where it can be raised; "" if it was made in a conversation.
+    It bounds the job in all its runs and conversations together; *usd* are US dollars.
     """
 
     tokens: int | None = None
     usd: float | None = None
-    section: str = ""
 
 
 class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):

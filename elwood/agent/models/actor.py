@@ -8,13 +8,12 @@ from contextlib import suppress
 from typing import assert_never
 
 import attrs
-import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Usage, rough
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.client import ModelFailure, ModelRequest, Provider
-from elwood.agent.models.embeddings import Embedder, EmbeddingFailed
+from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider
+from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -28,30 +27,26 @@ from elwood.agent.models.messages import (
     ModelsMail,
     ModelUnavailable,
     Spending,
-    Unembedded,
 )
 from elwood.agent.models.routing import (
     PAUSES,
     FailureKind,
     Fault,
-    GiveUp,
-    NextModel,
-    Reaction,
-    TryAgain,
+    GivenUp,
     describe,
-    on_failure,
+    give_up,
     patience,
+    retry_in,
     split_name,
 )
 from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.models.spending import (
-    Bill,
     Caller,
+    Charged,
     Ledger,
     Spent,
     UsageEntry,
     charge,
-    in_warning,
     limit_reached,
     spent,
     warnings,
@@ -75,8 +70,6 @@ LONGEST = 330.0
 LAST_NOTE = 5.0
 # Seconds in which a warning about a limit should reach the owner, and those left to it at the stop.
 TELLING, LAST_TELLING = 3_600.0, 2.0
-# Failures of a response that had begun, and is billed all the same.
-_BILLED = {"cut", "stalled", "nonsense"}
 # Failures that say something about the provider rather than about one request: all calls wait
 # until one of them has got through again (LLM-44).
 _SHARED: frozenset[FailureKind] = frozenset(
@@ -90,6 +83,7 @@ DAMAGED = (
     "what stood in the others."
 )
 NO_ROOM = "the disk is full, no cost can be noted: make room"
+ALL_TAKEN = Fault("rate_limit", "all its places are taken")
 
 
 class UsageBook:
@@ -109,9 +103,10 @@ class UsageBook:
         self._limits = limits
         self._zone = zone
         self._now = now
-        self._owed: list[Bill] = []
-        self._warn: Callable[[str], None] = lambda text: None
+        self._owed: list[tuple[Charged, Purse | None]] = []
         self._writing = trio.Lock()
+        # Tells the owner that a limit is near; it must not wait.
+        self.warn: Callable[[str], None] = log.warning
 
     async def open(self) -> str:
         """Read the journal; return what the owner must be told of it, if anything.
@@ -122,58 +117,41 @@ class UsageBook:
         aside = await self._journal.open_sound()
         return "" if aside is None else DAMAGED.format(aside.name)
 
-    def on_warning(self, warn: Callable[[str], None]) -> None:
-        """From now on have *warn* tell the owner what was written down, once; it must not wait."""
-        self._warn = warn
-
-    def spent(self, session: str, purses: Mapping[str, Purse]) -> Spent:
+    def spent(self, session: str) -> Spent:
         """Sum up for people."""
-        ledger = self._journal.state
-        return spent(self._limits, ledger, session, self._now(), self._zone, purses)
+        return spent(self._journal.state, session, self._now(), self._zone)
 
     def limit_reached(self, caller: Caller) -> str | None:
         """Say why a call may not be made now; None if it may."""
         ledger = self._journal.state
         return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
 
-    async def settle(self) -> bool:
-        """Write what is owed; False if the disk is full, and then no call may be made."""
-        return not self._owed or await self._write()
-
     def owe(self, caller: Caller, model: str, usage: Usage) -> None:
         """Note what a call cost: in memory, until `settle` has written it."""
         entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
-        self._owed.append(Bill(entry, caller.purse))
+        self._owed.append((entry, caller.purse))
 
-    async def note(self, caller: Caller, model: str, usage: Usage) -> None:
-        """Note what a call cost, and write it.
+    async def settle(self) -> bool:
+        """Write what is owed; False if the disk is full, and then no call may be made.
 
-        On a full disk it stays owed, and stops further calls until it is written.
-        """
-        self.owe(caller, model, usage)
-        await self._write()
-
-    async def _write(self) -> bool:
-        """Write what is owed, one line for all who wait here; False if the disk is full.
-
-        It is not synced: what a turn cost stands in its conversation as well, so that a power cut
-        loses some counting only.  A warning is: it is given once.
+        One line for all who wait here.  It is not synced: what a turn cost stands in its
+        conversation as well, so that a power cut loses some counting only.
         """
         async with self._writing:
             batch = tuple(self._owed)
-            warned = warnings(self._limits, self._journal.state, batch)
-            charged = (bill.entry for bill in batch)
+            if not batch:
+                return True
+            told = warnings(self._limits, self._journal.state, batch, self._zone)
+            entries = (entry for entry, _ in batch)
             try:
-                await self._journal.append(*charged, *warned, last_words=True, synced=bool(warned))
+                await self._journal.append(*entries, last_words=True, synced=bool(told))
             except DiskFull as error:
                 report_error("usage journal", str(error))
                 return False
             del self._owed[: len(batch)]
             clear_error("usage journal")
-            purses = {bill.entry.job: bill.purse for bill in batch}
-            for one in warned:
-                purse = purses.get(one.account.job)
-                self._warn(in_warning(one, self._zone, self._limits, purse))
+            for text in told:
+                self.warn(text)
             return True
 
 
@@ -252,9 +230,9 @@ class CircuitBreaker:
         self._changed = trio.Event()
 
 
-@attrs.define
+@attrs.frozen
 class ModelAttempt:
-    """An *ask*, and how it goes: the *model* asked now, *since* when, and the *rest* to try.
+    """An *ask* to one *model*: *since* when it is tried, and the *rest* of those that could be.
 
     No model is waited for longer than *most* seconds.
     """
@@ -270,27 +248,18 @@ class ModelAttempt:
         return Caller(self.ask.session, self.ask.job, self.ask.purse)
 
     @property
-    def elapsed(self) -> float:
-        """Seconds that the present model has been tried for."""
-        return trio.current_time() - self.since
+    def provider(self) -> str:
+        return split_name(self.model)[0]
 
-    def move_on(self, model: str) -> None:
-        self.rest = self.rest[self.rest.index(model) + 1 :]
-        self.model = model
-        self.since = trio.current_time()
+    def end(self, fault: Fault) -> float:
+        """Say until when a model may be tried that fails with *fault*."""
+        limit = min(self.most, patience(fault.kind, self.model, self.rest))
+        return min(self.since + limit, self.ask.until)
 
-    def on_failure(self, fault: Fault, *, times: int = 1, jitter: float = 0.0) -> Reaction:
-        """Decide what is done about *fault*, the *times*-th of its kind."""
-        return on_failure(
-            fault,
-            model=self.model,
-            rest=self.rest,
-            times=times,
-            elapsed=self.elapsed,
-            jitter=jitter,
-            left=self.ask.until - trio.current_time(),
-            most=self.most,
-        )
+    def give_up(self, fault: Fault) -> GivenUp:
+        """Try the model no more; others only while somebody waits."""
+        rest = self.rest if trio.current_time() < self.ask.until else ()
+        return give_up(fault, self.model, rest)
 
     def show(self, said: str | Delayed) -> None:
         """Show whoever waits the text so far, or why there is none; lossy by contract."""
@@ -298,9 +267,9 @@ class ModelAttempt:
             with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 self.ask.progress.send_nowait(said)
 
-    def wait(self, fault: Fault, seconds: float) -> None:
-        """Tell whoever waits what is wrong, if there is nothing to see within *seconds*."""
-        if self.elapsed + seconds > TELL_AFTER:
+    def wait(self, fault: Fault, until: float) -> None:
+        """Tell whoever waits what is wrong, if there is nothing to see for long."""
+        if until - self.since > TELL_AFTER:
             self.show(Delayed(f"{describe(self.model, fault)}; trying again"))
 
 
@@ -338,9 +307,9 @@ class Models:
         """Answer until stopped; calls under way may finish within the grace."""
         damage = await self._book.open()
         async with trio.open_nursery() as tellings:
+            self._book.warn = lambda text: tellings.start_soon(self._tell, text)
             if damage:
-                tellings.start_soon(self._tell, damage)
-            self._book.on_warning(lambda text: tellings.start_soon(self._tell, text))
+                self._book.warn(damage)
             async with trio.open_nursery() as calls:
                 async for message in mailbox:
                     match message:
@@ -351,8 +320,8 @@ class Models:
                         case MayAsk(session=session, job=job, purse=purse):
                             why = self._book.limit_reached(Caller(session, job, purse))
                             message.reply.set(why or "")
-                        case Spending(session=session, purses=purses):
-                            message.reply.set(self._book.spent(session, purses))
+                        case Spending(session=session):
+                            message.reply.set(self._book.spent(session))
                         case _:
                             assert_never(message)
             tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
@@ -385,32 +354,27 @@ class Models:
         scope.cancel()
 
     async def _answer(self, ask: Complete) -> Completed:
-        model, *others = candidates(self._settings, ask.role)
-        attempt = ModelAttempt(ask, model, tuple(others), self._patience)
+        models = candidates(self._settings, ask.role)
         troubles: list[str] = []
         while True:
-            result = await self._ask(attempt)
-            match result:
-                case NextModel(following, why):
-                    log.warning("model changed", extra={"why": why, "model": following})
-                    troubles.append(why)
-                    attempt.move_on(following)
-                case GiveUp(why, permanent):
-                    log.warning("model gave up", extra={"why": why, "model": attempt.model})
-                    return ModelUnavailable("; ".join([*troubles, why]), permanent)
-                case _:
-                    return result
+            result = await self._ask(ModelAttempt(ask, models[0], models[1:], self._patience))
+            if not isinstance(result, GivenUp):
+                return result
+            models = result.rest
+            log.warning("model given up", extra={"why": result.why, "next": models[:1]})
+            troubles.append(result.why)
+            if not models:
+                return ModelUnavailable("; ".join(troubles), result.permanent)
 
-    async def _ask(self, attempt: ModelAttempt) -> Completed | NextModel | GiveUp:
+    async def _ask(self, attempt: ModelAttempt) -> Completed | GivenUp:
         """Ask one model until it answers, or until another should be tried."""
-        name, _ = split_name(attempt.model)
-        breaker = self._breakers.get(name)
+        breaker = self._breakers.get(attempt.provider)
         if breaker is None:
-            why = f"there is no provider {name!r} in the configuration"
-            return NextModel(attempt.rest[0], why) if attempt.rest else GiveUp(why, permanent=True)
+            why = f"there is no provider {attempt.provider!r} in the configuration"
+            return GivenUp(why, attempt.rest, permanent=True)
         failures = Counter[FailureKind]()
         while True:
-            ticket = await self._enter(attempt, breaker, name)
+            ticket = await self._enter(attempt, breaker)
             if not isinstance(ticket, Ticket):
                 return ticket
             try:
@@ -420,78 +384,69 @@ class Models:
                     return BudgetSpent(limit)
                 return await self._send(attempt, breaker)
             except ModelFailure as error:
-                if error.kind == "too_long":
+                fault = error.fault
+                if fault.kind == "too_long":
                     return ContextTooLong(str(error))
-                if error.kind == "history":
-                    return BadHistory(error.problem, str(error))
-                fault = Fault(error.kind, error.detail, error.retry_after, error.should_retry)
+                if fault.kind == "history":
+                    return BadHistory(str(error))
                 failures[fault.kind] += 1
-                reaction = self._decide(attempt, breaker, ticket, fault, failures[fault.kind])
+                again = self._failed(attempt, breaker, ticket, fault, failures[fault.kind])
             finally:
                 breaker.leave(ticket)
-            if not isinstance(reaction, TryAgain):
-                return reaction
-            attempt.wait(fault, reaction.seconds)
-            if (
-                fault.kind not in _SHARED
-            ):  # else the breaker holds us back, together with the others
-                await trio.sleep(reaction.seconds)
+            if again is None:
+                return attempt.give_up(fault)
+            attempt.wait(fault, again)
+            if fault.kind not in _SHARED:  # else the breaker holds us back, with the others
+                await trio.sleep_until(again)
 
-    async def _enter(
-        self, attempt: ModelAttempt, breaker: CircuitBreaker, name: str
-    ) -> Ticket | NextModel | GiveUp:
+    async def _enter(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Ticket | GivenUp:
         """Wait for a place, but not longer than there is hope."""
         while True:
-            fault, left = breaker.fault, breaker.not_before - trio.current_time()
-            if fault is not None and left > 0:
-                reaction = attempt.on_failure(msgspec.structs.replace(fault, retry_after=left))
-                if not isinstance(reaction, TryAgain):
-                    return reaction
-                attempt.wait(fault, left)
-            kind = fault.kind if fault is not None else "rate_limit"
-            limit = min(attempt.most, patience(kind, attempt.model, attempt.rest))
+            fault = breaker.fault or ALL_TAKEN
+            end = attempt.end(fault)
+            if breaker.fault is not None and breaker.not_before > trio.current_time():
+                if breaker.not_before > end or retry_in(fault, 1, 0.0) is None:
+                    return attempt.give_up(fault)
+                attempt.wait(fault, breaker.not_before)
+            limit = end - trio.current_time()
             with (
-                trio.move_on_at(min(attempt.since + limit, attempt.ask.until)) as waited,
-                waiting(f"a place at {name}", limit=limit),
+                trio.move_on_at(end) as waited,
+                waiting(f"a place at {attempt.provider}", limit=limit),
             ):
                 ticket = await breaker.enter()
                 if ticket is not None:
                     return ticket
             if waited.cancelled_caught:
-                fault = breaker.fault or Fault("rate_limit", "all its places are taken")
-                reaction = attempt.on_failure(
-                    msgspec.structs.replace(fault, retry_after=limit + 1.0)
-                )
-                if not isinstance(reaction, TryAgain):
-                    return reaction
+                return attempt.give_up(breaker.fault or ALL_TAKEN)
 
-    def _decide(
+    def _failed(
         self,
         attempt: ModelAttempt,
         breaker: CircuitBreaker,
         ticket: Ticket,
         fault: Fault,
         times: int,
-    ) -> Reaction:
+    ) -> float | None:
+        """Note a failure, the *times*-th of its kind; say when the next try is, if there is one."""
         is_shared = fault.kind in _SHARED
         if is_shared:
             times = breaker.failed(ticket, fault)
-        reaction = attempt.on_failure(fault, times=times, jitter=self._jitter())
-        seconds = reaction.seconds if isinstance(reaction, TryAgain) else fault.retry_after or 0.0
+        now = trio.current_time()
+        pause = retry_in(fault, times, self._jitter())
+        again = None if pause is None or now + pause > attempt.end(fault) else now + pause
         if is_shared:
-            breaker.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
+            held = fault.retry_after or 0.0 if again is None else again - now
+            breaker.hold(max(held, PAUSES.get(fault.kind, 0.0)))
         why = describe(attempt.model, fault)
-        log.info("attempt failed", extra={"why": why, "times": times, "then": str(reaction)})
-        if not isinstance(reaction, TryAgain) or attempt.elapsed + seconds > SHOW_AFTER:
-            report_error(split_name(attempt.model)[0], why, times=times)
-        return reaction
+        log.info("attempt failed", extra={"why": why, "times": times, "again": again is not None})
+        if again is None or again - attempt.since > SHOW_AFTER:
+            report_error(attempt.provider, why, times=times)
+        return again
 
     async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Completion:
         ask = attempt.ask
         name, model = split_name(attempt.model)
         told: str | None = None
-        completion: Completion | None = None
-        failure = ModelFailure(name, "stalled", "it was not done when time was up")
 
         def on_text(text: str) -> None:
             nonlocal told
@@ -506,50 +461,40 @@ class Models:
             prompt=ask.prompt,
             messages=ask.messages,
             max_tokens=ask.max_tokens or self._settings.max_tokens,
-            no_thinking=ask.no_thinking,
         )
         try:
             what = f"a response of {attempt.model}"
             with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
-        except ModelFailure as error:
-            failure = error
-        except trio.Cancelled:
-            if told is not None:
+                breaker.succeeded()
+                clear_error(name)
+                self._book.owe(attempt.caller, attempt.model, completion.usage)
+                return completion
+            raise ModelFailure(name, Fault("stalled", "it was not done when time was up"))
+        except (ModelFailure, trio.Cancelled):
+            if told is not None:  # it had begun, and is billed all the same
                 guess = rough(ask.prompt, ask.messages, told)
+                self._book.owe(attempt.caller, attempt.model, guess)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
-                    await self._book.note(attempt.caller, attempt.model, guess)
+                    await self._book.settle()
             raise
-        if completion is None:
-            if told is not None and failure.kind in _BILLED:
-                guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(attempt.caller, attempt.model, guess)
-            raise failure
-        breaker.succeeded()
-        clear_error(name)
-        self._book.owe(attempt.caller, attempt.model, completion.usage)
-        return completion
 
     async def _make_vectors(self, ask: Embed) -> None:
         """Answer *ask*; also if nobody waits any more, as it is billed all the same."""
         ask.reply.set(await self._embed(ask.texts))
         await self._book.settle()
 
-    async def _embed(self, texts: tuple[str, ...]) -> Embeddings | Unembedded:
+    async def _embed(self, texts: tuple[str, ...]) -> Embeddings | EmbeddingFailed:
         if self._embedder is None:
-            return Unembedded("no model is configured that makes vectors")
+            return EmbeddingFailed("no model is configured that makes vectors")
         if not await self._book.settle():
-            return Unembedded(NO_ROOM)
+            return EmbeddingFailed(NO_ROOM)
         if (why := self._book.limit_reached(NOBODY)) is not None:
-            return Unembedded(f"{why} Notes are found by words alone meanwhile.")
+            return EmbeddingFailed(f"{why} Notes are found by words alone meanwhile.")
         try:
             made = await self._embedder.embed(texts)
         except EmbeddingFailed as error:
-            return Unembedded(error.why, refused=error.refused)
-        if made.tokens is None:
-            usage = Usage(input=sum(map(estimate, texts)), estimated=True)
-        else:
-            usage = Usage(input=made.tokens)
-        if usage.input:
-            self._book.owe(NOBODY, self._embedder.model, usage)
+            return error
+        usage = Usage(input=made.tokens or sum(map(estimate, texts)), estimated=not made.tokens)
+        self._book.owe(NOBODY, self._embedder.model, usage)
         return made

@@ -20,7 +20,6 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.client import (
-    PART,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -33,8 +32,6 @@ from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.text.characters import well_formed
 
-_THINKING = ("thinking", "redacted_thinking")
-
 
 class Anthropic(HttpProvider):
     """A provider; never sends sampling parameters."""
@@ -43,10 +40,8 @@ class Anthropic(HttpProvider):
     path = "/v1/messages"
     models_path = "/v1/models?limit=1000"
 
-    def __init__(
-        self, name: str, settings: ProviderSettings, client: Client, now: Callable[[], float]
-    ) -> None:
-        super().__init__(name, settings, client, now)
+    def __init__(self, name: str, settings: ProviderSettings, client: Client) -> None:
+        super().__init__(name, settings, client)
         self._version = settings.version
 
     def headers(self) -> dict[str, str]:
@@ -60,7 +55,7 @@ class Anthropic(HttpProvider):
             "max_tokens": request.max_tokens,
             "stream": True,
             "cache_control": {"type": "ephemeral"},
-            "messages": _messages(request.messages, request.no_thinking, clean),
+            "messages": _messages(request.messages, clean),
         }
         if request.prompt.system.strip():
             long = {"type": "ephemeral", "ttl": "1h"}
@@ -81,9 +76,7 @@ class Anthropic(HttpProvider):
         return MessageStream(self, request)
 
 
-def _messages(
-    messages: tuple[Message, ...], no_thinking: bool, clean: Callable[[str], str]
-) -> list[dict[str, Any]]:
+def _messages(messages: tuple[Message, ...], clean: Callable[[str], str]) -> list[dict[str, Any]]:
     """Merge what follows each other on the user's side into one message, results first."""
     sent: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -107,7 +100,7 @@ def _messages(
                         block["content"] = clean(result.text)
                     results.append({**block, "is_error": True} if result.failed else block)
             case Assistant():
-                content = _content(message, no_thinking, clean)
+                content = _content(message, clean)
                 if content is not None:
                     close()
                     sent.append({"role": "assistant", "content": content})
@@ -115,12 +108,9 @@ def _messages(
     return sent
 
 
-def _content(message: Assistant, no_thinking: bool, clean: Callable[[str], str]) -> Any:
+def _content(message: Assistant, clean: Callable[[str], str]) -> Any:
     if message.codec == Anthropic.codec:
-        if not no_thinking:
-            return message.native
-        native = msgspec.json.decode(message.native)
-        return [block for block in native if block.get("type") not in _THINKING] or None
+        return message.native
     sent: list[dict[str, Any]] = []
     for block in message.blocks:
         match block:
@@ -191,18 +181,15 @@ class MessageStream(ResponseStream):
 
     @property
     def text(self) -> str | None:
-        """What may be shown so far; None before the response has begun."""
         return self._text
 
-    def read(self, event: bytes) -> None:
-        """Add one event; unknown ones are ignored (LLM-13)."""
+    def read(self, event: bytes) -> None:  # unknown ones are ignored (LLM-13)
         data = decode(event)
         match data["type"]:
             case "content_block_delta":
                 self._delta(self._open[data["index"]], data["delta"])
             case "content_block_start":
                 self._open[data["index"]] = _Open(dict(data["content_block"]))
-                self.size += max(PART, len(event))
                 self._gap = "\n\n" if self._text else ""
             case "content_block_stop":
                 self._open[data["index"]].is_closed = True
@@ -232,7 +219,6 @@ class MessageStream(ResponseStream):
             return
         field, key = _DELTAS[kind]
         block.pieces.setdefault(field, []).append(delta[key])
-        self.size += len(delta[key])
         if field == "text":
             self._text = f"{self._text or ''}{self._gap}{delta[key]}"
             self._gap = ""
@@ -242,7 +228,6 @@ class MessageStream(ResponseStream):
             self._usage.update((k, v) for k, v in usage.items() if v is not None)
 
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response; *request* is for the estimate if the usage is missing."""
         if not self.is_done:
             raise self.provider.failure("cut", "the stream ended before the message did")
         native: list[Any] = []

@@ -1,13 +1,15 @@
 """What the doctor asks about models: is there a key, does the service know it and the models?"""
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
+import msgspec
 import trio
 
-from elwood.agent.models.client import HttpProvider, models_in
+from elwood.agent.models.client import HttpProvider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import at_risk, split_name
+from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Limits, Providers, key_remedy, models_in_use
 from elwood.agent.models.spending import PRICES
 from elwood.foundation.checks import CheckContext, Finding
@@ -73,9 +75,7 @@ def uncounted(models: Iterable[str], limit: str, instead: str) -> Iterator[Findi
 
 async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
     settings = context.config.of(Providers).by_name[name]
-    provider = make_provider(
-        name, settings, client=context.client, now=lambda: context.now, new_id=str
-    )
+    provider = make_provider(name, settings, client=context.client, new_id=str)
     if not isinstance(provider, HttpProvider):
         return []
     base = settings.base_url.rstrip("/")
@@ -99,14 +99,35 @@ async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> 
     return [Finding("warning", name, what, "try again later")]
 
 
+class _ListedModel(msgspec.Struct):
+    id: str
+    lifecycle: str | None = None
+    retires_at: str | None = None
+
+
+class _ModelList(msgspec.Struct):
+    data: tuple[_ListedModel, ...]
+
+
 def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
-    """Compare the models in use with those that the service offers."""
+    """Find among *models* those that the service *name* retires or does not list (LLM-39)."""
     try:
-        offers = models_in(body)
-    except ValueError:
+        known = {offer.id: offer for offer in msgspec.json.decode(body, type=_ModelList).data}
+    except (msgspec.DecodeError, UnicodeDecodeError):
         remedy = f"check providers.{name}.base_url"
         yield Finding("warning", name, "the list of models cannot be read", remedy)
         return
-    for model, risk in at_risk(models, name, offers).items():
-        what = f"the model {model} {risk.why}"
-        yield Finding("problem" if risk.is_gone else "warning", name, what, risk.remedy)
+    for model in models if known else ():
+        its = split_name(model)[1]
+        remedy = "choose another in [models]"
+        match known.get(its) or known.get(f"{its}:latest"):  # as Ollama lists them
+            case None:
+                near = get_close_matches(its, known, n=1)
+                remedy = f"did you mean {name}/{near[0]}?" if near else remedy
+                what = f"the model {model} is not among the {len(known)} models that {name} lists"
+                yield Finding("problem", name, what, remedy)
+            case _ListedModel(lifecycle="retired"):
+                yield Finding("problem", name, f"the model {model} is retired", remedy)
+            case _ListedModel(lifecycle="deprecated", retires_at=day):
+                when = f" and retires on {day[:10]}" if day else ""
+                yield Finding("warning", name, f"the model {model} is deprecated{when}", remedy)

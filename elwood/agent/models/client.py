@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -19,19 +19,16 @@ from elwood.agent.conversation.message import (
     Message,
     Prompt,
     Stop,
-    Text,
     ToolCall,
     Usage,
 )
-from elwood.agent.models.routing import FailureKind, ListedModel
+from elwood.agent.models.routing import FailureKind, Fault
 from elwood.agent.models.settings import ProviderSettings, key_remedy, lacks_key
 from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
-
-HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
 
 # Bytes of an error body that are read, and characters of it that are told.
 MAX_ERROR = 256 * 1024
@@ -40,36 +37,30 @@ MAX_DETAIL = 400
 # included, and at least: no text has more on average.  A service that ignores a limit of tokens is
 # held to this one.
 CHARACTERS, MOST_CHARACTERS = 8, 400_000
-# How many of them a call, or another part of a response, counts for.
-PART = 100
+# Bytes of its events likewise: each token may come in one of its own.
+EVENT_BYTES, MOST_EVENT_BYTES = 1_000, 8 << 20
 # Seconds given to the end of the body after the last event, so that the connection can be kept.
 DRAIN = 1.0
 
 
 class ModelFailure(Exception):
-    """The provider did not give a whole response; its fault or the world's unless *kind* says so.
+    """The provider did not give a whole response; *fault* says how, and whose doing it is."""
 
-    *retry_after* is what it asked for, in seconds; *should_retry* its explicit word on retrying
-    (``x-should-retry``).  *detail* is safe to show: no key, no URL with one.
+    def __init__(self, provider: str, fault: Fault) -> None:
+        super().__init__(f"{provider}: {fault.detail}")
+        self.fault = fault
+
+
+class EmbeddingFailed(Exception):
+    """There are no vectors; *why* is for people.  Searches go on without.
+
+    *refused* says that the service does not take these texts: others it may.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        kind: FailureKind,
-        detail: str,
-        *,
-        retry_after: float | None = None,
-        should_retry: bool | None = None,
-        problem: HistoryProblem = "other",
-    ) -> None:
-        super().__init__(f"{provider}: {detail}")
-        self.provider = provider
-        self.kind = kind
-        self.detail = detail
-        self.retry_after = retry_after
-        self.should_retry = should_retry
-        self.problem = problem
+    def __init__(self, why: str, *, refused: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.refused = refused
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +70,6 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Prompt
     messages: tuple[Message, ...]
     max_tokens: int
-    no_thinking: bool = False
 
 
 class Provider(Protocol):
@@ -98,7 +88,7 @@ class Provider(Protocol):
 class HttpProvider(ABC):
     """A provider that streams its responses over HTTP; each API adds its forms.
 
-    *name* is the provider's in the configuration, *now* the Unix clock.
+    *name* is the provider's in the configuration.
     """
 
     codec: str
@@ -106,16 +96,13 @@ class HttpProvider(ABC):
     path: str
     models_path: str
 
-    def __init__(
-        self, name: str, settings: ProviderSettings, client: Client, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, name: str, settings: ProviderSettings, client: Client) -> None:
         self.name = name
         self._base_url = settings.base_url.rstrip("/")
         self._stall = settings.stall
         self._key = settings.key
         self._lacks_key = lacks_key(settings)
         self._client = client
-        self._now = now
         self._seen: set[str] = set()
 
     @property
@@ -166,8 +153,6 @@ class HttpProvider(ABC):
                     stream.tell(on_text)
                     if stream.is_done:
                         break
-                if stream.excess:
-                    return stream.cut_off(body)
                 # Whatever goes wrong here, the response was whole.
                 with suppress(Interrupted), trio.move_on_after(DRAIN):
                     async for _ in answer:
@@ -177,26 +162,17 @@ class HttpProvider(ABC):
         return stream.completion(body)
 
     def failure(
-        self,
-        kind: FailureKind,
-        detail: str,
-        headers: Mapping[str, str] | None = None,
-        problem: HistoryProblem = "other",
+        self, kind: FailureKind, detail: str, headers: Mapping[str, str] | None = None
     ) -> ModelFailure:
         """Make the exception; *detail* is cut, and the key taken out of it."""
         if self.key:
             detail = detail.replace(self.key, "***")
         elif kind == "bad_key":
             kind, detail = "no_key", f"{key_remedy(self.name)}, and start Elwood again"
+        detail = " ".join(detail.split())[:MAX_DETAIL]
         headers = headers or {}
-        return ModelFailure(
-            self.name,
-            kind,
-            " ".join(detail.split())[:MAX_DETAIL],
-            retry_after=retry_after(headers, self._now()),
-            should_retry=should_retry(headers),
-            problem=problem,
-        )
+        fault = Fault(kind, detail, retry_after(headers), should_retry(headers))
+        return ModelFailure(self.name, fault)
 
     def judge(
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None
@@ -215,12 +191,12 @@ class HttpProvider(ABC):
         if status == 200 and "error" not in whole:
             return self.failure("rejected", "the answer is no stream of events", headers)
         message = str(error.get("message") or error.get("detail") or f"HTTP {status}")
-        kind, problem = classify(status, error, message, headers or {})
+        kind = classify(status, error, message, headers or {})
         details = error.get("details")
         appeal = str(details.get("appeal_url", "")) if isinstance(details, dict) else ""
         if appeal.startswith("https://"):
             message += f" (appeal: {appeal})"
-        return self.failure(kind, message, headers, problem)
+        return self.failure(kind, message, headers)
 
     def unknown(self, what: str) -> None:
         """Log, once each, that the service sent something we do not know (LLM-13)."""
@@ -241,19 +217,16 @@ class HttpProvider(ABC):
 class ResponseStream(ABC):
     """The response to *request* in the making.
 
-    Nothing is taken from it before it is whole: a stream that was cut is no message.  *size* is
-    about how many characters it has; *excess* says that these are more than it may have.
+    Nothing is taken from it before it is whole: a stream that was cut is no message.
     """
 
     def __init__(self, provider: HttpProvider, request: ModelRequest) -> None:
         self.error: bytes | None = None
         self.is_done = False
-        self.size = 0
-        self.excess = ""
         self.provider = provider
         self._model = f"{provider.name}/{request.model}"
-        self._allowed = CHARACTERS * request.max_tokens
-        self._limit = max(MOST_CHARACTERS, self._allowed)
+        self._max_tokens = request.max_tokens
+        self._received = 0
         self._told: int | None = None
 
     @property
@@ -267,15 +240,18 @@ class ResponseStream(ABC):
 
     @abstractmethod
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response to *request*.
+        """Return the whole response; *request* is for an estimate if the usage is missing.
 
         Raises ModelFailure if it is not whole, or contradicts itself.
         """
 
     def take(self, event: bytes) -> None:
-        """Add one event.  Raises ModelFailure if it is none of the API's."""
+        """Add one event.  Raises ModelFailure if it is none of the API's, or one too many."""
         if self.is_done:
             return
+        self._received += len(event)
+        if self._received > max(MOST_EVENT_BYTES, EVENT_BYTES * self._max_tokens):
+            raise self._too_long()
         try:
             self.read(event)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -283,9 +259,6 @@ class ResponseStream(ABC):
             raise self.provider.failure(
                 "server", "an event of the stream is not readable"
             ) from error
-        if self.size > self._limit and not self.is_done:
-            self.is_done = True
-            self.excess = f"the response was longer than {self._limit} characters"
 
     def tell(self, on_text: Callable[[str], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began."""
@@ -293,14 +266,6 @@ class ResponseStream(ABC):
         if text is not None and self._told != len(text) and self.error is None:
             self._told = len(text)
             on_text(well_formed(text))
-
-    def cut_off(self, request: bytes) -> Completion:
-        """Return of a response that is too long as many words as it was allowed."""
-        words = well_formed((self.text or "")[: self._allowed])
-        said = f"{words}\n\n[cut off: {self.excess}]".lstrip()
-        message = Assistant((Text(said),), "", self._model, msgspec.Raw(b"null"))
-        usage = msgspec.structs.replace(estimated(request, ""), output=self.size // 3)
-        return Completion(message, "cut", usage, self.excess)
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
@@ -315,23 +280,20 @@ class ResponseStream(ABC):
             raise self.provider.failure("nonsense", "a tool call has no id or no name")
         if stop == "unknown":
             self.provider.unknown(detail)
-        raw = msgspec.Raw(msgspec.json.encode(native))
-        message = Assistant(tuple(blocks), self.provider.codec, self._model, raw)
+        raw = msgspec.json.encode(native)
+        if len(raw) > max(MOST_CHARACTERS, CHARACTERS * self._max_tokens):
+            raise self._too_long()
+        message = Assistant(tuple(blocks), self.provider.codec, self._model, msgspec.Raw(raw))
         return Completion(message, stop, usage, detail)
+
+    def _too_long(self) -> ModelFailure:
+        most = self._max_tokens
+        return self.provider.failure("nonsense", f"the response is far longer than {most} tokens")
 
 
 def estimated(request: bytes, said: str) -> Usage:
     """Estimate what a call cost whose provider did not say (LLM-41)."""
     return Usage(estimate(request.decode(errors="replace")), estimate(said), estimated=True)
-
-
-class _ModelPage(msgspec.Struct):
-    data: tuple[ListedModel, ...]
-
-
-def models_in(body: bytes) -> tuple[ListedModel, ...]:
-    """Read a list of models.  Raises ValueError."""
-    return msgspec.json.decode(body, type=_ModelPage).data
 
 
 _STATUS: dict[int, FailureKind] = {
@@ -346,51 +308,40 @@ _STATUS: dict[int, FailureKind] = {
     498: "overloaded",
     529: "overloaded",
 }
-# What services call an error: its code, or its type where that says more than the status.
+# What services call an error, its code or its type, where that says more than the status.
 _CODES: dict[str, FailureKind] = {
     "insufficient_quota": "spend_limit",
-    "payment_required": "spend_limit",
     "billing_hard_limit_reached": "spend_limit",
     "enforced_spend_limit_reached": "spend_limit",
     "contract_spend_limit_reached": "spend_limit",
     "context_length_exceeded": "too_long",
     "exceed_context_size_error": "too_long",
     "tool_use_failed": "nonsense",
-    "capacity_exceeded": "overloaded",
     "provider_overloaded": "overloaded",
     "overloaded_error": "overloaded",
     "rate_limit_exceeded": "rate_limit",
     "rate_limit_error": "rate_limit",
-    "model_not_found": "no_model",
-    "server_error": "server",
-    "timeout": "server",
-}
-_HISTORY_CODES: dict[str, HistoryProblem] = {
-    "image_dimensions_too_large": "image",
-    "tool_name_conflict": "tools",
-    "available_tools_limit_exceeded": "tools",
+    "image_dimensions_too_large": "history",
 }
 # Words of a 400, in the order in which they are looked for.
-_WORDS: tuple[tuple[str, FailureKind, HistoryProblem], ...] = (
-    (r"prompt is too long|exceed context limit|maximum context", "too_long", "other"),
-    (r"context (length|size|window)", "too_long", "other"),
-    (r"(usage|spend) limit|credit balance", "spend_limit", "other"),
-    (r"^tools\.", "history", "tools"),
-    (r"^(?!messages)[\w.]+: ", "rejected", "other"),  # one of our settings
-    (r"tool_use_id|tool_result|tool_call_id|'tool_calls'|role 'tool'", "history", "pairing"),
-    (r"thinking|reasoning_content", "history", "thinking"),
-    (r"image|media_type", "history", "image"),
-    (r"^messages|tool_use|could not|json|text content blocks|surrogate", "history", "other"),
+_WORDS: tuple[tuple[str, FailureKind], ...] = (
+    (r"prompt is too long|exceed context limit|maximum context", "too_long"),
+    (r"context (length|size|window)", "too_long"),
+    (r"(usage|spend) limit|credit balance", "spend_limit"),
+    (r"^(?!messages)[\w.]+: ", "rejected"),  # one of our settings, or of the tools
+    (r"^messages|tool_use|tool_result|tool_call|role 'tool'", "history"),
+    (r"thinking|reasoning_content|image|media_type", "history"),
+    (r"could not|json|text content blocks|surrogate", "history"),
 )
 
 
 def classify(
     status: int, error: Mapping[str, Any], message: str, headers: Mapping[str, str]
-) -> tuple[FailureKind, HistoryProblem]:
+) -> FailureKind:
     """Judge an error by its code and status (*status* 0 or 200: within a stream).
 
-    The message decides only where nothing else tells the cases apart: what is wrong with a
-    history, and a limit that comes as 400.
+    The message decides only where nothing else tells the cases apart: a history that is not
+    accepted, and a limit that comes as 400.
     """
     code, details, metadata = map(error.get, ("code", "details", "metadata"))
     given = [
@@ -399,22 +350,16 @@ def classify(
         metadata.get("error_type") if isinstance(metadata, dict) else None,
         error.get("type"),
     ]
-    names = [name for name in given if isinstance(name, str)]
     if status in (0, 200):
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    kind = next((_CODES[name] for name in names if name in _CODES), kind_of(status))
     if status == 402 and "retry-after" in headers:
-        return "rate_limit", "other"
+        return "rate_limit"
+    names = (name for name in given if isinstance(name, str) and name in _CODES)
+    kind = next((_CODES[name] for name in names), kind_of(status))
     if status in (400, 422) and kind == "rejected":
-        problems = (_HISTORY_CODES[name] for name in names if name in _HISTORY_CODES)
-        if (problem := next(problems, None)) is not None:
-            return "history", problem
-        if str(error.get("param", "")).startswith("tools"):
-            return "history", "tools"
-        for words, kind_by_words, problem in _WORDS:
-            if re.search(words, message.lower()):
-                return kind_by_words, problem
-    return kind, "other"
+        said = message.lower()
+        return next((by_words for words, by_words in _WORDS if re.search(words, said)), kind)
+    return kind
 
 
 def kind_of(status: int) -> FailureKind:
@@ -465,40 +410,15 @@ def tool_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds the server wants us to wait, or None.
-
-    ``retry-after-ms`` wins over ``retry-after``: seconds, also fractions, or an HTTP date, which
-    is compared with the server's own ``date`` if there is one and with *now* (Unix) otherwise.
-    """
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after", "")
-    seconds = _seconds(text)
-    if seconds is None and (at := _date(text)) is not None:
-        there = _date(headers.get("date", ""))
-        seconds = at - (now if there is None else there)
-    return None if seconds is None else max(0.0, seconds)
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the server wants us to wait; None also for a date."""
+    try:
+        seconds = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
     """Return the server's own word on retrying, if it gave one (LLM-07)."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _date(text: str) -> float | None:
-    from email.utils import parsedate_to_datetime  # rare, and not cheap to import
-
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None

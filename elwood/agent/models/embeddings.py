@@ -10,7 +10,8 @@ from typing import Protocol
 import msgspec
 import trio
 
-from elwood.agent.models.messages import Embed, Embeddings, ModelsMail, Unembedded, Vector
+from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.messages import Embed, Embeddings, ModelsMail, Vector
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
@@ -22,22 +23,12 @@ DEADLINE = 30.0
 PATIENCE = 2 * DEADLINE
 # Bytes of an answer: 32 vectors of 4096 numbers, written out.
 MAX_ANSWER = 8 * 1024 * 1024
+# What services answer to a text that is too long: also 500 (llama.cpp).
+_REFUSED = frozenset({400, 413, 422, 500})
 # Characters of a text: about what the models take; the rest is left out.
 MAX_TEXT = 8_000
 # The largest vector that is taken: no model in use has more numbers.
 MAX_DIMENSIONS = 8_192
-
-
-class EmbeddingFailed(Exception):
-    """There are no vectors; *why* is for the operator.  Searches go on without.
-
-    *refused* says that the service does not take these texts: others it may.
-    """
-
-    def __init__(self, why: str, *, refused: bool = False) -> None:
-        super().__init__(why)
-        self.why = why
-        self.refused = refused
 
 
 class Embedder(Protocol):
@@ -110,8 +101,6 @@ class HttpEmbedder:
             raise EmbeddingFailed(f"the vectors of {name} are not readable") from error
 
 
-# What services answer to a text that is too long: also 500 (llama.cpp).
-_REFUSED = frozenset({400, 413, 422, 500})
 _HINTS = {
     400: "it does not take these texts, or the model makes no vectors",
     401: "it does not accept the key",
@@ -134,8 +123,8 @@ class ThroughModels:
                 answer = await self._models.ask(Embed(texts=tuple(texts)))
         except (ActorUnavailable, trio.TooSlowError) as error:
             raise EmbeddingFailed("the models cannot be asked now") from error
-        if isinstance(answer, Unembedded):
-            raise EmbeddingFailed(answer.why, refused=answer.refused)
+        if isinstance(answer, EmbeddingFailed):
+            raise answer
         return answer
 
 

@@ -1,14 +1,14 @@
 """What the models actor is asked."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.client import HistoryProblem
+from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.spending import Spent
 from elwood.foundation.runtime import Request
 
@@ -36,9 +36,8 @@ class ContextTooLong(msgspec.Struct, frozen=True):
 
 
 class BadHistory(msgspec.Struct, frozen=True):
-    """The provider rejects the history itself.  *problem* says which mending may help."""
+    """The provider rejects the history itself."""
 
-    problem: HistoryProblem
     why: str
 
 
@@ -56,7 +55,6 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
 
     *progress* gets the text so far, as a whole, each time there is more, and before that why there
     is none yet; what does not fit is dropped.  *max_tokens* overrides the configured limit.
-    *no_thinking* leaves old thinking out.
     *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
     *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
     is asked within its turn, such as a summary, carries both.
@@ -68,7 +66,6 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     progress: trio.MemorySendChannel[str | Delayed] | None = None
     max_tokens: int | None = None
-    no_thinking: bool = False
     until: float = math.inf
     job: str = ""
     purse: Purse | None = None
@@ -84,30 +81,16 @@ class Embeddings(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-class Unembedded(msgspec.Struct, frozen=True):
-    """There are no vectors; *why* is for people.
-
-    *refused* says that the service does not take these texts: others it may.
-    """
-
-    why: str
-    refused: bool = False
-
-
-class Embed(Request[Embeddings | Unembedded], frozen=True, kw_only=True):
+class Embed(Request[Embeddings | EmbeddingFailed], frozen=True, kw_only=True):
     """Make a vector of each of *texts*.  From the memory; what is abandoned is paid for as well."""
 
     texts: tuple[str, ...]
 
 
 class Spending(Request[Spent], frozen=True, kw_only=True):
-    """What *session*, the day and the month have cost so far, and their limits.
-
-    *purses* are those of the jobs, as far as whoever asks knows them.
-    """
+    """What *session*, the day and the month have cost so far."""
 
     session: str
-    purses: Mapping[str, Purse] = {}
 
 
 class MayAsk(Request[str], frozen=True, kw_only=True):

@@ -35,14 +35,8 @@ from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."
 
-# Commands of one message; more lines are no talk but a paste, of which none is done.
-MAX_COMMANDS = 8
-# Characters of a command that are named in an answer.
-MAX_NAMED = 100
-# Characters of the name of a note, and of the hash that ends a longer one.
-MAX_KEY, HASH = 50, 6
-# Steps in which an answer is handed to *on_text*.
-STEPS = 6
+# Characters of a command that are named in an answer, and of the name of a note.
+MAX_NAMED, MAX_KEY = 100, 50
 
 # How the harness heads a message of a person, and marks its parts.
 _HEAD = re.compile(
@@ -53,12 +47,6 @@ _MARK = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
 _WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
 # Notes that are offered together with a question.
 _OFFERED = "[notes that may help:"
-# A result that came after its turn had ended.
-_LATE = re.compile(
-    r"The owner allowed the call that waited: (?P<call>.{1,400}?)\. "
-    r"Its result(?P<failed> \(failed\))?, as data:\n(?P<text>.*)",
-    re.S,
-)
 # How the result of a call begins that waits.
 _WAITS = "waiting for approval"
 
@@ -132,7 +120,9 @@ def understand(line: str) -> OfflineCommand | Literal["help"] | None:
                 case "write_file":
                     given["content"] = f"{found['content']}\n"
                 case "save_memory":
-                    given["key"] = about = _key(found["content"])
+                    seal = hashlib.blake2b(about.encode(errors="replace"), digest_size=3)
+                    key = slug(about)[:MAX_KEY].strip("-") or f"note-{seal.hexdigest()}"
+                    given["key"] = about = key
                 case "schedule":
                     about = found["remind"]
                     minutes = int(found["count"]) * _MINUTES[found["unit"].lower()]
@@ -140,15 +130,6 @@ def understand(line: str) -> OfflineCommand | Literal["help"] | None:
             about = code(cut(about, MAX_NAMED)) if about else "your workspace"
             return OfflineCommand(tool, msgspec.json.encode(given).decode(), about)
     return None
-
-
-def _key(text: str) -> str:
-    """Name a note by its words; what does not fit, or has no letters for it, a hash stands for."""
-    key = slug(text)
-    if 0 < len(key) <= MAX_KEY:
-        return key
-    seal = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:HASH]
-    return f"{key[:MAX_KEY].strip('-') or 'note'}-{seal}"
 
 
 class OfflineModel:
@@ -161,7 +142,7 @@ class OfflineModel:
         return msgspec.json.encode((request.prompt, request.messages))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
-        """Return calls for what is not yet known, or else the answer, piece by piece."""
+        """Return calls for what is not yet known, or else the answer."""
         await trio.lowlevel.checkpoint()
         sent = self.encode(request)
         wanted, text = _respond(request.prompt, request.messages)
@@ -175,9 +156,7 @@ class OfflineModel:
             )
         else:
             blocks = (Text(well_formed(text)),)
-            for step in range(1, STEPS + 1):
-                on_text(text[: len(text) * step // STEPS])
-                await trio.lowlevel.checkpoint()
+            on_text(text)
         native = msgspec.json.encode(blocks)
         return Completion(
             Assistant(blocks, self.codec, request.model, msgspec.Raw(native)),
@@ -194,7 +173,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
     results = _results(now)
     notes = _offered(now)
     wanted: list[OfflineCommand] = []
-    parts = [told for message in now if isinstance(message, Notice) and (told := _late(message))]
+    parts: list[str] = []
     for command, group in groupby(_lines(now), understand):
         lines = list(group)
         if command is None:
@@ -212,8 +191,9 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
                 parts.append(tell(command, found.pop(0)))
             else:
                 wanted.append(command)
-    if not parts and not wanted:
-        parts.append("Nobody asked me anything that I could answer.")
+    if not parts and not wanted:  # the result of a call that had waited, mostly
+        notices = (fenced(message.text) for message in now if isinstance(message, Notice))
+        parts.append("\n\n".join(["Nobody asked me anything. I was told:", *notices]))
     is_first = not any(isinstance(message, Assistant) for message in messages[:begin])
     if is_first and not any(OPENLY in part for part in parts):
         parts.append(f"({OPENLY} Say “help” to see them.)")
@@ -235,16 +215,6 @@ def tell(command: OfflineCommand, result: Result) -> str:
     return f"I tried to {aim}, and was told: {in_quotes(head)}{more}"
 
 
-def _late(notice: Notice) -> str:
-    """Say what came of a call that had waited, if that is what *notice* tells; else nothing."""
-    found = _LATE.fullmatch(notice.text)
-    if found is None:
-        return ""
-    called = code(cut(" ".join(found["call"].split()), MAX_NAMED))
-    came = "but it did not succeed:" if found["failed"] else "and this came of it:"
-    return f"You allowed {called}, {came}\n\n{fenced(found['text'])}"
-
-
 def _open_from(messages: Sequence[Message]) -> int:
     """Find where what is not yet answered begins: behind the last message that was an answer."""
     answers = (n for n, m in enumerate(messages, 1) if isinstance(m, Assistant) and not m.calls)
@@ -257,12 +227,8 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
         if not isinstance(message, Human):
             continue
         said = _WRAPPED.sub("", message.text).splitlines()
-        own = [_MARK.sub("", line).strip() for line in said if not _HEAD.fullmatch(line)]
-        own = [line for line in own if line and not line.startswith(">")]
-        if len(own) > MAX_COMMANDS:
-            yield f"… {cut(' '.join(own), MAX_NAMED)}"  # begins as no command does
-        else:
-            yield from own
+        own = (_MARK.sub("", line).strip() for line in said if not _HEAD.fullmatch(line))
+        yield from (line for line in own if line and not line.startswith(">"))
 
 
 def _results(messages: Sequence[Message]) -> dict[tuple[str, str], list[Result]]:

@@ -18,7 +18,6 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.client import (
-    PART,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -31,8 +30,6 @@ from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.text.characters import well_formed
 
-# Fields of a message that hold reasoning, in some dialect.
-REASONING = ("reasoning", "reasoning_content", "reasoning_details")
 _STOPS: dict[str, Stop] = {
     "stop": "end",
     "tool_calls": "tools",
@@ -54,14 +51,9 @@ class OpenAI(HttpProvider):
     models_path = "/models"
 
     def __init__(
-        self,
-        name: str,
-        settings: ProviderSettings,
-        client: Client,
-        now: Callable[[], float],
-        new_id: Callable[[], str],
+        self, name: str, settings: ProviderSettings, client: Client, new_id: Callable[[], str]
     ) -> None:
-        super().__init__(name, settings, client, now)
+        super().__init__(name, settings, client)
         self.echo = settings.echo_reasoning
         self.codec = "openai" if self.echo == "none" else f"openai/{self.echo}"
         self.new_id = new_id
@@ -119,23 +111,16 @@ class OpenAI(HttpProvider):
                         answer = {"role": "tool", "tool_call_id": result.call, "content": text}
                         sent.append(answer)
                 case Assistant():
-                    if (said := self._assistant(message, request.no_thinking, clean)) is not None:
+                    if (said := self._assistant(message, clean)) is not None:
                         close()
                         sent.append(said)
         close()
         return sent
 
-    def _assistant(self, message: Assistant, no_thinking: bool, clean: Callable[[str], str]) -> Any:
+    def _assistant(self, message: Assistant, clean: Callable[[str], str]) -> Any:
         if message.codec == self.codec:
-            if not no_thinking or self.echo == "none":
-                return message.native
-            said = msgspec.json.decode(message.native)
-            for field in REASONING:
-                said.pop(field, None)
-            if isinstance(said.get("content"), list):
-                said["content"] = message.text or None
-        else:
-            said = _said(clean(message.text), message.calls)
+            return message.native
+        said = _said(clean(message.text), message.calls)
         if not said.get("content") and not said.get("tool_calls"):
             return None
         if self.echo == "reasoning_content" and said.get("tool_calls"):
@@ -187,13 +172,11 @@ class ChatStream(ResponseStream):
         self._refusal = ""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._pieces = 0  # the size of calls and details
         self._finish: str | None = None
         self._usage: dict[str, Any] = {}
 
     @property
     def text(self) -> str:
-        """What may be shown so far."""
         return _without_thoughts(self._text)[0]
 
     def read(self, event: bytes) -> None:
@@ -207,14 +190,9 @@ class ChatStream(ResponseStream):
             return
         if isinstance(usage := chunk.get("usage"), dict):
             self._usage = usage
-        before = len(self._calls) + len(self._details)
         for choice in (chunk.get("choices") or ())[:1]:
             self._delta(choice.get("delta") or {})
             self._finish = choice.get("finish_reason") or self._finish
-        if begun := len(self._calls) + len(self._details) - before:
-            self._pieces += max(PART * begun, len(event))
-        words = len(self._text) + len(self._reasoning) + len(self._refusal)
-        self.size = words + self._pieces
 
     def _delta(self, delta: dict[str, Any]) -> None:
         content = delta.get("content")
@@ -239,7 +217,6 @@ class ChatStream(ResponseStream):
                 for field, value in piece.items():
                     if field in ("text", "summary", "data") and isinstance(value, str):
                         known[field] = (known.get(field) or "") + value
-                        self._pieces += len(value)
                     elif value is not None:
                         known[field] = value
                 return
@@ -254,7 +231,6 @@ class ChatStream(ResponseStream):
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         call.arguments += arguments
-        self._pieces += len(arguments)
 
     def _find(self, fragment: dict[str, Any], function: dict[str, Any], position: int) -> _Call:
         """Return the call that *fragment* belongs to: by its index, else its id, else its place."""
@@ -274,7 +250,6 @@ class ChatStream(ResponseStream):
         return known
 
     def completion(self, request: bytes) -> Completion:
-        """Return the whole response; *request* is for the estimate if the usage is missing."""
         if self._finish is None:
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":
@@ -308,10 +283,6 @@ class ChatStream(ResponseStream):
                 said["reasoning"] = reasoning
             case "reasoning_details" if self._details:
                 said["reasoning_details"] = self._details
-            case "thinking_chunk" if reasoning:
-                thought = {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}
-                words = [{"type": "text", "text": text}] if text.strip() else []
-                said["content"] = [thought, *words]
         return said
 
     def _count(self, request: bytes, said: str, calls: tuple[ToolCall, ...]) -> Usage:

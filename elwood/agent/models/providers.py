@@ -14,21 +14,16 @@ if TYPE_CHECKING:
 
 
 def make_provider(
-    name: str,
-    settings: ProviderSettings,
-    *,
-    client: Client,
-    now: Callable[[], float],
-    new_id: Callable[[], str],
+    name: str, settings: ProviderSettings, *, client: Client, new_id: Callable[[], str]
 ) -> "HttpProvider | OfflineModel":
     """Make the client of provider *name*; *client* should allow as many connections as calls.
 
-    *now* is the Unix clock, *new_id* names tool calls that a service left without a name.
+    *new_id* names tool calls that a service left without a name.
     """
     if settings.api == "anthropic":
-        return Anthropic(name, settings, client, now)
+        return Anthropic(name, settings, client)
     if settings.api == "openai":
-        return OpenAI(name, settings, client, now, new_id)
+        return OpenAI(name, settings, client, new_id)
     # Its many patterns take 30 ms, and who has a model does not need them.
     from elwood.agent.models.offline import OfflineModel
 
@@ -37,5 +32,5 @@ def make_provider(
 
 def encode(settings: ProviderSettings, request: ModelRequest) -> bytes:
     """Return the body of *request* to such a provider, byte for byte; nothing is sent."""
-    provider = make_provider("", settings, client=Client(), now=lambda: 0.0, new_id=str)
+    provider = make_provider("", settings, client=Client(), new_id=str)
     return provider.encode(request)

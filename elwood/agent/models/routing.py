@@ -1,8 +1,5 @@
 """Which model answers, and what to do when a provider fails."""
 
-import math
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Literal
 
 import msgspec
@@ -17,13 +14,13 @@ FailureKind = Literal[
     "offline",  # connect, TLS or DNS failed: nothing was sent
     "cut",  # the connection or the stream ended before the response was whole
     "stalled",  # nothing came for too long
-    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25)
+    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25), or has no end
     "bad_key",  # 401
     "no_key",  # 401, or known before it is asked
     "forbidden",  # 403
     "no_model",  # 404
     "too_long",  # prompt too long, 413
-    "history",  # 400 about the messages; `problem` says which
+    "history",  # 400 about the messages
     "rejected",  # any other 400
 ]
 
@@ -42,49 +39,12 @@ def split_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-class ListedModel(msgspec.Struct, frozen=True):
-    """A model that a provider lists, by the provider's own name, with what it says of its end."""
-
-    id: str
-    lifecycle: str | None = None
-    retires_at: str | None = None
-
-
-class ModelAtRisk(msgspec.Struct, frozen=True):
-    """What is wrong with a model, or will be: *is_gone* says that requests fail already."""
-
-    why: str
-    remedy: str
-    is_gone: bool = True
-
-
-def at_risk(
-    names: Iterable[str], provider: str, offers: Iterable[ListedModel]
-) -> dict[str, ModelAtRisk]:
-    """Find the configured models that *provider* retires or does not know (LLM-39)."""
-    known = {offer.id: offer for offer in offers}
-    found = {}
-    for name in names:
-        its, model = split_name(name)
-        if its != provider or not known:
-            continue
-        remedy = "choose another in [models]"
-        match known.get(model) or known.get(f"{model}:latest"):  # as Ollama lists them
-            case None:
-                near = get_close_matches(model, known, n=1)
-                remedy = f"did you mean {provider}/{near[0]}?" if near else remedy
-                why = f"is not among the {len(known)} models that {provider} lists"
-                found[name] = ModelAtRisk(why, remedy)
-            case ListedModel(lifecycle="retired"):
-                found[name] = ModelAtRisk("is retired", remedy)
-            case ListedModel(lifecycle="deprecated", retires_at=day):
-                why = f"is deprecated and retires on {day[:10]}" if day else "is deprecated"
-                found[name] = ModelAtRisk(why, remedy, is_gone=False)
-    return found
-
-
 class Fault(msgspec.Struct, frozen=True):
-    """A failure, as a provider's client reports it; times in seconds."""
+    """A failure of a provider; *retry_after* is what it asked for, in seconds.
+
+    *should_retry* is its explicit word on retrying (``x-should-retry``).  *detail* is safe to show:
+    no key, no URL with one.
+    """
 
     kind: FailureKind
     detail: str = ""
@@ -92,27 +52,16 @@ class Fault(msgspec.Struct, frozen=True):
     should_retry: bool | None = None
 
 
-class TryAgain(msgspec.Struct, frozen=True):
-    """Try the same model again after *seconds*."""
+class GivenUp(msgspec.Struct, frozen=True):
+    """A model is not tried any more, and *why*; *rest* are those that may be asked instead.
 
-    seconds: float
-
-
-class NextModel(msgspec.Struct, frozen=True):
-    """Try *model* instead; *why* says what is wrong with the one before."""
-
-    model: str
-    why: str
-
-
-class GiveUp(msgspec.Struct, frozen=True):
-    """No model can answer; *permanent* if only a person can change that."""
+    *permanent* says that only a person can change that.
+    """
 
     why: str
-    permanent: bool
+    rest: tuple[str, ...] = ()
+    permanent: bool = False
 
-
-Reaction = TryAgain | NextModel | GiveUp
 
 # Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
 # by itself (LLM-01, LLM-08).  Whoever asks may have less patience, and says so.
@@ -124,8 +73,11 @@ FALLBACK_AFTER = 120.0
 RETRIES = {"conflict": 2, "nonsense": 1, "rejected": 2, "cut": 5, "stalled": 2}
 
 _BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 60.0, 120.0)
-_TRANSIENT = {"rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled"}
+_TRANSIENT = {
+    "rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled", "nonsense",
+}  # fmt: skip
 _WHOLE_PROVIDER = {"spend_limit", "bad_key", "no_key", "forbidden", "offline"}
+_PERMANENT = {"bad_key", "no_key", "forbidden", "spend_limit", "no_model"}
 _WORDS: dict[FailureKind, str] = {
     "rate_limit": "allows no more requests for now",
     "spend_limit": "refuses: the spend limit of the account is reached",
@@ -148,24 +100,6 @@ _WORDS: dict[FailureKind, str] = {
 PAUSES: dict[FailureKind, float] = {"bad_key": 300.0, "forbidden": 300.0, "spend_limit": 900.0}
 
 
-def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
-    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left.
-
-    >>> patience("overloaded", "a/m", ()), patience("overloaded", "a/m", ("a/n",))
-    (300.0, 120.0)
-    """
-    if _useful(kind, model, rest):
-        return FALLBACK_AFTER
-    return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
-
-
-def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
-    if kind not in _WHOLE_PROVIDER:
-        return rest
-    provider, _ = split_name(model)
-    return tuple(name for name in rest if split_name(name)[0] != provider)
-
-
 def describe(model: str, fault: Fault) -> str:
     """Say in a sentence what is wrong, for the owner.
 
@@ -177,53 +111,16 @@ def describe(model: str, fault: Fault) -> str:
     return f"{provider} ({name}) {_WORDS[fault.kind]}{detail}"
 
 
-def on_failure(
-    fault: Fault,
-    *,
-    model: str,
-    rest: tuple[str, ...],
-    times: int,
-    elapsed: float,
-    jitter: float,
-    left: float = math.inf,
-    most: float = math.inf,
-) -> Reaction:
-    """Decide what follows the *times*-th failure (from 1) of *model* in a row.
+def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
+    """Return the seconds until the try after the *times*-th failure (from 1) of a model in a row.
 
-    *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
-    *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
-    No model is waited for longer than *most* seconds.
-
-    >>> on_failure(Fault("overloaded"), model="a/m", rest=(), times=2, elapsed=1.0, jitter=0.0)
-    TryAgain(seconds=1.0)
-    >>> on_failure(Fault("no_model"), model="a/m", rest=("b/n",), times=1, elapsed=0.0, jitter=0.0)
-    NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
+    None: it would be of no use.  *jitter* is a random number from 0 to 1.
     """
-    kind = fault.kind
-    if _retriable(fault, times):
-        seconds = _delay(fault, times, jitter)
-        if elapsed + seconds <= min(most, patience(kind, model, rest)) and seconds < left:
-            return TryAgain(seconds)
-    rest = _useful(kind, model, rest) if left > 0 else ()
-    why = describe(model, fault)
-    if rest and kind not in {"too_long", "history"}:
-        return NextModel(rest[0], why)
-    return GiveUp(
-        why, permanent=kind in {"bad_key", "no_key", "forbidden", "spend_limit", "no_model"}
-    )
-
-
-def _retriable(fault: Fault, times: int) -> bool:
-    if fault.should_retry is False:
-        return False  # the header wins (LLM-07)
+    wanted = fault.should_retry is True and fault.kind == "rejected"
+    if fault.should_retry is False or not (fault.kind in _TRANSIENT or wanted):
+        return None  # the header wins (LLM-07)
     if times > RETRIES.get(fault.kind, times):
-        return False
-    if fault.kind in _TRANSIENT or fault.kind == "nonsense":
-        return True
-    return fault.should_retry is True and fault.kind == "rejected"
-
-
-def _delay(fault: Fault, times: int, jitter: float) -> float:
+        return None
     if fault.retry_after is not None:
         # A little later than asked, never earlier: all who wait were told the same.
         return fault.retry_after + jitter * min(5.0, 0.1 + 0.25 * fault.retry_after)
@@ -231,3 +128,27 @@ def _delay(fault: Fault, times: int, jitter: float) -> float:
     delay = min(longest, _BACKOFF[min(times, len(_BACKOFF)) - 1])
     # Short waits lose up to a quarter, as the SDK does; long ones get full jitter (LLM-04).
     return delay * (1 - 0.25 * jitter) if delay <= 8.0 else max(8.0, delay * (1 - jitter))
+
+
+def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
+    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left."""
+    if _useful(kind, model, rest):
+        return FALLBACK_AFTER
+    return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
+
+
+def give_up(fault: Fault, model: str, rest: tuple[str, ...]) -> GivenUp:
+    """Say what follows when *model* is not tried any more, *rest* being left.
+
+    >>> give_up(Fault("bad_key"), "a/m", ("a/n", "b/n")).rest
+    ('b/n',)
+    """
+    useful = _useful(fault.kind, model, rest)
+    return GivenUp(describe(model, fault), useful, fault.kind in _PERMANENT)
+
+
+def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
+    if kind not in _WHOLE_PROVIDER:
+        return rest
+    provider, _ = split_name(model)
+    return tuple(name for name in rest if split_name(name)[0] != provider)

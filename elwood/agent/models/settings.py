@@ -1,9 +1,9 @@
 """What can be set about models: which think, who runs them, and what may be spent."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 import attrs
@@ -30,23 +30,20 @@ from elwood.foundation.settings import (
 # A provider's name becomes part of a credential's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 # Where reasoning goes when an OpenAI-shaped history is sent back.
-EchoReasoning = Literal[
-    "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
-]
+EchoReasoning = Literal["none", "reasoning", "reasoning_content", "reasoning_details"]
 
 
-def is_model(name: str) -> None:
+def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5") -> None:
     """Check for ``provider/name``."""
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
-        raise BadSetting(f"{name!r} is not a model", "write provider/name, as in openai/gpt-5")
+        raise BadSetting(f"{name!r} is not a model", remedy)
 
 
 def is_role(name: str) -> None:
     """Check for what a task may think with: cheap, default, or a model."""
-    provider, slash, model = name.partition("/")
-    if name not in ("cheap", "default") and not (provider and slash and model):
-        raise BadSetting(f"{name!r} is not a model", "write cheap, default or provider/name")
+    if name not in ("cheap", "default"):
+        is_model(name, "write cheap, default or provider/name")
 
 
 def _has_providers(loaded: Loaded) -> Iterator[Complaint]:
@@ -95,13 +92,6 @@ class ModelSettings:
     )
 
 
-@runtime_checkable
-class HasRoles(Protocol):
-    """Settings in whose tables stand models, or roles of models, which will be asked to think."""
-
-    def roles(self) -> Iterable[str]: ...
-
-
 def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """Return the models for *role*, the preferred one first; unknown roles use the default's.
 
@@ -133,8 +123,8 @@ def models_in_use(config: Config) -> tuple[str, ...]:
 
 
 def _roles(settings: object) -> Iterator[str]:
-    if isinstance(settings, HasRoles):
-        yield from settings.roles()
+    if (in_tables := getattr(settings, "roles", None)) is not None:  # those of tasks
+        yield from in_tables()
     for field in getattr(type(settings), "__attrs_attrs__", ()):
         key, named = field.metadata.get(Key), getattr(settings, field.name)
         if key is not None and key.check in (is_model, is_role) and named:
@@ -288,7 +278,7 @@ class Limits:
         """Say what a job may spend in a day whose own purse is *own*.
 
         >>> Limits().purse(Purse(usd=5.0))
-        Purse(tokens=2000000, usd=5.0, section='')
+        Purse(tokens=2000000, usd=5.0)
         """
         own = own or Purse()
         return Purse(

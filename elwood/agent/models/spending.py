@@ -1,4 +1,4 @@
-"""What models cost: the entries of the usage journal, their sums, the limits, and the table."""
+"""What models cost: the entries of the usage journal, their sums, the limits, and /budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -10,18 +10,16 @@ import msgspec
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
-from elwood.foundation.text.lines import clip, one_line, width
+from elwood.foundation.text.lines import literal, one_line
 
 # What the ledger keeps: enough for limits and for people's questions, however long it runs.
 MAX_SESSIONS = 10_000
 MAX_MODELS = 100
-# Jobs that are told apart in a day or in a month.  The one whose last call is the oldest goes, and
-# its purse is as good as new: more than anybody has.
+# Jobs that are told apart in a day.  The one whose last call is the oldest goes, and its purse is
+# as good as new: more than anybody has.
 MAX_JOBS = 500
 # Days and months that are kept: a clock that is set back finds its day again.
 MAX_PERIODS = 5
-# Warnings that are not given again: those of all sessions, and a year of all others.
-MAX_WARNED = 30_000
 
 Unit = Literal["tokens", "usd"]
 V = TypeVar("V")
@@ -54,7 +52,14 @@ class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
     job: str = ""
 
 
-class Account(msgspec.Struct, frozen=True, omit_defaults=True):
+class Warned(msgspec.Struct, frozen=True, tag="warned"):
+    """The owner was told of a limit.  Written by earlier versions; the sums say it as well."""
+
+
+UsageEntry = Charged | Warned
+
+
+class Account(msgspec.Struct, frozen=True):
     """What is summed up: a conversation, a day, a month, or a *job* in a day.
 
     *of* is the conversation's id, the date or the month (``2026-11``).
@@ -65,22 +70,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str = ""
 
 
-class Warned(msgspec.Struct, frozen=True, tag="warned"):
-    """The owner is to be told that much of the limit *most* is *used*; written before the telling.
-
-    It is written once per limit and period, in one line with the call that made it so.
-    """
-
-    account: Account
-    unit: Unit
-    most: float
-    used: float
-
-
-UsageEntry = Charged | Warned
-
-
-class Tally(msgspec.Struct):
+class Tally(msgspec.Struct, frozen=True):
     """A sum of calls; *unpriced* are the tokens among *tokens* whose price is not known."""
 
     tokens: int = 0
@@ -88,12 +78,14 @@ class Tally(msgspec.Struct):
     unpriced: int = 0
     estimated: bool = False
 
-    def add(self, entry: Charged) -> None:
+    def plus(self, entry: Charged) -> "Tally":
         tokens = entry.input + entry.output + entry.cache_read + entry.cache_write
-        self.tokens += tokens
-        self.usd += entry.usd or 0.0
-        self.unpriced += tokens if entry.usd is None else 0
-        self.estimated |= entry.estimated
+        return Tally(
+            self.tokens + tokens,
+            self.usd + (entry.usd or 0.0),
+            self.unpriced + (tokens if entry.usd is None else 0),
+            self.estimated or entry.estimated,
+        )
 
     def amount(self, unit: Unit) -> float:
         return self.tokens if unit == "tokens" else self.usd
@@ -104,18 +96,27 @@ class Ledger(msgspec.Struct):
 
     sessions: dict[str, Tally] = {}
     periods: dict[str, Tally] = {}  # by date, and by month
-    jobs: dict[str, dict[str, Tally]] = {}  # by period, then by job
+    jobs: dict[str, dict[str, Tally]] = {}  # by date, then by job
     models: dict[str, Tally] = {}  # of the newest month
     month: str = ""
-    warned: dict[str, float] = {}  # when each warning was written
 
     def apply(self, seq: int, at: float, entry: UsageEntry) -> None:
         """Take one entry into account; called by the journal, in order."""
-        match entry:
-            case Charged():
-                self._charge(entry)
-            case Warned(account, unit, most):
-                _keep(self.warned, _name(account, unit, most), at, MAX_WARNED)
+        if isinstance(entry, Warned):
+            return
+        month = entry.day[:7]
+        if month > self.month:
+            self.month = month
+            self.models.clear()
+        _add(self.models, entry.model, entry, MAX_MODELS)
+        for period in (entry.day, month):
+            _add(self.periods, period, entry, MAX_PERIODS)
+        if entry.job:
+            jobs = self.jobs.pop(entry.day, {})
+            _add(jobs, entry.job, entry, MAX_JOBS)
+            _keep(self.jobs, entry.day, jobs, MAX_PERIODS)
+        elif entry.session:
+            _add(self.sessions, entry.session, entry, MAX_SESSIONS)
 
     def tally(self, account: Account) -> Tally:
         """Look up what *account* adds up to."""
@@ -128,41 +129,16 @@ class Ledger(msgspec.Struct):
                 found = self.jobs.get(account.of, {}).get(account.job)
         return found or Tally()
 
-    def has_warned(self, account: Account, unit: Unit, most: float) -> bool:
-        """Tell whether the owner was told already; a limit of another height is another one."""
-        return _name(account, unit, most) in self.warned
-
-    def _charge(self, entry: Charged) -> None:
-        month = entry.day[:7]
-        if month > self.month:
-            self.month = month
-            self.models.clear()
-        _add(self.models, entry.model, entry, MAX_MODELS)
-        if entry.session and not entry.job:
-            _add(self.sessions, entry.session, entry, MAX_SESSIONS)
-        for period in (entry.day, month):
-            _add(self.periods, period, entry, MAX_PERIODS)
-            if entry.job:
-                jobs = self.jobs.pop(period, {})
-                _add(jobs, entry.job, entry, MAX_JOBS)
-                _keep(self.jobs, period, jobs, MAX_PERIODS)
-
 
 def _add(tallies: dict[str, Tally], key: str, entry: Charged, most: int) -> None:
     """Count *entry*; of more than *most* the one goes that was used the longest ago."""
-    tally = tallies.pop(key, None) or Tally()
-    tally.add(entry)
-    _keep(tallies, key, tally, most)
+    _keep(tallies, key, tallies.pop(key, Tally()).plus(entry), most)
 
 
 def _keep(values: dict[str, V], key: str, value: V, most: int) -> None:
     values[key] = value
     if len(values) > most:
         del values[next(iter(values))]
-
-
-def _name(account: Account, unit: Unit, most: float) -> str:
-    return f"{account.scope} {unit} {float(most)!r} {account.of} {account.job}"
 
 
 # --- prices --------------------------------------------------------------------------------------
@@ -206,11 +182,7 @@ PRICES: Mapping[str, Price] = {
 
 
 def cost(price: Price, usage: Usage) -> float:
-    """Return what a call costs, in US dollars.
-
-    >>> cost(PRICES["anthropic/claude-haiku-5-5"], Usage(input=100_001))
-    0.0500005
-    """
+    """Return what a call costs, in US dollars."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rate = next((r for r in price if r.upto is None or prompt <= r.upto), price[-1])
     short = usage.cache_write - usage.cache_write_1h
@@ -257,13 +229,6 @@ def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -
 # --- limits --------------------------------------------------------------------------------------
 
 
-class Bill(msgspec.Struct, frozen=True):
-    """One call, and what its job may spend."""
-
-    entry: Charged
-    purse: Purse | None = None
-
-
 def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
     """List what a call counts into: a conversation, or the job in whose run it is made, if any.
 
@@ -283,70 +248,46 @@ def limit_reached(
 
     What runs at this moment is not counted yet: a limit may be overshot by the calls in flight.
     The limits of a conversation do not hold for a job in it.
-
-    >>> print(limit_reached(Limits(day_tokens=0), Ledger(), Caller("s"), 0.0))
-    The limit of 0 tokens a day is reached. It resets at 1970-01-02 00:00 UTC; to go on before \
-that, raise limits.day_tokens in config.toml.
-    >>> print(limit_reached(Limits(), Ledger(), Caller("s", "news", Purse(usd=0)), 0.0))
-    The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
-on before that, have it planned anew with a higher budget, of at most $1.00 (limits.job_usd in \
-config.toml).
     """
     for account in accounts(caller.session, day_of(now, zone), caller.job):
         tally = ledger.tally(account)
         for unit, most in _bounds(limits, caller.purse, account):
             if tally.amount(unit) >= most:
                 limit = _limit(account, unit, most)
-                way_out = _way_out(account, unit, zone, limits, caller.purse)
+                way_out = _way_out(account, unit, caller.purse, zone)
                 return f"The limit of {limit} is reached. {way_out}"
     return None
 
 
-def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill]) -> tuple[Warned, ...]:
-    """Decide what the owner is told when *bills* come to *ledger*, which has not seen them yet."""
-    if not limits.warn:
-        return ()
+def warnings(
+    limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Purse | None]], zone: str
+) -> tuple[str, ...]:
+    """Say what the owner is told when *calls* come to *ledger*, which has not seen them yet.
+
+    Each goes along with what its job may spend.  The owner is told once of a limit in its period,
+    as the sum passes the share of it that was set.
+
+    >>> call = Charged("s", "a/m", "2026-12-24", input=90)
+    >>> print(*warnings(Limits(month_tokens=100), Ledger(), [(call, None)], "UTC"))
+    90 % of the limit of 100 tokens a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
+before that, raise limits.month_tokens in config.toml. /budget shows where it went.
+    """
     added: dict[Account, Tally] = {}
-    bounds: dict[tuple[Account, Unit, float], None] = {}
-    for bill in bills:
-        entry = bill.entry
+    purses: dict[Account, Purse | None] = {}
+    for entry, purse in calls:
         for account in accounts(entry.session, entry.day, entry.job):
-            added.setdefault(account, Tally()).add(entry)
-            bounds |= {(account, *bound): None for bound in _bounds(limits, bill.purse, account)}
-    found = []
-    for account, unit, most in bounds:
-        used = ledger.tally(account).amount(unit) + added[account].amount(unit)
-        if used >= limits.warn * most and not ledger.has_warned(account, unit, most):
-            found.append(Warned(account, unit, float(most), float(used)))
-    return tuple(found)
-
-
-def in_warning(warned: Warned, zone: str, limits: Limits, purse: Purse | None = None) -> str:
-    """Tell the owner that a limit is near, or reached; *purse* is that of the job, if it is one's.
-
-    >>> print(in_warning(Warned(Account("month", "2026-12"), "usd", 20.0, 16.4), "UTC", Limits()))
-    82 % of the limit of $20.00 a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
-before that, raise limits.month_usd in config.toml. /budget shows where it went.
-    """
-    account, unit = warned.account, warned.unit
-    limit = _limit(account, unit, warned.most, f"the conversation {one_line(account.of)}")
-    percent = share(warned.used, warned.most)
-    so_far = (
-        f"{percent} % of the limit of {limit} is used"
-        if percent < 100
-        else f"The limit of {limit} is reached"
-    )
-    way_out = _way_out(account, unit, zone, limits, purse)
-    return f"{so_far}. {way_out} /budget shows where it went."
-
-
-def share(used: float, most: float) -> int:
-    """Return how many percent of *most* are used, in whole ones that are full.
-
-    >>> share(99.99, 100), share(0.29, 1), share(3, 2), share(0, 0), share(1e9, 1e-9)
-    (99, 29, 150, 100, 999)
-    """
-    return int(min(used / most, 9.99) * 100 + 1e-9) if most else 100
+            added[account] = added.get(account, ledger.tally(account)).plus(entry)
+            purses[account] = purse
+    told = []
+    for account, tally in added.items():
+        for unit, most in _bounds(limits, purses[account], account):
+            share, used = limits.warn * most, tally.amount(unit)
+            if ledger.tally(account).amount(unit) < share <= used:
+                limit = _limit(account, unit, most, f"the conversation {one_line(account.of)}")
+                so_far = f"{100 * used / most:.0f} % of the limit of {limit} is used"
+                way_out = _way_out(account, unit, purses[account], zone)
+                told.append(f"{so_far}. {way_out} /budget shows where it went.")
+    return tuple(told)
 
 
 def dollars(usd: float) -> str:
@@ -389,235 +330,118 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
             return f"{amount} a day for the job {one_line(account.job)}"
 
 
-def _way_out(account: Account, unit: Unit, zone: str, limits: Limits, purse: Purse | None) -> str:
+def _way_out(account: Account, unit: Unit, purse: Purse | None, zone: str) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
-    remedy = f"raise {setting}"
     if account.scope == "session":
         return f"/new begins another one; only a higher {setting} lets this one go on."
-    own = None if purse is None else (purse.tokens if unit == "tokens" else purse.usd)
-    if purse is not None and own is not None:
-        remedy = _own_remedy(purse, unit, own, limits.job_usd)
     if account.scope == "month":
         first = date.fromisoformat(f"{account.of}-01")
-        day = (first + timedelta(days=31)).replace(day=1)
+        reset = (first + timedelta(days=31)).replace(day=1)
     else:
-        day = date.fromisoformat(account.of) + timedelta(days=1)
-    reset = datetime.combine(day, datetime.min.time(), ZoneInfo(zone))
-    return f"It resets at {reset:%Y-%m-%d %H:%M %Z}; to go on before that, {remedy}."
-
-
-def _own_remedy(purse: Purse, unit: Unit, own: float, most: float | None) -> str:
-    """Say how the *own* limit of a job is raised; one that was made in a chat has *most* at most.
-
-    >>> _own_remedy(Purse(usd=0.5, section="heartbeat"), "usd", 0.5, 1.0)
-    'raise heartbeat.usd in config.toml'
-    """
-    if purse.section:
-        return f"raise {purse.section}.{unit} in config.toml"
-    if unit == "tokens":
-        return "write the task into config.toml, as one of [[tasks]]"
-    anew = "have it planned anew with a higher budget"
-    if most is None:
-        return anew
-    if own >= most:
-        return f"raise limits.job_usd in config.toml, and {anew}"
-    return f"{anew}, of at most {dollars(most)} (limits.job_usd in config.toml)"
+        reset = date.fromisoformat(account.of) + timedelta(days=1)
+    own = None if purse is None else (purse.tokens if unit == "tokens" else purse.usd)
+    remedy = f"raise {setting}" if own is None else "raise its own limit where it was planned"
+    return f"It resets at {reset} 00:00 {zone}; to go on before that, {remedy}."
 
 
 # --- for people ----------------------------------------------------------------------------------
 
-# Lines of jobs, of other conversations and of models in the table; the rest is one line.
-TOP_JOBS, TOP_OTHERS, TOP_MODELS = 8, 4, 6
-# Columns of the table, for a telephone in portrait: a name, tokens, money.
-NAME, TOKENS, MONEY = 20, 9, 11
-WIDTH = NAME + TOKENS + MONEY
-# Characters of a bar.
-BAR = 10
-
-
-class Used(msgspec.Struct, frozen=True):
-    """A sum, and its limits; *unpriced* are the tokens among *tokens* that cost nothing here.
-
-    *estimated* says that a provider left out counts, so that the numbers are partly guesses.
-    """
-
-    tokens: int = 0
-    usd: float = 0.0
-    unpriced: int = 0
-    estimated: bool = False
-    most_tokens: int | None = None
-    most_usd: float | None = None
-
-
-class JobUsed(msgspec.Struct, frozen=True):
-    """What the job *name* has used today, of its purse, and this month."""
-
-    name: str
-    day: Used
-    month: Used
+# Lines of jobs, of other conversations and of models in a list; the rest is one line.
+TOP = 6
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What has been used: by a conversation, on the day *today*, and in its month.
 
-    *jobs* and *models*, of the month, and *others*, all other conversations from their beginning
-    on, stand with the dearest first.
+    *jobs* of the day, *models* of the month, and all *others*, the other conversations from their
+    beginning on, stand with the dearest first.
     """
 
     today: str
-    session: Used
-    day: Used
-    month: Used
-    jobs: tuple[JobUsed, ...] = ()
-    others: tuple[tuple[str, Used], ...] = ()
-    models: tuple[tuple[str, Used], ...] = ()
+    session: Tally
+    day: Tally
+    month: Tally
+    jobs: tuple[tuple[str, Tally], ...] = ()
+    others: tuple[tuple[str, Tally], ...] = ()
+    models: tuple[tuple[str, Tally], ...] = ()
 
 
-def spent(
-    limits: Limits,
-    ledger: Ledger,
-    session: str,
-    now: float,
-    zone: str = "UTC",
-    purses: Mapping[str, Purse] | None = None,
-) -> Spent:
-    """Sum up for people; *purses* are those of the jobs that are known to have one.
-
-    >>> spent(Limits(day_usd=2.0), Ledger(), "s", 0.0).day
-    Used(tokens=0, usd=0.0, unpriced=0, estimated=False, most_tokens=None, most_usd=2.0)
-    """
+def spent(ledger: Ledger, session: str, now: float, zone: str = "UTC") -> Spent:
+    """Sum up for people."""
     today = day_of(now, zone)
     month = today[:7]
-    purses = purses or {}
-    in_day, in_month = ledger.jobs.get(today, {}), ledger.jobs.get(month, {})
-    jobs = []
-    for name in {**in_month, **purses}:
-        purse = limits.purse(purses.get(name))
-        of_day = _used(in_day.get(name), purse.tokens, purse.usd)
-        jobs.append(JobUsed(name, of_day, _used(in_month.get(name))))
     others = {name: tally for name, tally in ledger.sessions.items() if name != session}
-    day, this_month = ledger.periods.get(today), ledger.periods.get(month)
     return Spent(
         today=today,
-        session=_used(ledger.sessions.get(session), limits.session_tokens, limits.session_usd),
-        day=_used(day, limits.day_tokens, limits.day_usd),
-        month=_used(this_month, limits.month_tokens, limits.month_usd),
-        jobs=tuple(sorted(jobs, key=lambda job: (*_dearest(job.month), job.name))),
+        session=ledger.tally(Account("session", session)),
+        day=ledger.tally(Account("day", today)),
+        month=ledger.tally(Account("month", month)),
+        jobs=_ranked(ledger.jobs.get(today, {})),
         others=_ranked(others),
         models=_ranked(ledger.models if ledger.month == month else {}),
     )
 
 
-def _used(tally: Tally | None, tokens: int | None = None, usd: float | None = None) -> Used:
-    tally = tally or Tally()
-    return Used(tally.tokens, tally.usd, tally.unpriced, tally.estimated, tokens, usd)
+def _ranked(tallies: Mapping[str, Tally]) -> tuple[tuple[str, Tally], ...]:
+    return tuple(sorted(tallies.items(), key=lambda one: (-one[1].usd, -one[1].tokens, one[0])))
 
 
-def _ranked(tallies: Mapping[str, Tally]) -> tuple[tuple[str, Used], ...]:
-    found = ((name, _used(tally)) for name, tally in tallies.items())
-    return tuple(sorted(found, key=lambda named: (*_dearest(named[1]), named[0])))
-
-
-def _dearest(used: Used) -> tuple[float, int]:
-    return -used.usd, -used.tokens
-
-
-def in_words(spent: Spent) -> str:
+def in_words(spent: Spent, limits: Limits) -> str:
     """Say what a session and the day have cost, and the limits.
 
-    >>> here, day = Used(1200, 0.0123), Used(5000, 0.5, most_usd=2.0)
-    >>> in_words(Spent(today="2026-11-21", session=here, day=day, month=day))
+    >>> here, day = Tally(1200, 0.0123), Tally(5000, 0.5)
+    >>> in_words(Spent(today="2026-11-21", session=here, day=day, month=day), Limits(day_usd=2.0))
     'This conversation: 1,200 tokens, $0.012. Today: 5,000 tokens, $0.50 of $2.00.'
     """
-    return f"This conversation: {_amount(spent.session)}. Today: {_amount(spent.day)}."
+    here = _amount(spent.session, limits.session_tokens, limits.session_usd)
+    today = _amount(spent.day, limits.day_tokens, limits.day_usd)
+    return f"This conversation: {here}. Today: {today}."
 
 
-def _amount(used: Used) -> str:
-    of_tokens = "" if used.most_tokens is None else f" of {used.most_tokens:,}"
-    of_usd = "" if used.most_usd is None else f" of {dollars(used.most_usd)}"
+def _amount(used: Tally, most_tokens: int | None = None, most_usd: float | None = None) -> str:
+    of_tokens = "" if most_tokens is None else f" of {most_tokens:,}"
+    of_usd = "" if most_usd is None else f" of {dollars(most_usd)}"
     return f"{used.tokens:,}{of_tokens} tokens, {dollars(used.usd)}{of_usd}"
 
 
-def in_table(spent: Spent) -> str:
-    """Draw what was spent and how near the limits are: Markdown, with a block of 40 columns.
+def in_list(spent: Spent, limits: Limits) -> str:
+    """List what was spent and how near the limits are, as Markdown.
 
-    >>> day = Used(16_400, 1.04, most_usd=2.0)
-    >>> job = JobUsed("heartbeat", Used(900, 0.001, most_tokens=1000), Used(900, 0.001))
-    >>> print(in_table(Spent(today="2026-11-21", session=Used(), day=day, month=day, jobs=(job,))))
-    ```
-    2026-11-21             tokens      money
-    Today                   16.4k      $1.04
-      ▓▓▓▓▓░░░░░  52 % of $2.00
-    This month              16.4k      $1.04
-      ▓▓▓▓▓░░░░░  52 % of $2.00
-    This conversation           0      $0.00
+    >>> day = Tally(16_400, 1.04)
+    >>> jobs = (("tea", day),)
+    >>> made = Spent(today="2026-11-21", session=Tally(), day=day, month=day, jobs=jobs)
+    >>> print(in_list(made, Limits(day_usd=2.0)))
+    - Today (2026-11-21): 16,400 tokens, $1.04 of $2.00
+    - This month: 16,400 tokens, $1.04
+    - This conversation: 0 tokens, $0.00
     <BLANKLINE>
-    Jobs, today
-    heartbeat                 900     $0.001
-      ▓▓▓▓▓▓▓▓▓░  90 % of 1k tokens
-    ```
+    Jobs, today:
+    <BLANKLINE>
+    - tea: 16,400 tokens, $1.04
     """
-    sums = (("Today", spent.day), ("This month", spent.month), ("This conversation", spent.session))
     lines = [
-        f"{spent.today:<{NAME}}{'tokens':>{TOKENS}}{'money':>{MONEY}}",
-        *_rows(sums),
-        *_top("Jobs, today", [(job.name, job.day) for job in spent.jobs], TOP_JOBS),
-        *_top("Other conversations, in all", spent.others, TOP_OTHERS),
-        *_top("Models, this month", spent.models, TOP_MODELS),
+        f"- Today ({spent.today}): {_amount(spent.day, limits.day_tokens, limits.day_usd)}",
+        f"- This month: {_amount(spent.month, limits.month_tokens, limits.month_usd)}",
+        f"- This conversation: {_amount(spent.session, limits.session_tokens, limits.session_usd)}",
+        *_top("Jobs, today", spent.jobs),
+        *_top("Other conversations, in all", spent.others),
+        *_top("Models, this month", spent.models),
     ]
-    notes = []
     if spent.month.unpriced:
-        notes.append(
-            f"The price of {spent.month.unpriced:,} tokens of this month is not known; "
-            "they count as $0.00."
-        )
-    if any(used.estimated for _, used in sums):
-        notes.append(
-            "Some tokens are estimated: a provider did not count them, or a response broke off."
-        )
-    return "\n".join(["```", *lines, "```", *notes])
+        tokens = f"{spent.month.unpriced:,} tokens of this month"
+        lines += ["", f"The price of {tokens} is not known; they count as $0.00."]
+    if spent.month.estimated:
+        why = "a provider did not count them, or a response broke off."
+        lines += ["", f"Some tokens are estimated: {why}"]
+    return "\n".join(lines)
 
 
-def count(tokens: int) -> str:
-    """Write a number in at most six characters.
-
-    >>> [count(n) for n in (999, 1000, 16_449, 999_949, 999_950, 2_500_000_000)]
-    ['999', '1k', '16.4k', '999.9k', '1M', '2.5B']
-    """
-    if tokens < 1000:
-        return str(tokens)
-    amount, unit = tokens / 1000, "k"
-    for larger in "MBT":
-        if amount < 999.95:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.1f}".removesuffix(".0") + unit
-
-
-def _top(title: str, named: Sequence[tuple[str, Used]], most: int) -> Iterator[str]:
-    """Draw the *most* dearest of *named*, and one line for the rest."""
+def _top(title: str, named: Sequence[tuple[str, Tally]]) -> Iterator[str]:
+    """List the dearest of *named*, and in one line the rest."""
     if named:
-        yield from ("", title, *_rows(named[:most]))
-    if rest := [used for _, used in named[most:]]:
-        tokens, usd = sum(used.tokens for used in rest), sum(used.usd for used in rest)
-        yield from _rows([(f"and {len(rest)} more", Used(tokens, usd))])
-
-
-def _rows(named: Sequence[tuple[str, Used]]) -> Iterator[str]:
-    """Draw sums and their bars; a long name has a line of its own.  No name may end the block."""
-    for name, used in named:
-        name = clip(name.replace("`", "'"), WIDTH)
-        if width(name) >= NAME:
-            yield name
-            name = ""
-        padded = name + " " * (NAME - width(name))
-        yield f"{padded}{count(used.tokens):>{TOKENS}}{dollars(used.usd):>{MONEY}}"
-        if used.most_usd is not None:
-            yield _bar(share(used.usd, used.most_usd), dollars(used.most_usd))
-        if used.most_tokens is not None:
-            yield _bar(share(used.tokens, used.most_tokens), f"{count(used.most_tokens)} tokens")
-
-
-def _bar(percent: int, most: str) -> str:
-    full = min(BAR, percent * BAR // 100)
-    return f"  {'▓' * full}{'░' * (BAR - full)} {percent:>3} % of {most}"
+        yield from ("", f"{title}:", "")
+        yield from (f"- {literal(one_line(name))}: {_amount(used)}" for name, used in named[:TOP])
+    if rest := [used for _, used in named[TOP:]]:
+        usd = sum(used.usd for used in rest)
+        tokens = sum(used.tokens for used in rest)
+        yield f"- and {len(rest)} more: {_amount(Tally(tokens, usd))}"

@@ -7,7 +7,7 @@ the Intake writes nothing itself.
 import errno
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
 import trio
@@ -30,21 +30,16 @@ from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import clip, escape_name
 from elwood.foundation.text.markdown import Rich
 
-# Seconds until a line must stand in the session's log; three attempts' worth.
-TAKE_LIMIT = 30.0
 # Seconds before a line that found no room is offered again, lest a pipe spins.
 BUSY_PAUSE = 0.1
 # Seconds for telling the person something that belongs to no session.
 SAY_LIMIT = 60.0
-ENDS = "Press Ctrl-C again to end."
 # Columns of the line that shows what is being written.
 PREVIEW = 72
 # Who writes there, in which conversation, and where answers go.
 OWNER = Principal("console", "owner", owner=True)
 CONSOLE = "console"
 ROUTE = Route(channel="console")
-
-
 # Bytes of one line; what is longer is a paste that belongs into a file.
 MAX_LINE = 64 * 1024
 
@@ -144,6 +139,11 @@ def readable(rich: Rich) -> str:
     return text.decode("utf-16-le")
 
 
+def inbound(session: str, id: str, text: str, sent_at: float) -> Inbound:
+    """Make the message that *text* is, by the one who sits there."""
+    return Inbound(session=session, id=id, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at)
+
+
 class ConsoleIntake:
     """Asks *sessions* to take each line; one id for each, so that asking again is harmless.
 
@@ -171,7 +171,7 @@ class ConsoleIntake:
         self._quiet = quiet
         self._done = done
         self._terminal = terminal
-        self._keys: trio.MemorySendChannel[str] | None = None
+        self._nursery: trio.Nursery | None = None
         # How many lines there were, and whether an answer was to be stopped, at the last Ctrl-C.
         self._interrupted: tuple[int, bool] | None = None
 
@@ -181,24 +181,24 @@ class ConsoleIntake:
         Otherwise it asks for a second one.  False at the second in the same place: it is to end us.
         """
         before, self._interrupted = self._interrupted, (self._lines.count, busy)
-        if before == self._interrupted or self._keys is None:
+        if before == self._interrupted or self._nursery is None:
             return False
-        with suppress(trio.WouldBlock):  # so many are pressed that one more says nothing
-            self._keys.send_nowait("/stop" if busy else "")
+        if busy:
+            self._nursery.start_soon(self._take, "/stop")
+        else:
+            self._nursery.start_soon(self._say, "Press Ctrl-C again to end.")
         return True
-
-    async def _heed(self, pressed: trio.MemoryReceiveChannel[str]) -> None:
-        async for command in pressed:
-            await (self._take(command) if command else self._say(ENDS))
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Read until the end of the input, then rest until the mailbox is closed."""
-        self._keys, pressed = trio.open_memory_channel[str](4)
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._read)
-            nursery.start_soon(self._heed, pressed)
-            async for _ in mailbox:
-                pass
+            try:
+                async for _ in mailbox:
+                    pass
+            finally:
+                self._nursery = None
             nursery.cancel_scope.cancel()
 
     async def _read(self) -> None:
@@ -216,23 +216,11 @@ class ConsoleIntake:
                 await self._say("")  # the prompt again
 
     async def _take(self, text: str) -> None:
-        name, sent_at = f"console:{self._new_id()}", self._now()
-
-        def inbound() -> Inbound:
-            return Inbound(
-                session=CONSOLE, id=name, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at
-            )
-
+        make = partial(inbound, CONSOLE, f"console:{self._new_id()}", text, self._now())
         answer = None
         while answer is None:
-            with (
-                trio.move_on_after(TAKE_LIMIT) as limit,
-                waiting("a session to take a line", limit=TAKE_LIMIT),
-            ):
-                answer = await self._sessions.insist(inbound)
-            if limit.cancelled_caught:
-                await self._say(f"Not taken within {TAKE_LIMIT:.0f} s; it may still be answered.")
-                return
+            with waiting("a session to take a line"):
+                answer = await self._sessions.insist(make)
             if isinstance(answer, Busy) and not self._terminal:
                 answer = None  # it was not taken: offer it again when there is room
                 with waiting("room in the session"):
@@ -286,10 +274,10 @@ class ConsoleOutbox:
                     await self._post(message)
                 case Draft():
                     if self._may_sign(again=True):
-                        await self._sign(f"… {_tail(message.text)}")
+                        await self._sign(" ".join(message.text.split())[-PREVIEW:])
                 case Typing(why=why):
                     if self._may_sign(again=bool(why)):
-                        await self._sign(f"… {clip(why, PREVIEW)}".rstrip())
+                        await self._sign(why)
                     elif self._aside is not None and why not in ("", self._told):
                         self._told = why
                         await self._aside(f"{printable(why)}\n")
@@ -307,7 +295,7 @@ class ConsoleOutbox:
         """Show on the line below what was typed that something goes on."""
         assert self._entered is not None
         self._sign_at = self._entered()
-        await self._try(f"\r\x1b[K{text}")
+        await self._try(f"\r\x1b[K… {clip(text, PREVIEW)}".rstrip())
 
     async def _post(self, post: Post) -> None:
         text = printable("\n".join(_lines(post))).rstrip("\n")
@@ -341,13 +329,3 @@ def _lines(post: Post) -> list[str]:
     files = [f"[file {escape_name(file.name)}, {len(file.data):,} bytes]" for file in post.files]
     options = numbered(button.text for button in post.buttons if is_choice(button.data))
     return [part for part in (text, *files, options) if part]
-
-
-def _tail(text: str) -> str:
-    """Take the end of *text* that fits the preview line; wide characters count twice."""
-    flat = " ".join(printable(text).split())
-    room, start = PREVIEW, len(flat)
-    while start and room > 1:
-        start -= 1
-        room -= 1 if flat[start].isascii() else 2
-    return flat[start:]

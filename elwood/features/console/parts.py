@@ -6,7 +6,7 @@ from functools import partial
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.inbound import PREFIX, Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.inbound import PREFIX, Busy, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
@@ -18,6 +18,7 @@ from elwood.features.console.actor import (
     ConsoleIntake,
     ConsoleOutbox,
     Lines,
+    inbound,
     read_fd,
     write_fd,
 )
@@ -118,20 +119,10 @@ class OneMessage:
         )
 
     async def _say(self, core: Core, mailbox: Mailbox[None]) -> None:
-        sent_at, id_ = core.clock.now(), f"once:{core.environment.new_id()}"
-
-        def inbound() -> Inbound:
-            return Inbound(
-                session=self.session,
-                id=id_,
-                principal=OWNER,
-                route=ROUTE,
-                text=self._text,
-                sent_at=sent_at,
-            )
-
+        id_ = f"once:{core.environment.new_id()}"
+        make = partial(inbound, self.session, id_, self._text, core.clock.now())
         core.up.set()
-        match await core.sessions.insist(inbound):
+        match await core.sessions.insist(make):
             case Taken():
                 await core.live.quiet()
                 self.is_answered = not core.live.failed(self.session)

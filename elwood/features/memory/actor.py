@@ -17,7 +17,8 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.models.embeddings import Embedder, EmbeddingFailed, cosine, signs, unit
+from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.embeddings import Embedder, cosine, signs, unit
 from elwood.agent.models.messages import Vector
 from elwood.agent.tools.tool import ForgettingFailed, TextSearch
 from elwood.features.memory.learning import Lesson

@@ -49,7 +49,7 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Result, Task, TaskStatus, own_session, purse_of, session_of
+from elwood.features.tasks.task import Result, Task, TaskStatus, own_session, session_of
 from elwood.foundation.runtime import Address, Halt, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
@@ -400,7 +400,7 @@ class TaskRunner:
                 task.id,
                 task.role,
                 task.tools,
-                purse_of(task),
+                task.purse,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
                 series=run.planned.series,

@@ -45,7 +45,7 @@ from elwood.features.tasks.store import (
     Written,
     fingerprint,
 )
-from elwood.features.tasks.task import Origin, Task, purse_of, session_of
+from elwood.features.tasks.task import Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
@@ -269,7 +269,7 @@ class TaskClock:
         return await self._core.environment.blocking(watched)
 
     async def _refusal(self, task: Task) -> str:
-        purse, session = purse_of(task), session_of(task)
+        purse, session = task.purse, session_of(task)
         ask = partial(MayAsk, session=session, job=task.id, purse=purse)
         return await self._core.models.insist(ask)
 
@@ -277,7 +277,7 @@ class TaskClock:
 
     def _route(self, task: Task) -> Route | None:
         wanted, places = task.route, self._channels.owner_routes()
-        if wanted is not None and wanted.chat and self._channels.named(wanted.channel) is not None:
+        if wanted is not None and wanted.chat and wanted.channel in self._channels.outboxes:
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]

@@ -74,12 +74,6 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: Origin = "talk"
 
 
-def purse_of(task: Task) -> Purse | None:
-    """Return the purse of *task*, and say where in config.toml it stands."""
-    section = {"config": "tasks", "heartbeat": "heartbeat"}.get(task.origin, "")
-    return task.purse and msgspec.structs.replace(task.purse, section=section)
-
-
 def session_of(task: Task) -> str:
     """Name the session in which *task* runs: reminders share one, whose log is bounded."""
     return task.session or (REMINDERS if task.message else own_session(task))

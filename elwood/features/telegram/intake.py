@@ -23,7 +23,6 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.client import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.pacing import Budget, Window
 from elwood.agent.conversation.inbound import (
     Inbound,
     Principal,
@@ -329,8 +328,8 @@ PAUSE = 0.5
 PENDING_PAUSE = 1.0
 # Seconds for the last call: the channel is given one to stop.
 LAST_WORD = 0.7
-# Long polls that return early with nothing: so many are a fault of the network (TG-35).
-IDLE_POLLS = (Window(60, 60.0),)
+# Long polls in a row that return early with nothing: so many are a fault of the network (TG-35).
+IDLE_POLLS = 60
 # Seconds to stay away after a failure: doubling between these.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 # Seconds to stay away, and how often, when somebody else polls: a restart of ours may be the
@@ -367,7 +366,7 @@ class Poll:
         self._changed = trio.Event()
         self._failures = 0
         self._conflicts = 0
-        self._idle = Budget(IDLE_POLLS)
+        self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
 
@@ -403,9 +402,12 @@ class Poll:
         updates = await self._tried("the next update", wait, call)
         if updates is None:
             return None
-        if not updates and trio.current_time() - self._began < wait / 2:
-            self._note_idle()
-        else:
+        is_idle = not updates and trio.current_time() - self._began < wait / 2
+        self._idle = self._idle + 1 if is_idle else 0
+        if self._idle >= IDLE_POLLS:
+            why = "long polls return at once with nothing: is there a proxy in between?"
+            report_error(POLL, why)
+        elif not is_idle:
             clear_error(POLL)
         return updates
 
@@ -445,14 +447,6 @@ class Poll:
                 return
             del self._delivered[number]
             self._offset = number + 1
-
-    def _note_idle(self) -> None:
-        now = trio.current_time()
-        self._idle = self._idle.spend(now)
-        if self._idle.delay(now) > 0:
-            report_error(
-                POLL, "long polls return at once with nothing: is there a proxy in between?"
-            )
 
     async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return what *call* does, or None after a failure and the pause that it asks for."""

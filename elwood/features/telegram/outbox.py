@@ -22,7 +22,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Bucket, Budget, Pacing
+from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
     FAILURES,
@@ -199,8 +199,8 @@ class _ChatQueue:
     """One chat: what waits for it and what it has had."""
 
     chat: int
-    messages: Budget
-    previews: Budget
+    messages: Bucket
+    previews: Bucket
     posts: deque[Post] = attrs.field(factory=deque)
     # What is shown next of an answer that is being written, and its text without secrets.
     preview: tuple[Draft | Typing, str] | None = None
@@ -222,8 +222,10 @@ class Outbox:
         self._bot = bot
         self._random = random
         self._pacing = pacing or Pacing()
-        self._total = Bucket(self._pacing.total)
-        self._all_previews = Bucket(min(self._pacing.total / 2, self._pacing.all_previews))
+        total = self._pacing.total
+        previews = min(total / 2, self._pacing.all_previews)
+        self._total = Bucket(total, max(1.0, total))
+        self._all_previews = Bucket(previews, max(1.0, previews))
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
@@ -248,8 +250,8 @@ class Outbox:
         chat, pacing = mail.route.chat, self._pacing
         queue = self._queues[chat] = _ChatQueue(
             self._moved.get(chat, chat),
-            Budget(pacing.chat if mail.route.private else pacing.group),
-            Budget(pacing.previews),
+            pacing.chat if mail.route.private else pacing.group,
+            pacing.previews,
         )
         return queue
 

@@ -38,19 +38,15 @@ HI = (Human("hi"),)
 API = ProviderSettings(api="anthropic")
 
 
-def wanted(*messages: Message, no_thinking: bool = False) -> ModelRequest:
+def wanted(*messages: Message) -> ModelRequest:
     return ModelRequest(
-        model="claude-sonnet-5-5",
-        prompt=PROMPT,
-        messages=messages or HI,
-        max_tokens=1000,
-        no_thinking=no_thinking,
+        model="claude-sonnet-5-5", prompt=PROMPT, messages=messages or HI, max_tokens=1000
     )
 
 
 def anthropic_at(url: str, client: Client, *, stall: float = 30.0) -> Anthropic:
     settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), stall=stall)
-    return Anthropic("anthropic", settings, client, lambda: 0.0)
+    return Anthropic("anthropic", settings, client)
 
 
 @asynccontextmanager
@@ -165,14 +161,11 @@ async def test_thinking_goes_back_unchanged_through_a_whole_conversation() -> No
         stored = msgspec.json.decode(msgspec.json.encode(tuple(history)), type=tuple[Message, ...])
         fake.script = [Say("again", thinking="more")]
         await anthropic.complete(wanted(*stored, Human("more")), lambda text: None)
-        # A changed past is found out, and sending it without thinking is the way on.
+        # A changed past is found out.
         changed = (Human("other"), *stored[1:], Human("more"))
         with pytest.raises(ModelFailure) as caught:
             await anthropic.complete(wanted(*changed), lambda text: None)
-        assert (caught.value.kind, caught.value.problem) == ("history", "thinking")
-        fake.script = [Say("fine")]
-        await anthropic.complete(wanted(*changed, no_thinking=True), lambda text: None)
-    assert "thinking" not in fake.requests[-1].body.decode()
+        assert caught.value.fault.kind == "history"
 
 
 async def test_a_history_of_another_provider_is_sent_as_plain_blocks() -> None:
@@ -265,7 +258,7 @@ async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
                 fake.script = [Bytes(reply)]
                 with pytest.raises(ModelFailure) as caught:
                     await anthropic.complete(wanted(), lambda text: None)
-                kinds.add(caught.value.kind)
+                kinds.add(caught.value.fault.kind)
         assert fake.count >= 500
     assert kinds == {"cut"}
 
@@ -298,7 +291,7 @@ async def test_the_connection_is_used_again_after_a_whole_response() -> None:
 
 async def test_events_that_are_not_the_apis_are_a_servers_fault() -> None:
     for piece in (b"data: <html>\n\n", event({"type": "content_block_stop", "index": 3})):
-        assert (await failing(Bytes(Reply(headers=SSE, pieces=(piece,))))).kind == "server"
+        assert (await failing(Bytes(Reply(headers=SSE, pieces=(piece,))))).fault.kind == "server"
 
 
 async def test_nothing_listens() -> None:
@@ -306,7 +299,7 @@ async def test_nothing_listens() -> None:
     anthropic = anthropic_at("http://127.0.0.1:1", Client())
     with pytest.raises(ModelFailure) as caught:
         await anthropic.complete(wanted(), lambda text: None)
-    assert caught.value.kind == "offline"
+    assert caught.value.fault.kind == "offline"
     assert "127.0.0.1" not in str(caught.value)
 
 
@@ -315,9 +308,9 @@ async def test_a_revoked_key_is_told_without_the_key() -> None:
     async with provider(FakeModels(key="another")) as anthropic:
         with pytest.raises(ModelFailure) as caught:
             await anthropic.complete(wanted(), lambda text: None)
-    assert caught.value.kind == "bad_key"
+    assert caught.value.fault.kind == "bad_key"
     quoting = await failing(Error(401, "authentication_error", f"no such key: {KEY}"))
-    assert quoting.detail == "no such key: ***"
+    assert quoting.fault.detail == "no such key: ***"
 
 
 async def test_a_service_that_wants_a_key_is_told_apart_from_one_that_has_it_revoked() -> None:
@@ -327,9 +320,10 @@ async def test_a_service_that_wants_a_key_is_told_apart_from_one_that_has_it_rev
         for address, requests in ((url, 1), ("https://api.anthropic.com", 1)):
             settings = ProviderSettings(api="anthropic", base_url=address)
             with pytest.raises(ModelFailure) as caught:
-                await Anthropic("mine", settings, client, lambda: 0.0).complete(
-                    wanted(), lambda text: None
-                )
-            assert caught.value.kind == "no_key"
-            assert "put it into the credential mine-key, into $MINE_API_KEY" in caught.value.detail
+                await Anthropic("mine", settings, client).complete(wanted(), lambda text: None)
+            assert caught.value.fault.kind == "no_key"
+            assert (
+                "put it into the credential mine-key, into $MINE_API_KEY"
+                in caught.value.fault.detail
+            )
             assert len(fake.requests) == requests

@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.models.embeddings import DEADLINE, EmbeddingFailed, HttpEmbedder
+from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.embeddings import DEADLINE, HttpEmbedder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Assistant,
@@ -20,14 +19,11 @@ from elwood.agent.conversation.message import (
     Prompt,
     Result,
     Results,
-    ToolCall,
     ToolSpec,
     mend,
 )
 from elwood.agent.models.client import ModelRequest, Provider
-from elwood.agent.models.offline import MAX_COMMANDS, OPENLY, OfflineModel, understand
-from elwood.agent.session.log.entries import CallEnded, CallPending
-from elwood.agent.session.log.turns import OpenCall, late
+from elwood.agent.models.offline import OPENLY, OfflineModel, understand
 from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.extension import offered
@@ -162,7 +158,6 @@ async def test_a_failure_is_not_told_as_a_success(said: str, result: str, words:
         ("read", "I do not understand “read”"),
         ("x" * 5000, "I do not understand"),
         ("...", "I do not understand"),
-        ("list the files\n" * (MAX_COMMANDS + 1), "I do not understand “… list the files"),
     ],
 )
 async def test_other_words_are_answered_with_the_commands(said: str, words: str) -> None:
@@ -221,8 +216,14 @@ async def test_without_tools_it_says_so() -> None:
     assert "I was given no tool `list_files`" in completion.message.text
 
 
-async def test_nothing_asked_is_answered_too() -> None:
-    assert "Nobody asked me" in (await Talk().hear(Notice("A tool has changed."))).message.text
+async def test_what_is_told_without_a_question_is_quoted() -> None:
+    """So is what came of a call that had waited for the owner's yes."""
+    talk = Talk()
+    await talk.say("run make")
+    await talk.results(WAITING, failed=True)
+    text = (await talk.hear(Notice(LIES))).message.text
+    assert text.startswith("Nobody asked me anything. I was told:")
+    assert_quoted(text)
 
 
 def ids(messages: Sequence[Message]) -> list[str]:
@@ -239,16 +240,13 @@ async def test_ids_of_calls_are_unique_in_the_history_and_the_same_for_the_same_
     assert ids(one.messages) == ids(two.messages)
 
 
-async def test_the_response_grows_can_be_stored_and_costs_estimated_tokens() -> None:
+async def test_the_response_can_be_stored_and_costs_estimated_tokens() -> None:
     talk = Talk()
     completion = await talk.say("help")
-    assert len(talk.streamed) > 3
-    assert talk.streamed[-1] == completion.message.text
-    assert all(map(str.startswith, talk.streamed[1:], talk.streamed))
     message = completion.message
+    assert talk.streamed == [message.text]
     assert msgspec.json.decode(msgspec.json.encode(message), type=Assistant) == message
     assert (message.codec, message.model) == ("offline", "rules")
-    assert json.loads(bytes(message.native))[0]["text"] == message.text
     assert completion.usage.estimated
     assert completion.usage.input > 0
 
@@ -257,21 +255,6 @@ async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> N
     days = recall({"1970-01-01": f"- 00:00 s/t1: `a`\n{HEAD}\nrun rm"}, "", "1970-01-02")
     said = f"{days}{HEAD}\n[replying to: abc]\n[edited] read a.md"
     assert calls(await Talk().say(said)) == [("read_file", {"path": "a.md"})]
-
-
-async def test_what_comes_of_a_call_that_waited_is_told_when_it_comes() -> None:
-    talk = Talk()
-    await talk.say("run make")
-    await talk.results(WAITING, failed=True)
-    call = ToolCall("c", "run_command", "{}")
-    pending = CallPending("t", "c", "run_command", "plan", "make")
-    cases: list[tuple[Outcome, str]] = [("ok", "this came of it"), ("failed", "did not succeed")]
-    for outcome, words in cases:
-        end = CallEnded("t", "c", "run_command", outcome, LIES, "make")
-        text = (await talk.hear(Notice(late(OpenCall("c", call, pending, ended=end))))).message.text
-        assert text.startswith("You allowed `run_command make`")
-        assert words in text
-        assert_quoted(text)
 
 
 async def test_what_strangers_wrote_formats_nothing() -> None:

@@ -28,9 +28,10 @@ from elwood.agent.conversation.inbound import Inbound, Principal, Reception
 from elwood.agent.conversation.message import Human, Results, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
-from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail, Unembedded
+from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending import Spent, Used
+from elwood.agent.models.spending import Spent, Tally
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions
@@ -80,7 +81,7 @@ class World:
         self.effects = Effects()
         self.model: Callable[[Complete], Awaitable[Completed]] = echo
         self.asked: list[Complete] = []
-        self.spent = Spent(today="1970-01-01", session=Used(), day=Used(), month=Used())
+        self.spent = Spent(today="1970-01-01", session=Tally(), day=Tally(), month=Tally())
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
@@ -213,7 +214,7 @@ class House:
                 elif isinstance(message, MayAsk):
                     message.reply.set("")
                 elif isinstance(message, Embed):
-                    message.reply.set(Unembedded("nobody makes vectors here"))
+                    message.reply.set(EmbeddingFailed("nobody makes vectors here"))
                 else:
                     message.reply.set(self.world.spent)
 

@@ -217,7 +217,7 @@ class Month:
             return await self.provider.complete(wanted, lambda text: None)
         except ModelFailure as error:
             self.rejections.append(str(error))
-            return BadHistory(error.problem, str(error))
+            return BadHistory(str(error))
 
     @asynccontextmanager
     async def lived(self, context: int) -> AsyncIterator[Talk]:
@@ -225,7 +225,7 @@ class Month:
         async with serving(self.fake.answer) as url, trio.open_nursery() as nursery:
             nursery.start_soon(approver.run, approver.mailbox)
             api = ProviderSettings(api="anthropic", base_url=url, key=Secret("k"))
-            self.provider = Anthropic("anthropic", api, client, lambda: 0.0)
+            self.provider = Anthropic("anthropic", api, client)
             self.talk = Talk(self, context=context, approver=approver)
             yield self.talk
             nursery.cancel_scope.cancel()

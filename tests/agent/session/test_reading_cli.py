@@ -394,7 +394,7 @@ def asked_for(body: Json) -> Step:
 
 def live_with(h: Home, api: ProviderSettings) -> None:
     def make(client: Client, now: Callable[[], float]) -> Provider:
-        return make_provider("fake", api, client=client, now=now, new_id=lambda: f"n{now()}")
+        return make_provider("fake", api, client=client, new_id=lambda: f"n{now()}")
 
     h.providers["fake"] = make
     h.model = "fake/model-5"

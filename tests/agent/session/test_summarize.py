@@ -122,7 +122,7 @@ def crash() -> Completed:
         (answer(""), "was none", 3),
         (ModelUnavailable("the key was refused"), "the key was refused", 1),
         (ContextTooLong("200 tokens over"), "200 tokens over", 1),
-        (BadHistory("other", "messages: no"), "messages: no", 1),
+        (BadHistory("messages: no"), "messages: no", 1),
         (crash, "models", 1),
     ],
 )

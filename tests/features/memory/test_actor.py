@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.embeddings import EmbeddingFailed
+from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received

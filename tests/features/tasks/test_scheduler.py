@@ -47,8 +47,8 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
     assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
     assert asked.principal == Principal("task:tea", "Make tea", owner=True)
-    purse = Purse(1000, section="tasks")
-    assert asked.errand == TaskRun("tea", "cheap", ("look",), purse, follows=True, series=1)
+    errand = TaskRun("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
+    assert asked.errand == errand
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 CET '

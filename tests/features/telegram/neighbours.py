@@ -29,7 +29,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Pacing, Window
+from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import Interrupt, SessionsMail
@@ -45,9 +45,9 @@ from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 
 # No limits of ours: what is tested then is the fake's.
 UNPACED = Pacing(
-    chat=(Window(1000, 1.0),),
-    group=(Window(1000, 1.0),),
-    previews=(Window(1000, 1.0),),
+    chat=Bucket(1000, 1000),
+    group=Bucket(1000, 1000),
+    previews=Bucket(1000, 1000),
     total=1000.0,
     draft_gap=0.0,
     typing_gap=0.0,

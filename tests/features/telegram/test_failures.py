@@ -20,7 +20,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
-from elwood.agent.channels.pacing import Pacing, Window
+from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Taken
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import FAILURES, Bot, TelegramError, explain
@@ -564,7 +564,7 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
 
 async def test_edits_in_a_group_leave_room_for_what_is_final(jumping_clock: MockClock) -> None:
     group = Route("telegram", GROUP, private=False)
-    pacing = Pacing(group=(Window(4, 1000.0),))
+    pacing = Pacing(group=Bucket(0.001, 4))
     async with fake_telegram() as fake, outbox(fake, pacing=pacing) as out:
         for number in range(5):
             out.draft("frame" + "!" * number, route=group)
@@ -599,7 +599,7 @@ async def test_a_server_without_drafts_is_not_asked_twice() -> None:
 
 
 async def test_a_chat_has_a_bounded_queue(jumping_clock: MockClock) -> None:
-    slow = Pacing(chat=(Window(1, 1000.0),))
+    slow = Pacing(chat=Bucket(0.001, 1))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         outcomes: list[object] = []
 
@@ -618,7 +618,7 @@ async def test_a_chat_has_a_bounded_queue(jumping_clock: MockClock) -> None:
 
 
 async def test_what_nobody_waits_for_is_not_sent(jumping_clock: MockClock) -> None:
-    slow = Pacing(chat=(Window(1, 5.0),))
+    slow = Pacing(chat=Bucket(0.2, 1))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         await out.post("first")
         with trio.move_on_after(1):

@@ -12,8 +12,8 @@ from elwood import __version__
 from elwood.agent.channels.messages import Attachment, Sent, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Spending
-from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending import Spent, in_table, in_words
+from elwood.agent.models.settings import Limits, ModelSettings
+from elwood.agent.models.spending import Spent, in_list, in_words
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import (
     COMMANDS,
@@ -190,7 +190,9 @@ class Commands:
         lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
         if owner:
             spent = await self._spent(PATIENCE)
-            lines.append(in_words(spent) if spent else "What it has cost cannot be said now.")
+            limits = core.config.of(Limits)
+            cost = in_words(spent, limits) if spent else "What it has cost cannot be said now."
+            lines.append(cost)
             lines += [core.redactor(line()) for line in self._extensions.shared.status]
             lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
         return "\n".join(lines)
@@ -199,7 +201,7 @@ class Commands:
         spent = await self._spent(BUDGET_LIMIT)
         if spent is None:
             return "What it has cost cannot be said now. Try again in a minute."
-        return in_table(spent)
+        return in_list(spent, self._core.config.of(Limits))
 
     async def _spent(self, seconds: float) -> Spent | None:
         with trio.move_on_after(seconds):

@@ -125,7 +125,7 @@ async def _summary(
                 judged = judge(completed, replaced, most)
             case BudgetSpent():
                 return completed  # nothing else can be asked either: better to lose nothing
-            case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(_, why):
+            case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(why):
                 return Unfit(why)
             case None:
                 return Unfit(f"the model gave none within {limit:.0f} s")

@@ -5,7 +5,6 @@ what the log holds.
 """
 
 from collections import Counter
-from typing import Literal
 
 import attrs
 import msgspec
@@ -174,8 +173,8 @@ class TurnRun:
                 return TurnResult(
                     f"This conversation is too long for the model: {why}", failed=True
                 )
-            case BadHistory(problem, why):
-                if await self._mend(problem):
+            case BadHistory(why):
+                if await self._mend():
                     return None
                 return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
 
@@ -196,9 +195,6 @@ class TurnRun:
                 await self._perform()
                 if run < given:
                     await self.log.stage(Noticed(turn.id, LEFT_OUT.format(given, run)))
-            case "cut" if completion.detail:  # longer than any response may be
-                entry = self._entry(completion, message)
-                return TurnResult(self._text + message.text, failed=True, entries=(entry,))
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
                 if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
@@ -343,16 +339,14 @@ class TurnRun:
         self._shrunk += 1
         return self._shrunk <= MAX_SHRUNK and bool(await self._make_room(None))
 
-    async def _mend(
-        self, problem: Literal["pairing", "thinking", "image", "tools", "other"]
-    ) -> bool:
+    async def _mend(self) -> bool:
         """Change what the provider objects to, more each time (LLM-28, 29, 36); False at the end.
 
         First old thinking and provider content are left out for good, by a new epoch; then all
         that came before this turn.
         """
         self._mended += 1
-        if problem == "tools" or self._mended > 2:
+        if self._mended > 2:
             return False
         if self._mended == 1:
             await self.log.stage(Prompted(self.prompt))
