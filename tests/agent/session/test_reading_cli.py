@@ -367,17 +367,6 @@ async def test_only_conversations_are_exported(tmp_path: Path, name: str) -> Non
 
 
 LONG = "some words that fill the room " * 12
-FORMS = pytest.mark.parametrize(
-    "form",
-    [
-        ProviderSettings(api="anthropic"),
-        ProviderSettings(api="openai"),
-        ProviderSettings(
-            api="openai", echo_reasoning="reasoning_content", limit_field="max_completion_tokens"
-        ),
-    ],
-    ids=["anthropic", "openai", "openai with echo"],
-)
 
 
 def asked_for(body: Json) -> Step:
@@ -401,11 +390,6 @@ def live_with(h: Home, api: ProviderSettings) -> None:
     h.settings["turn"] = TurnSettings(context_tokens=3000)
 
 
-def talked(fake: FakeModels) -> list[bytes]:
-    """What was sent in turns."""
-    return [r.body for r in fake.requests if r.method == "POST" and b'"tools":' in r.body]
-
-
 async def say(h: Home, *texts: str) -> None:
     async with h.life() as life:
         for text in texts:
@@ -413,71 +397,14 @@ async def say(h: Home, *texts: str) -> None:
             await life.settled()
 
 
-def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]) -> list[bytes]:
-    assert run(config, "session", "show", MINE, "--prompt", "--turn", str(turn)) == 0
-    out, err = capfdbinary.readouterr()
-    assert err == b""
-    return out.splitlines()
-
-
-@FORMS
-async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
-    form: ProviderSettings,
-    tmp_path: Path,
-    mock_clock: MockClock,
-    capfdbinary: pytest.CaptureFixture[bytes],
-) -> None:
-    """Over calls, answers that were cut, a compaction, a new prompt, restarts, and /new."""
-    fake = FakeModels(otherwise=asked_for)
-    async with home(tmp_path) as h:
-        url = h.network.serve(fake.answer)
-        api = attrs.evolve(form, base_url=url, key=Secret("k"))
-        live_with(h, api)
-        acting = 'do it\n/call look {"name": "x"}\n/call act {"name": "ü \\" 🎉"}'
-        await say(h, "hello", acting)
-        cut = "length" if form.api == "openai" else "max_tokens"
-        fake.script = [
-            Say("this goes on ", stop=cut),
-            Say("and ends"),
-            Say(calls=(("act", '{"name": "y"}'),), stop=cut),  # thrown away, asked for once more
-            Say(calls=(("act", '{"name": "z"}'),)),
-            Say("done"),
-        ]
-        await say(h, "tell me", "act")
-        (tmp_path / "workspace" / "SOUL.md").write_text("Be kind.")
-        await say(h, *[f"{n}: {LONG}" for n in range(18)])
-        await say(h, "/new", "hello again", acting)
-        entries = h.entries()
-        config = h.config().having(Providers({"fake": api}))
-
-        count = sum(isinstance(e, TurnStarted) for e in entries)
-        shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
-
-    sent_ = talked(fake)
-    assert sum(isinstance(e, Compacted) for e in entries) >= 1
-    assert not any(e.why for e in entries if isinstance(e, Compacted))
-    assert sum(isinstance(e, Prompted) for e in entries) == 2
-    assert count == 2 + 2 + 18 + 2
-    # The one answer that was thrown away is in no log: neither is what asked for it.
-    dropped = [body for body in sent_ if body not in shown]
-    assert len(dropped) == 1
-    assert dropped[0].replace(b":16000", b":32000") in shown
-    assert shown == [body for body in sent_ if body != dropped[0]]
-
-
-@FORMS
-async def test_going_back_shows_and_sends_what_was_thought_behind(
-    form: ProviderSettings,
-    tmp_path: Path,
-    mock_clock: MockClock,
-    capfdbinary: pytest.CaptureFixture[bytes],
+async def test_going_back_sends_what_was_thought_behind(
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
     """Over summaries in both directions; the fake refuses thinking behind another prefix."""
     fake = FakeModels(otherwise=asked_for)
     async with home(tmp_path) as h:
         url = h.network.serve(fake.answer)
-        api = attrs.evolve(form, base_url=url, key=Secret("k"))
-        live_with(h, api)
+        live_with(h, ProviderSettings(api="anthropic", base_url=url, key=Secret("k")))
         acting = 'do it\n/call act {"name": "x"}'
         await say(h, "hello", acting, "/branch Early", "/retry")
         await say(h, *[f"{n}: {LONG}" for n in range(14)])
@@ -491,18 +418,13 @@ async def test_going_back_shows_and_sends_what_was_thought_behind(
         assert has_summary(h)
         await say(h, "/resume early", "early", "/new", "anew", "/undo", "/resume early", "/retry")
         entries = h.entries()
-        config = h.config().having(Providers({"fake": api}))
-
-        count = sum(isinstance(e, TurnStarted) for e in entries)
-        shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
 
     assert whole > 4
-    assert shown == talked(fake)
     assert sum(isinstance(e, Prompted) for e in entries) == 1  # nothing had to be mended
     assert not any(e.why for e in entries if isinstance(e, Compacted))
     assert not any(e.failed for e in entries if isinstance(e, Replied))
     assert fake.bindings.rejected == 0
-    assert (fake.bindings.seen > 0) is (form.api == "anthropic")
+    assert fake.bindings.seen > 0
 
 
 def has_summary(h: Home) -> bool:
@@ -557,13 +479,7 @@ async def test_a_transcript_has_everything_that_was_done(
         assert words in lines
 
 
-async def test_what_was_sent_to_a_provider_that_is_gone_cannot_be_shown(tmp_path: Path) -> None:
-    await write(tmp_path, "home", STORY)
-    with pytest.raises(CliFailure, match="offline answered with m, and is not configured"):
-        run(tmp_path, "session", "show", "home", "--prompt")
-
-
-def test_the_console_exports_into_the_workspace_and_shows_what_was_sent(tmp_path: Path) -> None:
+def test_the_console_exports_into_the_workspace(tmp_path: Path) -> None:
     configured(tmp_path, OFFLINE)
     elwood(tmp_path, "once", "--session", "tea", "hello")
     told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
@@ -571,7 +487,3 @@ def test_the_console_exports_into_the_workspace_and_shows_what_was_sent(tmp_path
     (file,) = tmp_path.glob("**/exports/tea-*.html")
     assert f"exports/{file.name}" in told
     assert "hello" in file.read_text()
-    prompt = elwood(tmp_path, "session", "show", "tea", "--prompt")
-    system, messages = msgspec.json.decode(prompt.stdout)
-    assert "tools" in system
-    assert messages[-1]["text"].endswith("hello")

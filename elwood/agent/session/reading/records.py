@@ -119,10 +119,8 @@ class History(msgspec.Struct):
         """Tell whether the entry *seq* lies on the present line, from the entry *start* on."""
         return seq >= start and self.is_present(seq)
 
-    def turn(self, number: int | None) -> TurnRecord | None:
-        """Find a turn by its number, or the newest one."""
-        found = (one for one in reversed(self.turns) if number in (None, one.number))
-        return next(found, None)
+    def turn(self, number: int) -> TurnRecord | None:
+        return next((one for one in reversed(self.turns) if one.number == number), None)
 
 
 def read_history(session: str, log: Log) -> History:

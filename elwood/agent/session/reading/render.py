@@ -24,6 +24,7 @@ from elwood.agent.session.log.entries import (
     Joined,
     Noticed,
     Prompted,
+    Reminded,
     Replied,
     Rewound,
     Said,
@@ -131,14 +132,14 @@ def _said_and_done(entry: Entry) -> tuple[str, str] | None:
         case Joined(text=text):
             return "said meanwhile", text
         case Prompted(prompt):
-            size = len(prompt.system)
-            return "Elwood", f"new prompt: {size} characters, {len(prompt.tools)} tools"
+            tools = ", ".join(tool.name for tool in prompt.tools)
+            return "Elwood, before all that is said", f"{prompt.system}\n\nTools: {tools}"
         case Said(message=message, usage=usage):
             calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
             read = usage.input + usage.cache_read + usage.cache_write
             who = f"model {message.model} ({read} tokens in, {usage.output} out)"
             return who, "\n".join(filter(None, [message.text, *calls]))
-        case Noticed(text=text):
+        case Noticed(text=text) | Reminded(text=text):
             return "Elwood, to the model", text
         case CallPending(tool=tool, target=target):
             return "Elwood", f"asks the owner about {tool} {target}".rstrip()
