@@ -39,12 +39,8 @@ class SessionExtension:
         return ""
 
     async def remind(self) -> Reminded | None:
-        """Choose what goes along with the turn that has begun."""
+        """Choose what goes along with the turn that has begun; asked again after a crash."""
         return None
-
-    def hint(self, message: str) -> str:
-        """Say in a line what may help with *message*; the model is told, once."""
-        return ""
 
     async def expand(self, command: str) -> str:
         """Say in words what an unknown slash command asks for; empty if it means nothing here."""
@@ -135,9 +131,6 @@ class SessionExtensions:
 
     async def remind(self) -> list[Reminded]:
         return [one for part in self.parts if (one := await part.remind()) is not None]
-
-    def hint(self, message: str) -> str:
-        return "\n".join(filter(None, (part.hint(message) for part in self.parts)))
 
     async def expand(self, command: str) -> str:
         for part in self.parts:

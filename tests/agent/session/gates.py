@@ -1,6 +1,6 @@
 """Gates for tests: the real one, and an approvals actor that answers as told."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -19,7 +19,6 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log.entries import Entry
@@ -27,7 +26,6 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
-from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Redactor
@@ -118,16 +116,6 @@ class MemoryLog(SessionLog):
 
     async def keep(self, *entries: Entry, last_words: bool = False) -> None:
         await self.record(*entries, last_words=last_words)
-
-
-class BareModel(ModelClient):
-    """Asks a function instead of an actor."""
-
-    def __init__(self, answer: Callable[[Complete], Awaitable[Completed]]) -> None:
-        self._answer = answer
-
-    async def complete(self, request: Complete) -> Completed:
-        return await self._answer(request)
 
 
 class Shown(Showing):

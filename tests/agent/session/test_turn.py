@@ -20,7 +20,6 @@ from elwood.agent.session.log.entries import (
     CallEnded,
     CallPending,
     CallStarted,
-    Noticed,
     Received,
     Replied,
     Rewound,
@@ -30,7 +29,7 @@ from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import BareModel, MemoryLog, Shown, gate_for
+from tests.agent.session.gates import MemoryLog, Shown, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -48,7 +47,6 @@ class Scene(MemoryLog):
         self.effects = Effects()
         self.shown: list[str] = []
         self.private = private
-        self.hint = ""
         self.arrivals = Signal()
         self.gate = gate_for(
             self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
@@ -68,9 +66,8 @@ class Scene(MemoryLog):
         run = TurnRun(
             log=self,
             gate=self.gate,
-            model=BareModel(self.model),
+            ask=self.model,
             prompt=PROMPT,
-            hint=self.hint,
             max_tokens=1000,
             settings=TurnSettings(**settings),
             clock=OwnerClock(lambda: 0.0),
@@ -105,21 +102,6 @@ async def test_a_plain_answer() -> None:
     assert not end.failed
     assert [type(m) for m in scene.session.messages] == [Human, Assistant]
     assert scene.model.asked[0].messages == (Human("hello"),)
-
-
-async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> None:
-    scene = Scene(answer("done"))
-    scene.hint = "Skills that may fit: pdf."
-    scene.apply(Noticed("t1", scene.hint))  # the process died when this was written
-
-    await scene.finish()
-
-    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
-    assert scene.model.asked[0].prompt == PROMPT
-    scene = Scene(answer("done"))
-    scene.hint = "Skills that may fit: pdf."
-    await scene.finish()
-    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
 
 
 async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back() -> None:
@@ -225,12 +207,6 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("other", "no")
             "one two three\n\n[cut off: the answer was too long]",
             False,
             id="llm-16: continued twice",
-        ),
-        pytest.param(
-            [answer(f"p{n}", "paused") for n in range(6)],
-            "did not finish.",
-            True,
-            id="llm-19: resumed five times",
         ),
         pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
         pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),

@@ -92,7 +92,7 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 
 
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
-    """Notes were offered to the model that may help with what was said; *label* is theirs."""
+    """Notes or skills were offered to the model that may help; *label* is theirs."""
 
     turn: str
     text: str

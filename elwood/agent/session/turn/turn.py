@@ -5,13 +5,14 @@ what the log holds.
 """
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt, Text
+from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
@@ -20,7 +21,6 @@ from elwood.agent.models.messages import (
     Completed,
     ContextTooLong,
     Delayed,
-    ModelsMail,
     ModelUnavailable,
 )
 from elwood.agent.session.delivery import Showing
@@ -39,7 +39,7 @@ from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
-from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
@@ -48,9 +48,8 @@ AWAY, LOOK_EVERY = 15.0, 0.25
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
-# How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
+# How often a cut answer is continued (LLM-16).
 MAX_CONTINUED = 2
-MAX_PAUSED = 5
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
@@ -70,27 +69,6 @@ LOOPING = (
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
-class ModelClient:
-    """Asks *models*, waiting for a restart of who gives the responses."""
-
-    def __init__(self, models: Address[ModelsMail]) -> None:
-        self._models = models
-
-    async def complete(self, request: Complete) -> Completed:
-        """Ask for a response.
-
-        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
-        """
-        patience = trio.current_time() + AWAY
-        while True:
-            try:
-                return await self._models.ask(request)
-            except ActorDown:
-                if trio.current_time() > patience:
-                    raise
-                await trio.sleep(LOOK_EVERY)
-
-
 class TurnResult(msgspec.Struct, frozen=True):
     """How a turn ended.  *entries* must be recorded together with the reply."""
 
@@ -103,16 +81,15 @@ class TurnResult(msgspec.Struct, frozen=True):
 class TurnRun:
     """Brings the session's open turn to its answer; who runs it sets the deadline.
 
-    *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
-    as the turn begins; *max_tokens* the limit of an answer.  *showing* shows the text so far, if
-    anybody waits for it; *arrivals* tells when another message has come.
+    *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
+    *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
+    *arrivals* tells when another message has come.
     """
 
     log: SessionLog
     gate: Gate
-    model: ModelClient
+    ask: Callable[[Complete], Awaitable[Completed]]
     prompt: Prompt
-    hint: str = ""
     settings: TurnSettings
     max_tokens: int
     clock: OwnerClock
@@ -127,15 +104,13 @@ class TurnRun:
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
-        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
+        self._continued = self._mended = self._shrunk = self._restarts = 0
         self._repeated: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self) -> TurnResult:
         turn = self._turn
         if self.log.state.prompt != self.prompt:
             await self.log.stage(Prompted(self.prompt))
-        if self.hint and not turn.rounds and not self._is_told(self.hint):
-            await self.log.stage(Noticed(turn.id, self.hint))
         await self._perform()
         while True:
             await self._join()
@@ -155,10 +130,6 @@ class TurnRun:
             answer = None if completed is None else await self._take(completed)
             if answer is not None:
                 return answer
-
-    def _is_told(self, text: str) -> bool:
-        path = self.log.state.path
-        return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
     async def _take(self, completed: Completed) -> TurnResult | None:
         match completed:
@@ -220,13 +191,6 @@ class TurnRun:
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
                 return TurnResult(said, failed=True, entries=(Rewound(turn.start - 1),))
-            case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
-                if self._paused == MAX_PAUSED:
-                    why = "The model paused its work again and again and did not finish."
-                    return self._failed(why)
-                self._paused += 1
-                if (said_so_far := _first_calls(message, 0)).blocks:
-                    await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
@@ -303,10 +267,21 @@ class TurnRun:
         return None if early and completed is None else completed
 
     async def _request(self, request: Complete) -> Completed:
-        """Ask; all that is asked in the run of a task is charged to it, a summary too."""
+        """Ask, waiting for a restart of who gives the responses.
+
+        All that is asked in the run of a task is charged to it, a summary too.  Raises ActorCrashed
+        if they die of the request, and ActorDown if they stay away.
+        """
         if (run := self._turn.errand) is not None:
             request = msgspec.structs.replace(request, job=run.job, purse=run.purse)
-        return await self.model.complete(request)
+        patience = trio.current_time() + AWAY
+        while True:
+            try:
+                return await self.ask(request)
+            except ActorDown:
+                if trio.current_time() > patience:
+                    raise
+                await trio.sleep(LOOK_EVERY)
 
     async def _complete(self, progress: trio.MemorySendChannel[str | Delayed]) -> Completed:
         now = trio.current_time()

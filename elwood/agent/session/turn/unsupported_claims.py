@@ -86,10 +86,8 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
-        seen = fold(sentence).translate(_PLAIN)
-        words = set(_WORD.findall(seen))
-        found = (language for language in _all_words() if language.occurs_in(seen, words))
-        if any(_tells(language, _CLAUSE.split(seen), looked) for language in found):
+        clauses = _CLAUSE.split(fold(sentence).translate(_PLAIN))
+        if any(_tells(language, clauses, looked) for language in _all_words()):
             return True
     return False
 
@@ -103,15 +101,6 @@ class _Words(msgspec.Struct, frozen=True):
     looked: frozenset[str]
     phrases: tuple[str, ...]
     unless: frozenset[str]
-
-    def occurs_in(self, sentence: str, words: set[str]) -> bool:
-        """Tell quickly whether a closer look is worth while."""
-        return (
-            not words.isdisjoint(self.done)
-            or not words.isdisjoint(self.looked)
-            or any(word.startswith(self.stems) for word in words)
-            or any(phrase in sentence for phrase in self.phrases)
-        )
 
 
 @cache
@@ -140,13 +129,14 @@ def _tells(language: _Words, clauses: Sequence[str], looked: bool) -> bool:
     for clause in clauses:
         words = _WORD.findall(clause)
         for place, word in enumerate(words):
+            told = word in language.done or word.startswith(language.stems)
+            if not told and (looked or word not in language.looked):
+                continue
             near = words[max(0, place - NEAR) : place]
             is_last = place == len(words) - 1 and len(words) <= SHORT
             if place and not is_last and language.own.isdisjoint(near):
                 continue
-            told = word in language.done or word.startswith(language.stems)
-            told = told or (word in language.looked and not looked)
-            if told and not _is_unreal(language, [*before, *words[:place]]):
+            if not _is_unreal(language, [*before, *words[:place]]):
                 return True
         for phrase in language.phrases:
             head, found, _ = clause.partition(phrase)
