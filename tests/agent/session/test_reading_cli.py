@@ -44,7 +44,7 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import SEGMENT, Journal, segments
-from tests.app.test_cli import OFFLINE, configured, elwood
+from tests.app.test_cli import configured, elwood
 from tests.fake_model_rules import Json
 from tests.fake_models import FakeModels, Say, Step, obey
 from tests.journeys.home import MINE, Home, home
@@ -477,13 +477,3 @@ async def test_a_transcript_has_everything_that_was_done(
         "Elwood, answering:\n  It waits.",
     ):
         assert words in lines
-
-
-def test_the_console_exports_into_the_workspace(tmp_path: Path) -> None:
-    configured(tmp_path, OFFLINE)
-    elwood(tmp_path, "once", "--session", "tea", "hello")
-    told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
-
-    (file,) = tmp_path.glob("**/exports/tea-*.html")
-    assert f"exports/{file.name}" in told
-    assert "hello" in file.read_text()

@@ -174,8 +174,8 @@ async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> N
         await talk.say(LONG)
 
     first, second = (made.summary for made in talk.compactions)
-    assert 'DONE: note {"name": "locker 77"}' in first
-    assert "NOT DONE, or not known: nothing {}: no such tool: nothing" in first
+    assert 'ASSISTANT CALLS A TOOL: "note" {"name": "locker 77"}' in first
+    assert 'ASSISTANT CALLS A TOOL: "nothing" {}\nFAILED: no such tool: nothing' in first
     assert "Note the locker" in first
     assert second.count(EXTRACTS) == second.count(HEAD) == 1
     assert min(first.count("PERSON: "), second.count("PERSON: ")) > 10

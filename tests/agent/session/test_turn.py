@@ -331,16 +331,6 @@ async def test_a_turn_has_a_limit_of_calls() -> None:
     assert len(scene.model.asked) == 2
 
 
-async def test_the_same_call_over_and_over_is_noticed() -> None:
-    scene = Scene(*(call((f"c{n}", "look", '{"name": "x"}')) for n in range(3)), answer("sorry"))
-
-    await scene.finish()
-
-    last = scene.model.asked[-1].messages[-1]
-    assert isinstance(last, Notice)
-    assert "same call of look" in last.text
-
-
 # --- failures of the model ------------------------------------------------------------------------
 
 

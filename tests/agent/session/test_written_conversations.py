@@ -95,17 +95,9 @@ def shown(entries: list[Entry]) -> list[str]:
             ],
             ["one", "good"],
         ),
-        (
-            [
-                Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1"),
-                Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1"),
-                TurnStarted("t1", ("a", "b"), 1, "right"),
-            ],
-            ["right"],
-        ),
         (turn("t1", "a", "take hunter2", "hunter2 it is"), ["take ***", "*** it is"]),
     ],
-    ids=["/undo", "/new", "put away", "/retry", "edited while it waited", "secrets"],
+    ids=["/undo", "/new", "put away", "/retry", "secrets"],
 )
 def test_the_present_line_is_exported_without_commands(
     log: list[Entry], expected: list[str]
@@ -136,7 +128,6 @@ def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
     assert places == sorted(places)
     assert "1970-01-01 00:00:02 UTC" in text
-    assert [one.kind for one in items if one.untrusted] == ["calls"]
 
 
 class Page(HTMLParser):

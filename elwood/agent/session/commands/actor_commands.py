@@ -10,7 +10,6 @@ import trio
 
 from elwood import __version__
 from elwood.agent.channels.messages import Attachment, Sent, Unsure
-from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending import Spent, in_table, in_words
@@ -33,9 +32,8 @@ from elwood.agent.session.log.state import is_command, moves
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
-from elwood.agent.tools.talk import MAX_BYTES, Messenger
+from elwood.agent.tools.talk import MAX_BYTES, Messenger, Outcome
 from elwood.foundation.runtime import ActorUnavailable, Reply
-from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.markdown import Rich
 
@@ -43,8 +41,6 @@ from elwood.foundation.text.markdown import Rich
 APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
 # Seconds to wait for what it has cost: beside other things, and alone; stuck things listed.
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
-# Where conversations go that no chat takes as a file, in the workspace.
-FOLDER = "exports"
 
 
 class Commands:
@@ -212,49 +208,31 @@ class Commands:
     # --- /export ---
 
     async def _export(self, given: str, received: Received, again: bool) -> str:
-        """Give the conversation as a file, in the workspace if nobody knows that it has arrived.
-
-        *again* marks it as given before, perhaps.
-        """
+        """Send the conversation as a file; *again* marks it as sent before, perhaps."""
         core, log_, wanted = self._core, self._log, given.lower() or "md"
         format_: Format | None = next((one for one in get_args(Format) if one == wanted), None)
         if format_ is None:
             return "Say which kind of file: /export md or /export html"
-        history = await log_.look_back(partial(read_history, log_.id))
-        items = items_of(history, core.redactor)
+        typed = f"In a terminal, `elwood session export {log_.id}` writes it."
+        if not self._messenger.takes_files(received.route):
+            return f"No file can be sent here. {typed}"
+        items = items_of(await log_.look_back(partial(read_history, log_.id)), core.redactor)
         if not items:
             return "Nothing was said here yet that could be exported."
         zone = core.clock.zone
         when = datetime.fromtimestamp(core.clock.now(), zone)
         content = await core.environment.blocking(lambda: written(log_.id, items, zone, format_))
         file = Attachment(f"{log_.id}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
-        lost = ""
-        if self._messenger.takes_files(received.route) and len(file.data) <= MAX_BYTES:
-            lost = await self._send(file, received.route, again)
-            if not lost:
-                return "Here is the conversation, as a file."
-        # What was read on another line may have been brought along, and stand in an answer.
-        strange = any(item.untrusted for item in items) or log_.state.taint.label.untrusted
-        path = f"{FOLDER}/{file.name}"
-        try:
-            await core.environment.blocking(
-                lambda: core.workspace.write(path, file.data, untrusted=strange)
-            )
-        except (PathRefused, Unconfined) as error:
-            return f"{lost}The file could not be written: {error}"
-        return f"{lost}The conversation stands in your workspace, in `{path}`."
-
-    async def _send(self, file: Attachment, route: Route, again: bool) -> str:
-        """Send *file*; say why it may not have arrived, or nothing."""
+        if len(file.data) > MAX_BYTES:
+            return f"The conversation is too long to be sent. {typed}"
+        sent: Outcome = Unsure(f"nothing was heard of it for {SEND_LIMIT:.0f} s")
         with trio.move_on_after(SEND_LIMIT):
             async with self._messenger.uploads:
-                sent = await self._messenger.post(route, Rich(""), (file,), repeat=again)
-            if isinstance(sent, Sent):
-                return ""
-            may = "may not have" if isinstance(sent, Unsure) else "has not"
-            return f"The file {may} arrived here: {sent.why}. "
-        why = f"nothing was heard of it for {SEND_LIMIT:.0f} s"
-        return f"The file may not have arrived here: {why}. "
+                sent = await self._messenger.post(received.route, Rich(""), (file,), repeat=again)
+        if isinstance(sent, Sent):
+            return "Here is the conversation, as a file."
+        may = "may not have" if isinstance(sent, Unsure) else "has not"
+        return f"The file {may} arrived here: {sent.why}. {typed}"
 
 
 def _gone(calls: int) -> str:

@@ -9,24 +9,15 @@ from functools import partial
 
 import msgspec
 
-from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import said_in
 from elwood.agent.session.commands.slash import TypedCommand
 from elwood.agent.session.extension import TakenBack
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
-from elwood.agent.session.log.entries import (
-    Branched,
-    CallEnded,
-    Entry,
-    Received,
-    Resumed,
-    Retried,
-    Rewound,
-)
+from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.reading.records import CallRecord, parts_since, read_history
+from elwood.agent.session.reading.records import parts_since, read_history
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
@@ -155,7 +146,7 @@ class Branching:
             resumed(self._log.state, before, to),
             tuple(one.received for one in heard),
             tuple(one.notice for one in heard if one.notice),
-            activity([_receipt(call) for call in done if call.has_acted]),
+            activity([call for call in done if call.has_acted]),
             TakenBack(ended, parts_since(start, history.line)),
         )
 
@@ -185,8 +176,3 @@ DONE = (
     "The person wants another answer to the following message. The last one was taken back, but "
     "what was done for it stays done; do not do it again unless that is wanted:"
 )
-
-
-def _receipt(call: CallRecord) -> CallEnded:
-    outcome: Outcome = "ok" if call.outcome == "ok" else "unknown"
-    return CallEnded(call.turn, call.call, call.tool, outcome, "", call.target, ruling=call.ruling)

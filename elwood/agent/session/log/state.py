@@ -202,11 +202,6 @@ class Session(Branch):
     def _receive(self, entry: Received) -> None:
         self.seen[entry.id] = None
         _bound(self.seen, MAX_SEEN)
-        if entry.edits is not None:
-            for id_, waiting in self.waiting.items():
-                if entry.edits in (waiting.message, waiting.edits):
-                    # Both ids stay, so that both have their outcome; only the new text counts.
-                    self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
         self.hear(entry)
 

@@ -29,8 +29,8 @@ class CallRecord(msgspec.Struct):
     """One call with all its steps; times are Unix seconds, None for a step that was not taken.
 
     *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
-    what ran, *by* who decided, *turn* where the call was first made; *seq* is the entry of its
-    newest step.
+    what ran, *by* who decided, *turn* where the call was first made, *done* what the tool says was
+    done; *seq* is the entry of its newest step.
     """
 
     session: str
@@ -49,6 +49,7 @@ class CallRecord(msgspec.Struct):
     ended_at: float | None = None
     label: Label = CLEAN
     origin: str = ""
+    done: str = ""
     seq: int = 0
 
     @property
@@ -164,8 +165,6 @@ class _Reader:
         turn = self._turn
         match entry:
             case Received(id_):
-                if entry.edits is not None:
-                    self._replace_by_edit(entry.edits)
                 self._waiting[id_] = entry
             case Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
@@ -192,11 +191,6 @@ class _Reader:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _replace_by_edit(self, message: str) -> None:
-        for id_, waiting in self._waiting.items():
-            if message in (waiting.message, waiting.edits):
-                self._waiting[id_] = msgspec.structs.replace(waiting, text="")
-
     def _step(self, seq: int, at: float, entry: CallPending | CallStarted | CallEnded) -> None:
         # A call that waited for the owner goes on under its key in a later turn.
         key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
@@ -213,9 +207,10 @@ class _Reader:
             case CallStarted(effect=effect, plan=plan, ruling=ruling):
                 call.effect, call.started_at = effect, at
                 call.plan, call.ruling = plan or call.plan, ruling or call.ruling
-            case CallEnded(outcome=outcome, ruling=ruling, label=label, origin=origin):
+            case CallEnded(outcome=outcome, ruling=ruling):
                 call.outcome, call.ended_at = outcome, at
-                call.ruling, call.label, call.origin = ruling or call.ruling, label, origin
+                call.ruling = ruling or call.ruling
+                call.label, call.origin, call.done = entry.label, entry.origin, entry.done
                 if outcome != "waiting" or call.pending_at is None:
                     del self._open[key]
 

@@ -171,13 +171,12 @@ Format = Literal["md", "html"]
 
 
 class ExportItem(msgspec.Struct, frozen=True):
-    """*who* said or did *text* at Unix time *at*; *untrusted*: not all are the owner's words."""
+    """*who* said or did *text* at Unix time *at*."""
 
     at: float
     kind: Literal["words", "answer", "calls"]
     who: str
     text: str
-    untrusted: bool = False
 
 
 def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
@@ -191,7 +190,7 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
             one = heard.received
             if one.text.strip() and history.is_present(heard.seq):
                 who = f"{one.principal} (not their own words)" if one.untrusted else one.principal
-                items.append(ExportItem(heard.at, "words", who, redact(one.text), one.untrusted))
+                items.append(ExportItem(heard.at, "words", who, redact(one.text)))
         answer = turn.answer
         if answer is not None and answer.text and history.is_present(turn.answered):
             who = "Elwood (no answer)" if answer.failed else "Elwood"
@@ -202,9 +201,7 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
                 msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
             )
             took = f" {DOT} {call.took}" if call.took else ""
-            items.append(
-                ExportItem(call.at, "calls", "Done", f"{line}{took}", call.label.untrusted)
-            )
+            items.append(ExportItem(call.at, "calls", "Done", f"{line}{took}"))
     return sorted(items, key=lambda item: item.at)
 
 

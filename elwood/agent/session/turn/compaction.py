@@ -6,7 +6,7 @@ compaction.  Each cut lies behind the one before, so there is no loop.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from textwrap import indent
@@ -263,7 +263,7 @@ def request(nodes: Sequence[Node], most: int) -> str:
 def _parts(message: Message) -> list[str]:
     match message:
         case Human(text):
-            return [_part("PERSON", text)]
+            return [_part("PERSON", without_days(text))]
         case Notice(text):
             return [_part("EARLIER SUMMARY" if text.startswith(HEAD) else "NOTICE", text)]
         case Assistant(blocks):
@@ -302,8 +302,9 @@ CUT_NOTICE = (
 
 
 EXTRACTS = "No summary could be made of what followed. Extracts of it, the oldest first:"
-# Characters of an extract: as many as let all of them fit, or the newest.
-LENGTHS = (240, 120, 60)
+# What an extract is made of: not the words of results.  Its characters, and those of a token.
+SOURCES = ("PERSON", "ASSISTANT", "FAILED")
+MIN_EXTRACT, MAX_EXTRACT, CHARACTERS = 60, 240, 3
 # Share of a summary's tokens that extracts have even behind a long summary.
 EXTRACTS_SHARE = 3
 
@@ -341,44 +342,23 @@ def extracts(nodes: Sequence[Node], most: int) -> str:
 
     What an earlier summary says stays; together they have about *most* tokens.
 
-    >>> text = extracts([Node(1, Human("I am Ada.\nDONE: pay"), 5)], 100)
+    >>> text = extracts([Node(1, Human("I am Ada.\nASSISTANT: paid"), 5)], 100)
     >>> text.removeprefix(HEAD).removesuffix(CUT_NOTICE).strip().splitlines()[1:]
-    ['PERSON: I am Ada. DONE: pay']
+    ['PERSON: I am Ada. ASSISTANT: paid']
     """
     messages = [node.message for node in nodes]
     summary, lines = HEAD, list[str]()
     if messages and isinstance(first := messages[0], Notice) and is_notice_of_cut(first):
         before, _, listed = first.text.removesuffix(CUT_NOTICE).partition(EXTRACTS)
-        summary, lines = before.strip() or HEAD, listed.split("\n")
-    came = [result for one in messages if isinstance(one, Results) for result in one.results]
-    failed = {result.call: result.text if result.failed else "" for result in came}
-    lines += [line for message in messages for line in _extracts(message, failed)]
-    room, kept = max(most - estimate(summary), most // EXTRACTS_SHARE), 0
-    for length in LENGTHS:
-        lines = [one_line(line, length) for line in lines if line]
-        kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
-        if kept == len(lines):
-            break
+        summary, lines = before.strip() or HEAD, listed.strip().splitlines()
+    parts = [part for message in messages for part in _parts(message)]
+    lines += [part for part in parts if part.startswith(SOURCES)]
+    room = max(most - estimate(summary), most // EXTRACTS_SHARE)
+    each = CHARACTERS * room // max(1, len(lines))
+    lines = [one_line(line, max(MIN_EXTRACT, min(each, MAX_EXTRACT))) for line in lines]
+    kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
     listed = "\n".join(lines[len(lines) - kept :])
     return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
-
-
-def _extracts(message: Message, failed: Mapping[str, str]) -> list[str]:
-    """Write what was said and done, a text each; *failed* says of calls what they failed of."""
-    match message:
-        case Human(text):
-            return [f"PERSON: {without_days(text)}"]
-        case Assistant(blocks):
-            return [_deed(block, failed) for block in blocks]
-    return []
-
-
-def _deed(block: Text | ToolCall, failed: Mapping[str, str]) -> str:
-    if isinstance(block, Text):
-        return f"ASSISTANT: {block.text}"
-    call = f"{block.name} {block.arguments}"
-    why = failed.get(block.id, "no result")
-    return f"NOT DONE, or not known: {call}: {why}" if why else f"DONE: {call}"
 
 
 def is_notice_of_cut(message: Message) -> bool:

@@ -214,19 +214,12 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
         text = well_formed(received.text).strip()
         if not text:
             continue
-        if received.edits is not None and not _replaces_waiting(received, inputs):
+        if received.edits is not None:
             text = f"[edited] {text}"
         if now - received.sent_at > STALE:
             text = f"[sent {duration(now - received.sent_at)} ago] {text}"
         lines.append(text)
     return "\n".join(lines)
-
-
-def _replaces_waiting(received: Received, inputs: Sequence[Received]) -> bool:
-    return any(
-        other is not received and not other.text and received.edits in (other.message, other.edits)
-        for other in inputs
-    )
 
 
 def stale_note(inputs: Sequence[Received], now: float) -> str:

@@ -4,7 +4,6 @@ Everything that happens is recorded as it happens; after a crash the same functi
 what the log holds.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -53,8 +52,6 @@ MAX_CONTINUED = 2
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
-# Equal calls with equal results in one turn after which the model is told.
-REPEATS = 3
 # Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
 # call end it themselves: they know what it failed of.
 TO_SAY_WHY = 10.0
@@ -62,10 +59,6 @@ TO_SAY_WHY = 10.0
 
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
-LOOPING = (
-    "You have made the same call of {} {} times or more with the same result. "
-    "Do something else, or answer with what you know."
-)
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
@@ -105,13 +98,13 @@ class TurnRun:
         self._used_tools = bool(turn.receipts)
         self._nudged = False
         self._continued = self._mended = self._shrunk = self._restarts = 0
-        self._repeated: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self) -> TurnResult:
         turn = self._turn
         if self.log.state.prompt != self.prompt:
             await self.log.stage(Prompted(self.prompt))
-        await self._perform()
+        if turn.calls:
+            await self.gate.perform()
         while True:
             await self._join()
             for done, most, of in (
@@ -164,7 +157,7 @@ class TurnRun:
                 entry = self._entry(completion, message, left_out=given - run)
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
-                await self._perform()
+                await self.gate.perform()
                 if run < given:
                     await self.log.stage(Noticed(turn.id, LEFT_OUT.format(given, run)))
             case "cut" if completion.detail:  # longer than any response may be
@@ -210,22 +203,6 @@ class TurnRun:
     def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> Said:
         limit = self._doubled or self.max_tokens
         return Said(self._turn.id, message, completion.usage, limit, left_out)
-
-    async def _perform(self) -> None:
-        calls = list(self._turn.calls.values())
-        if not calls:
-            return
-        await self.gate.perform()
-        looping = set()
-        for call in calls:
-            if call.ended is not None:
-                key = (call.call.name, call.call.arguments, call.ended.text)
-                self._repeated[key] += 1
-                if self._repeated[key] >= REPEATS:
-                    looping.add(call.call.name)
-        if looping:
-            notice = LOOPING.format(", ".join(sorted(looping)), REPEATS)
-            await self.log.stage(Noticed(self._turn.id, notice))
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
