@@ -20,7 +20,7 @@ from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
 from elwood.agent.session.log.turns import TOLD
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -126,7 +126,6 @@ class SessionActor:
         await let_go(self._log, self._admission.restored, self._clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            nursery.start_soon(self._extensions.turns_ended)
             for part in self._extensions.parts:
                 nursery.start_soon(part.run)
             await self._put_away_if_due()
@@ -272,7 +271,7 @@ class SessionActor:
                 wanted.reply.set(done)
                 return
             if wanted.id not in state.waiting and wanted.id not in open_:
-                wanted.reply.set(Unheard())
+                wanted.reply.set(None)
                 return
             await self._log.wait_change()
 
@@ -365,4 +364,4 @@ def _answer(message: SessionsMail, answer: Reception) -> None:
     if isinstance(message, Inbound):
         message.reply.set(answer)
     elif isinstance(message, Await):
-        message.reply.set(Unheard())
+        message.reply.set(None)

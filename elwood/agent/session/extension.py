@@ -56,9 +56,6 @@ class SessionExtension:
     async def run(self) -> None:
         """Work beside the conversation, until cancelled."""
 
-    async def turns_ended(self) -> None:
-        """Do what is to be done when no turn is left to run."""
-
     async def settle(self) -> None:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""
 
@@ -144,10 +141,6 @@ class SessionExtensions:
     async def taken_back(self, gone: TakenBack) -> None:
         for part in self.parts:
             await part.taken_back(gone)
-
-    async def turns_ended(self) -> None:
-        for part in self.parts:
-            await part.turns_ended()
 
     async def settle(self) -> None:
         for part in self.parts:

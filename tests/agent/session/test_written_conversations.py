@@ -149,7 +149,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-PLAIN = [ExportItem(0.0, "words", "x", "x"), ExportItem(0.0, "answer", "Elwood", "x")]
+PLAIN = [ExportItem(0.0, "x", "x"), ExportItem(0.0, "Elwood", "x")]
 
 
 def test_the_page_needs_nothing_and_runs_nothing() -> None:
@@ -171,7 +171,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
-    items = [ExportItem(0.0, "words", text, text) for text in HOSTILE]
+    items = [ExportItem(0.0, text, text) for text in HOSTILE]
     text = written("\u202e\x1bx", items, UTC, format_)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
@@ -190,7 +190,7 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 
 def check_blocks(title: str, who: str, text: str) -> None:
     """Whatever is said, the file has the blocks that it has when nothing special is."""
-    items = [ExportItem(0.0, "words", who, text), ExportItem(0.0, "answer", "Elwood", text)]
+    items = [ExportItem(0.0, who, text), ExportItem(0.0, "Elwood", text)]
     page, plain = (Page(written(t, i, UTC, "html")) for t, i in ((title, items), ("x", PLAIN)))
     assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
     assert "script" not in page.tags

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import get_args
 
 import msgspec
@@ -29,7 +28,7 @@ from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command, moves
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.records import History, read_history
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import MAX_BYTES, Messenger, Outcome
@@ -129,9 +128,8 @@ class Commands:
             case "budget":
                 return CommandAnswer(withheld("What is spent", received) or await self._budget())
             case "receipts":
-                history = await log_.look_back(partial(read_history, log_.id))
-                zone = self._core.clock.zone
-                return CommandAnswer(*listing(history.calls, command.given, zone))
+                calls = (await self._history()).calls
+                return CommandAnswer(*listing(calls, command.given, self._core.clock.zone))
             case "help":
                 return CommandAnswer(help_text(shared.commands))
             case "allow" | "deny" | "approvals" | "trust":
@@ -148,6 +146,9 @@ class Commands:
             self._runner.work(nursery)
             return None
         return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
+
+    async def _history(self) -> History:
+        return await self._log.look_since(0, lambda _, log: read_history(self._log.id, log))
 
     async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
@@ -216,7 +217,7 @@ class Commands:
         typed = f"In a terminal, `elwood session export {log_.id}` writes it."
         if not self._messenger.takes_files(received.route):
             return f"No file can be sent here. {typed}"
-        items = items_of(await log_.look_back(partial(read_history, log_.id)), core.redactor)
+        items = items_of(await self._history(), core.redactor)
         if not items:
             return "Nothing was said here yet that could be exported."
         zone = core.clock.zone

@@ -72,7 +72,7 @@ class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """A model's complete response; it was allowed *max_tokens* (0: written before we noted it).
+    """A model's complete response.
 
     *left_out* counts further calls in it that may not run, as they were too many.
     """
@@ -80,7 +80,6 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
     turn: str
     message: Assistant
     usage: Usage
-    max_tokens: int = 0
     left_out: int = 0
 
 

@@ -59,10 +59,6 @@ class SessionLog:
         """When the newest entry was written, Unix time."""
         return self._journal.last
 
-    async def look_back(self, read: Callable[[Iterator[tuple[int, float, Entry]]], T]) -> T:
-        """Give what *read* makes of the whole log.  Raises JournalDamaged."""
-        return await self._journal.look_back(read)
-
     async def look_since(
         self, since: float, read: Callable[[Session, Iterator[tuple[int, float, Entry]]], T]
     ) -> T:

@@ -170,11 +170,14 @@ def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
 Format = Literal["md", "html"]
 
 
+# Who did what stands below the answers of others.
+DONE = "Done"
+
+
 class ExportItem(msgspec.Struct, frozen=True):
     """*who* said or did *text* at Unix time *at*."""
 
     at: float
-    kind: Literal["words", "answer", "calls"]
     who: str
     text: str
 
@@ -190,60 +193,40 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
             one = heard.received
             if one.text.strip() and history.is_present(heard.seq):
                 who = f"{one.principal} (not their own words)" if one.untrusted else one.principal
-                items.append(ExportItem(heard.at, "words", who, redact(one.text)))
+                items.append(ExportItem(heard.at, who, redact(one.text)))
         answer = turn.answer
         if answer is not None and answer.text and history.is_present(turn.answered):
             who = "Elwood (no answer)" if answer.failed else "Elwood"
-            items.append(ExportItem(turn.answered_at, "answer", who, redact(answer.text)))
+            items.append(ExportItem(turn.answered_at, who, redact(answer.text)))
     for call in history.calls:
         if history.is_present(call.seq):
             line = _call_line(
                 msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
             )
             took = f" {DOT} {call.took}" if call.took else ""
-            items.append(ExportItem(call.at, "calls", "Done", f"{line}{took}"))
+            items.append(ExportItem(call.at, DONE, f"{line}{took}"))
     return sorted(items, key=lambda item: item.at)
 
 
 def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
-    """Write *items* as a file, calls in a row together; times are those of *zone*.
-
-    >>> from datetime import UTC
-    >>> print(written("s", [ExportItem(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
-    # s
-    <BLANKLINE>
-    ## me · 1970-01-01 00:00:00 UTC
-    <BLANKLINE>
-    ````text
-    ```
-    # hello
-    ````
-    <BLANKLINE>
-    """
-    blocks = []
-    for _, group in groupby(
-        enumerate(items), key=lambda one: -1 if one[1].kind == "calls" else one[0]
-    ):
-        first, *more = (item for _, item in group)
-        when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
-        heading = f"{one_line(first.who, MAX_TOOL)} {DOT} {when}"
-        text = clean("\n".join([first.text, *(item.text for item in more)]))
-        blocks.append((heading, text, first.kind))
+    """Write *items* as a file, calls in a row together; times are those of *zone*."""
     title = one_line(title, MAX_TOOL)
-    return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
-
-
-# A heading, the text below it, and what it is: a class of the page.
-_Block = tuple[str, str, str]
-
-
-def _markdown(title: str, blocks: Sequence[_Block]) -> str:
     parts = [f"# {_plain(title)}\n"]
-    for heading, text, _ in blocks:
-        longest = max((len(run) for run in re.findall("`+", text)), default=0)
-        fence = "`" * max(3, longest + 1)
-        parts.append(f"## {_plain(heading)}\n\n{fence}text\n{text}\n{fence}\n")
-    return "\n".join(parts)
+    for are_calls, group in groupby(items, lambda item: item.who == DONE):
+        rows = list(group)
+        parts += [_block(one, zone) for one in ([rows] if are_calls else [[row] for row in rows])]
+    markdown = "\n".join(parts)
+    return markdown if format_ == "md" else _page(title, markdown)
+
+
+def _block(items: Sequence[ExportItem], zone: tzinfo) -> str:
+    first = items[0]
+    when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
+    heading = _plain(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
+    text = clean("\n".join(item.text for item in items))
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"## {heading}\n\n{fence}text\n{text}\n{fence}\n"
 
 
 def _plain(heading: str) -> str:
@@ -251,13 +234,11 @@ def _plain(heading: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", heading)
 
 
-def _html(title: str, blocks: Sequence[_Block]) -> str:
-    articles = "\n".join(
-        f'<article class="{kind}"><h2 dir="auto">{escape(heading)}</h2>'
-        f'<pre dir="auto">{escape(text)}</pre></article>'
-        for heading, text, kind in blocks
-    )
-    return _PAGE.format(title=escape(title), style=_STYLE, articles=articles)
+def _page(title: str, markdown: str) -> str:
+    from markdown_it import MarkdownIt
+
+    body = MarkdownIt("commonmark", {"html": False}).render(markdown)
+    return _PAGE.format(title=escape(title), style=_STYLE, body=body)
 
 
 # The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
@@ -273,18 +254,14 @@ _PAGE = """\
 {style}</style>
 </head>
 <body>
-<h1 dir="auto">{title}</h1>
-{articles}
-</body>
+{body}</body>
 </html>
 """
 _STYLE = """\
 :root { color-scheme: light dark; }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-article { margin: 1rem 0; padding: .5rem 1rem; border-left: .25rem solid #8888; }
-article.answer { border-color: #2a7ae2; }
-article.calls { border-color: #3a9a4a; }
-h2 { margin: 0 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
-pre { margin: 0; font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
-article.calls pre { font-family: ui-monospace, monospace; font-size: .85rem; }
+h1, h2, code { unicode-bidi: plaintext; }
+h2 { margin: 1.5rem 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
+pre { margin: 0; padding-left: 1rem; border-left: .25rem solid #8888; }
+code { font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
 """

@@ -191,7 +191,6 @@ class TurnRunner:
         finally:
             self.is_working = False
             self._log.changed()
-        await self._extensions.turns_ended()
 
     async def put_down(self) -> None:
         """Let the start of the open turn, if there is one, not count as an attempt."""

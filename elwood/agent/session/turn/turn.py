@@ -201,8 +201,7 @@ class TurnRun:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
     def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> Said:
-        limit = self._doubled or self.max_tokens
-        return Said(self._turn.id, message, completion.usage, limit, left_out)
+        return Said(self._turn.id, message, completion.usage, left_out)
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
