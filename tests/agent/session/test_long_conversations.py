@@ -4,10 +4,8 @@ import random
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import takewhile
 
 import msgspec
-import pytest
 import trio
 
 from elwood.agent.conversation.message import (
@@ -33,7 +31,7 @@ from tests.agent.session.gates import Approver
 from tests.agent.session.scripted import answer
 from tests.agent.session.talking import NOTE, PAY, Talk, is_summary
 from tests.fake_http import serving
-from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks
+from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
 
 TURNS = 5_000
@@ -55,18 +53,6 @@ def parts(body: bytes) -> tuple[bytes, bytes]:
     return first, bytes(whole["messages"])[:-1]  # without the closing bracket
 
 
-def changed(before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> int:
-    """Count the bytes of a request that do not stand at the same place in the next one."""
-    lost = 0
-    for old, new in zip(before, after, strict=True):
-        if not new.startswith(old):
-            same = sum(
-                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
-            )
-            lost += len(old) - same
-    return lost
-
-
 class Months:
     """A model that talks, notes and thinks; it counts tokens as no estimate of ours does.
 
@@ -78,7 +64,6 @@ class Months:
         self.talk: CountedTalk | None = None
         self.most = 0
         self.requests = 0
-        self.changed = dict.fromkeys(FORMS, 0)
         self.compared = 0
         self.last: Complete | None = None
         self._before: dict[str, tuple[bytes, bytes]] = {}
@@ -109,8 +94,9 @@ class Months:
         after = {name: parts(body) for name, body in bodies.items()}
         if self._before and epochs == self._epochs:
             self.compared += 1
-            for name in FORMS:
-                self.changed[name] += changed(self._before[name], after[name])
+            for name, before in self._before.items():
+                pairs = zip(before, after[name], strict=True)
+                assert all(new.startswith(old) for old, new in pairs), "the prefix stays"
         self._before, self._epochs = after, epochs
 
     def _respond(self, request: Complete, counted: int) -> Completion:
@@ -165,7 +151,6 @@ async def test_five_thousand_turns() -> None:
     assert [fact for fact in FACTS if fact not in known] == []
     assert not any(isinstance(m, Human) and "FACT" in m.text for m in last.messages)
     assert model.compared == model.requests - 1 - len(cuts)
-    assert model.changed == {"anthropic": 0, "openai": 0}
     assert max(len(request) for request in talk.log) < 100_000
 
 
@@ -252,35 +237,3 @@ async def test_a_month_of_thinking_is_never_rejected() -> None:
     assert len(talk.compactions) > 10
     assert not any(made.why for made in talk.compactions)
     assert month.late_notices > 3
-
-
-def said_to(body: Json) -> Json:
-    """A conversation whose thinking is bound to *body*, and goes on."""
-    bindings = Bindings()
-    thought = {"type": "thinking", "thinking": "hm", "signature": bindings.sign(body, "hm")}
-    messages = [*body["messages"], {"role": "assistant", "content": [thought]}]
-    messages.append({"role": "user", "content": "and?"})
-    return {"bindings": bindings, "body": {**body, "messages": messages}}
-
-
-@pytest.mark.parametrize("part", ["nothing", "system", "tools", "message", "thought"])
-def test_the_fake_enforces_the_rule(part: str) -> None:
-    """Or the month would prove nothing."""
-    tool = {"name": "note", "input_schema": {"type": "object"}}
-    begun = {"system": "Be kind.", "tools": [tool], "messages": [{"role": "user", "content": "hi"}]}
-    told = said_to(begun)
-    body = msgspec.json.decode(msgspec.json.encode(told["body"]))
-    match part:
-        case "system":
-            body["system"] = "Be kind. It is Monday."
-        case "tools":
-            body["tools"] = []
-        case "message":
-            body["messages"][0]["content"] = "hi!"
-        case "thought":
-            body["messages"][1]["content"][0]["thinking"] = "ho"
-
-    problem = told["bindings"].problem(body)
-
-    assert (problem is None) == (part == "nothing")
-    assert anthropic_problem({**body, "model": "m", "max_tokens": 1}) is None

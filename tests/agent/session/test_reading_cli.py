@@ -44,7 +44,6 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import SEGMENT, Journal, segments
-from tests.app.test_cli import configured, elwood
 from tests.fake_model_rules import Json
 from tests.fake_models import FakeModels, Say, Step, obey
 from tests.journeys.home import MINE, Home, home
@@ -194,6 +193,8 @@ async def test_calls_of_all_conversations_stand_in_order_of_time(
 
     run(tmp_path, "receipts", "--json", "--session", "b", "--since", "1970-01-01T00:01:50")
     assert [row["call"] for row in shown(capsys)] == ["c2", "c3"]
+    with pytest.raises(CliFailure, match=r"^--since soon: "):
+        run(tmp_path, "receipts", "--since", "soon")
 
 
 async def test_damage_is_told_and_what_stands_before_it_is_shown(
@@ -292,26 +293,6 @@ async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFix
 )
 def test_since_takes_an_age_or_a_time(text: str, at: float | None) -> None:
     assert since(text, 1_000_000.0, UTC) == at
-
-
-async def test_the_command_line_shows_receipts_and_conversations(tmp_path: Path) -> None:
-    """By a process of its own, while no Elwood runs."""
-    configured(tmp_path, f'paths.state = "{tmp_path}/state"')
-    done = elwood(tmp_path, "receipts")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no conversation" in done.stderr
-
-    await write(tmp_path / "state", "home", STORY)
-    done = elwood(tmp_path, "receipts", "--json", "--since", "1970-01-01", "--limit", "2")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line)["call"] for line in done.stdout.splitlines()] == ["c2", "c3"]
-    done = elwood(tmp_path, "receipts", "--since", "soon")
-    assert done.returncode == 2
-    assert "--since soon: " in done.stderr
-    done = elwood(tmp_path, "session", "export", "home", "--format", "md")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("# home\n")
-    assert "It waits." in done.stdout
 
 
 # --- elwood session list, export ------------------------------------------------------------------

@@ -54,10 +54,7 @@ async def run(
     "said",
     [
         f"**{QUIET}**",
-        "heartbeat_ok",
-        "HEARTBEAT OK",
         "`Heartbeat ok.`",
-        "Nothing new. HEARTBEAT_OK",
         "HEARTBEAT_OK: nothing needs your attention.",
         "Nichts Neues. heartbeat_ok",
     ],

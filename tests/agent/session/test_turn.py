@@ -93,28 +93,6 @@ class Scene(MemoryLog):
         ]
 
 
-async def test_a_plain_answer() -> None:
-    scene = Scene(answer("hi there"))
-
-    end = await scene.finish()
-
-    assert end.text == "hi there"
-    assert not end.failed
-    assert [type(m) for m in scene.session.messages] == [Human, Assistant]
-    assert scene.model.asked[0].messages == (Human("hello"),)
-
-
-async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back() -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}')), answer("done"))
-
-    await scene.finish()
-
-    names = [type(entry).__name__ for entry in scene.entries]
-    assert names[3:7] == ["Said", "CallStarted", "CallEnded", "Said"]
-    assert scene.effects.done == ["act x"]
-    assert scene.results == ["acted on x"]
-
-
 async def test_reading_calls_run_side_by_side_and_others_in_order() -> None:
     calls = [(f"c{n}", "look", f'{{"name": "{n}"}}') for n in range(3)]
     acts = [(f"a{n}", "act", f'{{"name": "{n}"}}') for n in range(2)]

@@ -41,7 +41,7 @@ from elwood.agent.session.reading.receipts import (
 )
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import columns, one_line
+from elwood.foundation.text.lines import columns, literal, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
@@ -211,7 +211,7 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
 def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
     """Write *items* as a file, calls in a row together; times are those of *zone*."""
     title = one_line(title, MAX_TOOL)
-    parts = [f"# {_plain(title)}\n"]
+    parts = [f"# {literal(title)}\n"]
     for are_calls, group in groupby(items, lambda item: item.who == DONE):
         rows = list(group)
         parts += [_block(one, zone) for one in ([rows] if are_calls else [[row] for row in rows])]
@@ -222,16 +222,11 @@ def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Form
 def _block(items: Sequence[ExportItem], zone: tzinfo) -> str:
     first = items[0]
     when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
-    heading = _plain(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
+    heading = literal(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
     text = clean("\n".join(item.text for item in items))
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"## {heading}\n\n{fence}text\n{text}\n{fence}\n"
-
-
-def _plain(heading: str) -> str:
-    """Escape what Markdown or HTML could be in a heading."""
-    return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", heading)
 
 
 def _page(title: str, markdown: str) -> str:

@@ -45,11 +45,8 @@ if TYPE_CHECKING:
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
-# Shares of the limit: at which a history is shortened, to which, and to which at most if only so
-# the newest turns can stay.
-HIGH, LOW, RECENT = 0.9, 0.5, 0.7
-# Messages of people that stay, with what followed them, if they fit.
-KEPT_TURNS = 4
+# Shares of the limit: at which a history is shortened, and to which.
+HIGH, LOW = 0.9, 0.5
 # Tokens of a summary at most, and their share of the limit: it is read again with every request.
 MAX_SUMMARY, SUMMARY_SHARE = 4_000, 0.1
 # Words for a token, on the careful side: models are told a length in words.
@@ -189,9 +186,8 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int |
     if old and old[0].seq < turn_start:
         starts = {node.seq for node in old if isinstance(node.message, Human)} | {turn_start}
         places = sorted(seq for seq in starts if old[0].seq < seq <= turn_start)
-    for number, at in enumerate(places):
-        share = RECENT if len(places) - number <= KEPT_TURNS else LOW
-        if fits(kept.get(at, 0), share):
+    for at in places:
+        if fits(kept.get(at, 0), LOW):
             return at
     rounds = _rounds(nodes, turn_start)
     if places and (not rounds or fits(kept.get(turn_start, 0), HIGH)):
