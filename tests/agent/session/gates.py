@@ -103,19 +103,18 @@ class MemoryLog(SessionLog):
             self.session.apply(len(self.entries), 0.0, entry)
 
     async def stage(self, entry: Entry) -> None:
-        await self.record(entry)
+        await self.keep(entry)
 
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        full = self.full
-        if full is not None and not last_words and any(isinstance(e, full) for e in entries):
+    async def record(self, *entries: Entry) -> None:
+        if self.full is not None and any(isinstance(entry, self.full) for entry in entries):
             raise DiskFull(Path("s.jsonl"))
+        await self.keep(*entries)
+
+    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+        await trio.lowlevel.checkpoint()
         self.apply(*entries)
         for entry in entries:
             self.recorded(entry)
-
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
-        await self.record(*entries, last_words=last_words)
 
 
 class Shown(Showing):

@@ -34,7 +34,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.reading.cli import since
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.cli import make_parser
 from elwood.foundation.command_line import CliFailure
@@ -157,10 +157,10 @@ def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
     no = CallDecided("t1", "c3", "hash3", ruling, "tg:1")  # type: ignore[arg-type]
     log = [(n, at, entry) for n, (at, entry) in enumerate([*STORY, (300.0, no)], 1)]
 
-    last = read_history("s", log).calls[-1]
+    last = History("s", log).calls[-1]
 
     assert (last.call, last.outcome, last.ruling, last.at) == ("c3", "denied", ruling, 300.0)
-    assert [one.outcome for one in read_history("s", log[:4]).calls] == ["under way"]
+    assert [one.outcome for one in History("s", log[:4]).calls] == ["under way"]
 
 
 async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

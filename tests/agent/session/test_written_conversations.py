@@ -29,7 +29,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import ExportItem, Format, items_of, written
 
 ROUTE = Route("console")
@@ -64,7 +64,7 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    history = read_history("s", numbered(entries))
+    history = History("s", numbered(entries))
     return [one.text for one in items_of(history, lambda text: text.replace("hunter2", "***"))]
 
 
@@ -121,7 +121,7 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
-    items = items_of(read_history("s", numbered(CALLS)), str)
+    items = items_of(History("s", numbered(CALLS)), str)
     text = written("s", items, UTC, format_)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"

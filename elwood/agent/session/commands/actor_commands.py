@@ -28,7 +28,7 @@ from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command, moves
-from elwood.agent.session.reading.records import History, read_history
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import MAX_BYTES, Messenger, Outcome
@@ -148,7 +148,7 @@ class Commands:
         return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
 
     async def _history(self) -> History:
-        return await self._log.look_since(0, lambda _, log: read_history(self._log.id, log))
+        return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
 
     async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""

@@ -17,7 +17,7 @@ from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed,
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.reading.records import parts_since, read_history
+from elwood.agent.session.reading.records import History, parts_since
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
@@ -131,7 +131,7 @@ class Branching:
         if is_all:
             # Of what is summed up the line holds no more where it began: all is looked through.
             start = 0 if any(is_notice_of_cut(node.message) for node in path) else begun[0].seq
-        history = await self._log.look_since(start, lambda _, log: read_history("", log))
+        history = await self._log.look_since(start, lambda _, log: History("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
         heard = [one for turn in gone for one in turn.heard if history.is_since(start, one.seq)]
         done = [call for call in history.calls if history.is_since(start, call.seq)]

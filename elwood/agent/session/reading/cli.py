@@ -21,7 +21,7 @@ import msgspec
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, is_command
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import (
     calls_table,
     items_of,
@@ -114,7 +114,7 @@ def receipts(config: Config, given: Namespace) -> int:
     found = [
         call
         for name, journal in journals.items()
-        for call in read_history(name, journal.log()).calls
+        for call in History(name, journal.log()).calls
         if call.at >= begin
     ]
     newest = sorted(found, key=attrgetter("at"))[-given.limit :]
@@ -303,7 +303,7 @@ def _left(session: Session) -> Iterator[str]:
 def export(config: Config, given: Namespace) -> int:
     """Write the present line of a conversation into a file for its owner alone, or to stdout."""
     journal = _journal(config, given.id)
-    history = read_history(given.id, journal.log())
+    history = History(given.id, journal.log())
     if journal.damage:
         return _complain([journal], "; nothing was exported")
     items = items_of(history, Redactor(config.secrets))
@@ -320,7 +320,7 @@ def export(config: Config, given: Namespace) -> int:
 def show(config: Config, given: Namespace) -> int:
     """Print the turns of a conversation, or one of them whole."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
-    history = read_history(given.session, journal.log())
+    history = History(given.session, journal.log())
     lines: Iterable[str] = turns_table(history.turns, zone)
     if given.turn is not None:
         found = history.turn(given.turn)

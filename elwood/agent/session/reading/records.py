@@ -105,12 +105,31 @@ class TurnRecord(msgspec.Struct):
         return int(self.id[1:]) if self.id[1:].isdecimal() else 0
 
 
-class History(msgspec.Struct):
-    """All turns and calls of a log; *line* are the parts of it that lie on the present line."""
+class History:
+    """All turns and calls of the *log* of *session*; *line* are the parts on the present line.
 
-    turns: list[TurnRecord] = []
-    calls: list[CallRecord] = []
-    line: Sequence[tuple[int, int]] = ()
+    >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
+    >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
+    >>> log = [(1, 0.0, TurnStarted("t1", (), 1, "")), (2, 1.0, started), (3, 3.0, ended)]
+    >>> [(call.tool, call.outcome, call.took) for call in History("s", log).calls]
+    [('read_file', 'ok', '2.0 s')]
+    """
+
+    def __init__(self, session: str, log: Log) -> None:
+        self.turns: list[TurnRecord] = []
+        self.calls: list[CallRecord] = []
+        self._session = session
+        self._turn: TurnRecord | None = None
+        self._waiting: dict[str, Received] = {}
+        self._notices: dict[str, str] = {}
+        self._open: dict[str, CallRecord] = {}
+        moves, head = list[tuple[int, int]](), 0
+        for seq, at, entry in log:
+            head = seq
+            if (to := moved_to(entry)) is not None:
+                moves.append((seq, to))
+            self._take(seq, at, entry)
+        self.line = spans(moves, head)
 
     def is_present(self, seq: int) -> bool:
         """Tell whether the entry *seq* lies on the present line of the conversation."""
@@ -123,45 +142,10 @@ class History(msgspec.Struct):
     def turn(self, number: int) -> TurnRecord | None:
         return next((one for one in reversed(self.turns) if one.number == number), None)
 
-
-def read_history(session: str, log: Log) -> History:
-    """Read the *log* of *session*.
-
-    >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
-    >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
-    >>> log = [(1, 0.0, TurnStarted("t1", (), 1, "")), (2, 1.0, started), (3, 3.0, ended)]
-    >>> [(call.tool, call.outcome, call.took) for call in read_history("s", log).calls]
-    [('read_file', 'ok', '2.0 s')]
-    """
-    reader = _Reader(session)
-    for seq, at, entry in log:
-        reader.take(seq, at, entry)
-    return reader.history()
-
-
-class _Reader:
-    def __init__(self, session: str) -> None:
-        self._session = session
-        self._history = History()
-        self._turn: TurnRecord | None = None
-        self._waiting: dict[str, Received] = {}
-        self._notices: dict[str, str] = {}
-        self._open: dict[str, CallRecord] = {}
-        self._moves: list[tuple[int, int]] = []
-        self._head = 0
-
-    def history(self) -> History:
-        self._history.line = spans(self._moves, self._head)
-        return self._history
-
-    def take(self, seq: int, at: float, entry: Entry) -> None:
-        self._head = seq
-        to = moved_to(entry)
-        if to is not None:
-            self._moves.append((seq, to))
+    def _take(self, seq: int, at: float, entry: Entry) -> None:
         if isinstance(entry, TurnStarted) and (self._turn is None or self._turn.id != entry.turn):
             self._turn = TurnRecord(entry.turn, seq, at)
-            self._history.turns.append(self._turn)
+            self.turns.append(self._turn)
         turn = self._turn
         match entry:
             case Received(id_):
@@ -197,7 +181,7 @@ class _Reader:
         call = self._open.get(key)
         if call is None:
             call = self._open[key] = CallRecord(self._session, entry.turn, entry.call, entry.tool)
-            self._history.calls.append(call)
+            self.calls.append(call)
         if self._turn is not None and all(one is not call for one in self._turn.calls):
             self._turn.calls.append(call)
         call.seq, call.target = seq, entry.target or call.target

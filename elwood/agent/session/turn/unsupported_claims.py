@@ -54,9 +54,8 @@ _GAP = r"[\W_]*"
 _HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
 _LEAD = re.compile(r"[\W_]*(?:[0-9]{1,9}[.)][\W_]*)?")
 _TOOL = re.compile(r"[a-z][a-z0-9]+(?:_+[a-z0-9]+)+")
-# Words between who did something and the word for it at most, and words of a clause that may end
-# with it: "Mail sent".
-NEAR, SHORT = 6, 4
+# Words of a clause that may end with the word for a deed, nobody named: "Mail sent".
+SHORT = 4
 # Code, block quotes and quotations: somebody else's words.  Compiled at the first use.
 _QUOTED = r"(?sm)```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]"
 _SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"
@@ -132,9 +131,8 @@ def _tells(language: _Words, clauses: Sequence[str], looked: bool) -> bool:
             told = word in language.done or word.startswith(language.stems)
             if not told and (looked or word not in language.looked):
                 continue
-            near = words[max(0, place - NEAR) : place]
             is_last = place == len(words) - 1 and len(words) <= SHORT
-            if place and not is_last and language.own.isdisjoint(near):
+            if place and not is_last and language.own.isdisjoint(words[:place]):
                 continue
             if not _is_unreal(language, [*before, *words[:place]]):
                 return True
