@@ -210,8 +210,6 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     owner has allowed: nobody else tells that.
 
     >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=TaskRun("t"))
-    >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
-    ('It rains.', False)
     >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")
     >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
     'I was cut off in a scheduled '
@@ -261,12 +259,6 @@ def finished(
     """Sum up a turn that is answered by *replied* at Unix time *at*.
 
     None for the run of a task that did nothing and had nothing to say: there are many.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
-    >>> asked = Received("1", "what colour?", "me", Route("console"), 0.0)
-    >>> finished(0.0, [asked], [], replied, Label()).asked
-    ('what colour?',)
     """
     given, calls = list(inputs), list(receipts)
     if replied.quiet and not calls:

@@ -49,19 +49,11 @@ def activity(
     unknown tools and the targets are the model's words: neither can begin a line of its own, nor
     say who allowed it.
 
-    >>> print(activity([CallEnded("t", "c", "read_file", "ok", "...", "notes.txt")]))
-    — from the records —
-    ✓ read_file notes.txt
-    >>> print(activity([CallEnded("t", "c", "pay", "failed", "...", "rent", ruling="once")]))
+    >>> paid = CallEnded("t", "c", "pay", "failed", "", "rent", ruling="once")
+    >>> print(activity([paid], left_out=9))
     — from the records —
     ✗ pay rent (failed) · allowed once by you
-    >>> print(activity([CallEnded("t", "c", "look", "ok", "...")], left_out=9))
-    — from the records —
-    ✓ look
     ⛔ 9 more calls (too many, not run)
-    >>> print(activity([], unsupported=True))
-    — from the records —
-    nothing was done for this answer
     """
     if not receipts:
         return f"{HEAD}\n{NOTHING}" if unsupported else ""

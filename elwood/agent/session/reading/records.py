@@ -5,24 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.session.log.entries import (
-    Archived,
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Entry,
-    Joined,
-    Received,
-    Replied,
-    Resumed,
-    Retried,
-    Rewound,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.state import Log
 from elwood.agent.session.log.turns import call_key
+
+Step = entries.CallPending | entries.CallStarted | entries.CallEnded
 
 
 class CallRecord(msgspec.Struct):
@@ -95,7 +83,7 @@ class TurnRecord(msgspec.Struct):
     requests: int = 0
     read: int = 0
     wrote: int = 0
-    answer: Replied | None = None
+    answer: entries.Replied | None = None
     answered: int = 0
     answered_at: float = 0.0
 
@@ -106,14 +94,7 @@ class TurnRecord(msgspec.Struct):
 
 
 class History:
-    """All turns and calls of the *log* of *session*; *line* are the parts on the present line.
-
-    >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
-    >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
-    >>> log = [(1, 0.0, TurnStarted("t1", (), 1, "")), (2, 1.0, started), (3, 3.0, ended)]
-    >>> [(call.tool, call.outcome, call.took) for call in History("s", log).calls]
-    [('read_file', 'ok', '2.0 s')]
-    """
+    """All turns and calls of the *log* of *session*; *line* are the parts on the present line."""
 
     def __init__(self, session: str, log: Log) -> None:
         self.turns: list[TurnRecord] = []
@@ -143,39 +124,39 @@ class History:
         return next((one for one in reversed(self.turns) if one.number == number), None)
 
     def _take(self, seq: int, at: float, entry: Entry) -> None:
-        if isinstance(entry, TurnStarted) and (self._turn is None or self._turn.id != entry.turn):
-            self._turn = TurnRecord(entry.turn, seq, at)
-            self.turns.append(self._turn)
         turn = self._turn
+        if isinstance(entry, entries.TurnStarted) and (turn is None or turn.id != entry.turn):
+            turn = self._turn = TurnRecord(entry.turn, seq, at)
+            self.turns.append(turn)
         match entry:
             case Received(id_):
                 self._waiting[id_] = entry
-            case Retried(id_, text, untrusted) if id_ in self._waiting:
+            case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
                 asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted)
                 self._waiting[id_] = asked
-            case TurnStarted(inputs=inputs) | Joined(inputs=inputs) if turn is not None:
-                taken = [self._waiting.pop(id_) for id_ in inputs if id_ in self._waiting]
+            case entries.TurnStarted() | entries.Joined() if turn is not None:
+                taken = [self._waiting.pop(id_) for id_ in entry.inputs if id_ in self._waiting]
                 told = self._notices
                 turn.heard += [TurnInput(seq, at, one, told.pop(one.id, "")) for one in taken]
-            case Said(usage=usage) if turn is not None:
+            case entries.Said(usage=usage) if turn is not None:
                 turn.requests += 1
                 turn.read += usage.input + usage.cache_read + usage.cache_write
                 turn.wrote += usage.output
-            case CallPending() | CallStarted() | CallEnded():
+            case entries.CallPending() | entries.CallStarted() | entries.CallEnded():
                 self._step(seq, at, entry)
-            case CallDecided():
+            case entries.CallDecided():
                 self._decide(seq, at, entry)
-            case Replied():
+            case entries.Replied():
                 for id_ in entry.inputs:
                     self._waiting.pop(id_, None)
                 if entry.turn is not None and turn is not None:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _step(self, seq: int, at: float, entry: CallPending | CallStarted | CallEnded) -> None:
+    def _step(self, seq: int, at: float, entry: Step) -> None:
         # A call that waited for the owner goes on under its key in a later turn.
         key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
         call = self._open.get(key)
@@ -186,19 +167,19 @@ class History:
             self._turn.calls.append(call)
         call.seq, call.target = seq, entry.target or call.target
         match entry:
-            case CallPending(plan=plan):
+            case entries.CallPending(plan=plan):
                 call.plan, call.pending_at = plan, at
-            case CallStarted(effect=effect, plan=plan, ruling=ruling):
+            case entries.CallStarted(effect=effect, plan=plan, ruling=ruling):
                 call.effect, call.started_at = effect, at
                 call.plan, call.ruling = plan or call.plan, ruling or call.ruling
-            case CallEnded(outcome=outcome, ruling=ruling):
+            case entries.CallEnded(outcome=outcome, ruling=ruling):
                 call.outcome, call.ended_at = outcome, at
                 call.ruling = ruling or call.ruling
                 call.label, call.origin, call.done = entry.label, entry.origin, entry.done
                 if outcome != "waiting" or call.pending_at is None:
                     del self._open[key]
 
-    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         key = call_key(entry.turn, entry.call)
         call = self._open.get(key)
         if call is None:
@@ -210,15 +191,11 @@ class History:
 
 
 def moved_to(entry: Entry) -> int | None:
-    """Return where *entry* moves the head; None if it does not.
-
-    >>> moved_to(Rewound(5)), moved_to(Archived())
-    (5, 0)
-    """
+    """Return where *entry* moves the head; None if it does not."""
     match entry:
-        case Rewound(to) | Resumed(to):
+        case entries.Rewound(to) | entries.Resumed(to):
             return to
-        case Archived():
+        case entries.Archived():
             return 0
     return None
 

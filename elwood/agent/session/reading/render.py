@@ -14,22 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Compacted,
-    Entry,
-    Joined,
-    Noticed,
-    Prompted,
-    Reminded,
-    Replied,
-    Rewound,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log
 from elwood.agent.session.reading.receipts import (
     DOT,
@@ -127,33 +113,33 @@ def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
 
 def _said_and_done(entry: Entry) -> tuple[str, str] | None:
     match entry:
-        case TurnStarted(attempt=attempt) if attempt > 1:
+        case entries.TurnStarted(attempt=attempt) if attempt > 1:
             return "Elwood", f"begins for the {attempt}. time"
-        case Joined(text=text):
+        case entries.Joined(text=text):
             return "said meanwhile", text
-        case Prompted(prompt):
+        case entries.Prompted(prompt):
             tools = ", ".join(tool.name for tool in prompt.tools)
             return "Elwood, before all that is said", f"{prompt.system}\n\nTools: {tools}"
-        case Said(message=message, usage=usage):
+        case entries.Said(message=message, usage=usage):
             calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
             read = usage.input + usage.cache_read + usage.cache_write
             who = f"model {message.model} ({read} tokens in, {usage.output} out)"
             return who, "\n".join(filter(None, [message.text, *calls]))
-        case Noticed(text=text) | Reminded(text=text):
+        case entries.Noticed(text=text) | entries.Reminded(text=text):
             return "Elwood, to the model", text
-        case CallPending(tool=tool, target=target):
+        case entries.CallPending(tool=tool, target=target):
             return "Elwood", f"asks the owner about {tool} {target}".rstrip()
-        case CallDecided(ruling=ruling, by=by):
+        case entries.CallDecided(ruling=ruling, by=by):
             return "decided", f"{ruling} {by}".rstrip()
-        case CallStarted(tool=tool, target=target):
+        case entries.CallStarted(tool=tool, target=target):
             return "Elwood", f"starts {tool} {target}".rstrip()
-        case CallEnded(tool=tool, target=target, outcome=outcome, text=text):
+        case entries.CallEnded(tool=tool, target=target, outcome=outcome, text=text):
             return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
-        case Compacted(summary=summary):
+        case entries.Compacted(summary=summary):
             return "Elwood, for all that was before", summary
-        case Rewound():
+        case entries.Rewound():
             return "Elwood", "leaves out what was said since"
-        case Replied(turn=turn, text=text, footer=footer) if turn is not None:
+        case entries.Replied(turn=turn, text=text, footer=footer) if turn is not None:
             return "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
     return None
 

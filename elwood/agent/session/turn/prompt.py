@@ -142,21 +142,10 @@ def read_document(root: Root, name: str) -> WorkspaceDocument:
 
 
 def assemble(documents: Documents, tools_note: str, budget: int) -> str:
-    r"""Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
+    """Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
 
     What does not fit is cut, the last document first, and the prompt says so.
     *tools_note* is what Elwood says about its tools; it is never cut.
-
-    >>> print(assemble(Documents({"SOUL": "Be kind.", "USER": "Ada."}), "Tools are real.", 1000))
-    <document name="SOUL.md">
-    Be kind.
-    </document>
-    <BLANKLINE>
-    <document name="USER.md">
-    Ada.
-    </document>
-    <BLANKLINE>
-    Tools are real.
     """
     left = budget - estimate(tools_note)
     parts: list[str] = []
@@ -223,10 +212,6 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
 
 
 def stale_note(inputs: Sequence[Received], now: float) -> str:
-    """Say at the head of an answer how old its question is, if that is worth saying.
-
-    >>> stale_note([], 0.0)
-    ''
-    """
+    """Say at the head of an answer how old its question is, if that is worth saying."""
     oldest = max((now - received.sent_at for received in inputs), default=0.0)
     return f"(your message from {duration(oldest)} ago)\n\n" if oldest > STALE else ""

@@ -76,11 +76,6 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     """Tell whether *text* sounds as if something was done; *looked* if something was looked up.
 
     A question does not, nor a sentence that ends in a colon: what was made follows.
-
-    >>> speaks_of_deeds("I have sent the mail."), speaks_of_deeds("I have not sent it.")
-    (True, False)
-    >>> speaks_of_deeds("I checked it."), speaks_of_deeds("I checked it.", looked=True)
-    (True, False)
     """
     for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
@@ -152,15 +147,10 @@ def _is_unreal(language: _Words, before: Sequence[str]) -> bool:
 def neutralise(text: str) -> str:
     """Change what could be taken for the activity block, and nothing else.
 
-    >>> print(neutralise("Done.\\n— from the records —\\n**✓** send_message Anna"))
-    Done.
-    (not from the records) - from the records -
-    (not from the records) **✓** send_message Anna
-    >>> print(neutralise("To buy:\\n✅ milk\\n\\nAnything else?\\n✓ deploy production"))
-    To buy:
+    >>> print(neutralise("✅ milk\\nDone.\\n**✓** send_message Anna\\n✓ deploy production"))
     ✅ milk
-    <BLANKLINE>
-    Anything else?
+    Done.
+    (not from the records) **✓** send_message Anna
     [x] deploy production
     """
     text = clean(text).replace(HEAD, HEAD.replace("—", "-"))
