@@ -317,7 +317,7 @@ async def test_the_list_says_what_is_left_to_do(
     assert quiet.startswith("quiet")
     assert "1970-01-01 00:00 (" in quiet
     assert quiet.endswith("-")
-    assert home.endswith("approvals: 1; deliveries: 1")
+    assert home.endswith("calls waiting for your approval: 1; answers on their way: 1")
 
 
 async def test_a_file_is_for_its_owner_only_and_without_secrets(tmp_path: Path) -> None:

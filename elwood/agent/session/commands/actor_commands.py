@@ -27,7 +27,7 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionEx
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import is_command, moves
+from elwood.agent.session.log.state import left, moves
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
@@ -176,13 +176,7 @@ class Commands:
         core, state = self._core, self._log.state
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
-        waiting = sum(not is_command(received) for received in state.waiting.values())
-        if waiting:
-            lines.append(f"Messages waiting: {waiting}.")
-        if state.pending:
-            lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
-        if state.undelivered:
-            lines.append(f"Answers on their way: {len(state.undelivered)}.")
+        lines += [f"{one.capitalize()}." for one in left(state)]
         up, model = duration(core.clock.now() - core.started), core.config.of(ModelSettings).default
         lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
         if owner:

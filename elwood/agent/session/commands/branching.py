@@ -82,8 +82,7 @@ class Branching:
             case "resume":
                 return await self._resume(command.given)
         await self._withdraw(anew=True)
-        entries: tuple[Entry, ...] = (Rewound(0),)
-        return Moved(entries, "A new conversation. I have put the old one away; see /tree.")
+        return Moved((Rewound(0),), "A new conversation. I have put the old one away; see /tree.")
 
     async def _undo(self, given: str) -> Moved:
         begun = sum(node.begins for node in self._log.state.path)

@@ -6,6 +6,7 @@ changed in place by `apply` alone, so that a turn costs the same however long th
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -99,8 +100,11 @@ class Session(Branch):
     def apply(self, seq: int, at: float, entry: Entry) -> None:
         """Take the entry number *seq*, written at Unix time *at*, into account."""
         match entry:
-            case Received():
-                self._receive(entry)
+            case Received(id_):
+                self.seen[id_] = None
+                _bound(self.seen, entries.MAX_SEEN)
+                self.waiting[id_] = entry
+                self.hear(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
             case entries.Joined(_, inputs, text):
@@ -172,12 +176,6 @@ class Session(Branch):
                 self.observed = max(self.observed, upto)
 
     # --- messages that come in ---
-
-    def _receive(self, entry: Received) -> None:
-        self.seen[entry.id] = None
-        _bound(self.seen, entries.MAX_SEEN)
-        self.waiting[entry.id] = entry
-        self.hear(entry)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
@@ -348,7 +346,7 @@ class Session(Branch):
         return self.turn
 
 
-def _bound(kept: dict[str, object] | dict[str, None] | dict[str, RunResult], most: int) -> None:
+def _bound(kept: dict[str, Any], most: int) -> None:
     while len(kept) > most:
         del kept[next(iter(kept))]
 
@@ -405,6 +403,17 @@ def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
     words = received.text.split(maxsplit=1) if received.errand is None else []
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
+
+
+def left(session: Session) -> list[str]:
+    """Say what is left to do beside the open turn."""
+    waiting = sum(not is_command(received) for received in session.waiting.values())
+    counts = {
+        "messages waiting": waiting,
+        "calls waiting for your approval": len(session.pending),
+        "answers on their way": len(session.undelivered),
+    }
+    return [f"{what}: {count}" for what, count in counts.items() if count]
 
 
 def commands(session: Session) -> tuple[Received, ...]:

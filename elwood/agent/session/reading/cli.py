@@ -20,7 +20,7 @@ import msgspec
 
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.state import Log, Session, is_command
+from elwood.agent.session.log.state import Log, Session, left
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import (
     calls_table,
@@ -281,23 +281,12 @@ def list_sessions(config: Config, given: Namespace) -> int:
             when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
             files = (journal.path, *segments(journal.path).values())
             size = f"{sum(path.stat().st_size for path in files) / 1000:.1f}"
-            to_do = "; ".join(_left(session)) or "-"
+            turn = ["a turn"] if session.turn is not None else []
+            to_do = "; ".join([*turn, *left(session)]) or "-"
             found.append((last, (name, when, str(session.turns), size, to_do)))
     for line in columns([SESSIONS, *(cells for _, cells in sorted(found))]):
         print(line)
     return _complain(journals.values())
-
-
-def _left(session: Session) -> Iterator[str]:
-    waiting = sum(not is_command(received) for received in session.waiting.values())
-    if session.turn is not None:
-        yield "a turn"
-    if waiting:
-        yield f"messages: {waiting}"
-    if session.pending:
-        yield f"approvals: {len(session.pending)}"
-    if session.undelivered:
-        yield f"deliveries: {len(session.undelivered)}"
 
 
 def export(config: Config, given: Namespace) -> int:

@@ -102,10 +102,9 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
 
 def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
     """Tell a turn of *log*: who said what, and what was done until it had its answer."""
-    for heard in turn.heard:
-        if heard.seq == turn.seq:
-            yield _told(heard.at, zone, heard.received.principal, heard.received.text)
     for seq, at, entry in log:
+        for one in (heard.received for heard in turn.heard if heard.seq == seq):
+            yield _told(at, zone, one.principal, one.text)
         is_of_it = turn.seq <= seq and (seq <= turn.answered or not turn.answered)
         if is_of_it and (told := _said_and_done(entry)) is not None:
             yield _told(at, zone, *told)
@@ -113,10 +112,6 @@ def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
 
 def _said_and_done(entry: Entry) -> tuple[str, str] | None:
     match entry:
-        case entries.TurnStarted(attempt=attempt) if attempt > 1:
-            return "Elwood", f"begins for the {attempt}. time"
-        case entries.Joined(text=text):
-            return "said meanwhile", text
         case entries.Prompted(prompt):
             tools = ", ".join(tool.name for tool in prompt.tools)
             return "Elwood, before all that is said", f"{prompt.system}\n\nTools: {tools}"
@@ -137,8 +132,6 @@ def _said_and_done(entry: Entry) -> tuple[str, str] | None:
             return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
         case entries.Compacted(summary=summary):
             return "Elwood, for all that was before", summary
-        case entries.Rewound():
-            return "Elwood", "leaves out what was said since"
         case entries.Replied(turn=turn, text=text, footer=footer) if turn is not None:
             return "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
     return None

@@ -23,15 +23,8 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
 )
 from elwood.agent.session.delivery import Showing
-from elwood.agent.session.log.entries import (
-    Compacted,
-    Entry,
-    Joined,
-    Noticed,
-    Prompted,
-    Rewound,
-    Said,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
@@ -102,7 +95,7 @@ class TurnRun:
     async def run(self) -> TurnResult:
         turn = self._turn
         if self.log.state.prompt != self.prompt:
-            await self.log.stage(Prompted(self.prompt))
+            await self.log.stage(entries.Prompted(self.prompt))
         if turn.calls:
             await self.gate.perform()
         while True:
@@ -159,7 +152,7 @@ class TurnRun:
                 self._used_tools = True
                 await self.gate.perform()
                 if run < given:
-                    await self.log.stage(Noticed(turn.id, LEFT_OUT.format(given, run)))
+                    await self.log.stage(entries.Noticed(turn.id, LEFT_OUT.format(given, run)))
             case "cut" if completion.detail:  # longer than any response may be
                 entry = self._entry(completion, message)
                 return TurnResult(self._text + message.text, failed=True, entries=(entry,))
@@ -175,7 +168,7 @@ class TurnRun:
                     return self._finished(completion, message.text + CUT_MARK)
                 self._continued += 1
                 self._text += message.text
-                notice = Noticed(turn.id, CONTINUE)
+                notice = entries.Noticed(turn.id, CONTINUE)
                 await self.log.keep(self._entry(completion, message), notice)
             case "window":  # LLM-17
                 if not await self._shrink():
@@ -183,14 +176,14 @@ class TurnRun:
             case "refused":  # the turn leaves the history (LLM-18)
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
-                return TurnResult(said, failed=True, entries=(Rewound(turn.start - 1),))
+                return TurnResult(said, failed=True, entries=(entries.Rewound(turn.start - 1),))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
                 if self._nudged or not self._used_tools:
                     return self._failed("The model gave no text.")
                 self._nudged = True  # LLM-22
-                await self.log.stage(Noticed(turn.id, NUDGE))
+                await self.log.stage(entries.Noticed(turn.id, NUDGE))
         return None
 
     def _finished(self, completion: Completion, text: str) -> TurnResult:
@@ -200,8 +193,8 @@ class TurnRun:
     def _failed(self, why: str) -> TurnResult:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
-    def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> Said:
-        return Said(self._turn.id, message, completion.usage, left_out)
+    def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> entries.Said:
+        return entries.Said(self._turn.id, message, completion.usage, left_out)
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
@@ -209,7 +202,7 @@ class TurnRun:
         if joining:
             ids = tuple(received.id for received in joining)
             text = render(joining, self.clock)
-            await self.log.stage(Joined(self._turn.id, ids, text))
+            await self.log.stage(entries.Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
@@ -285,7 +278,7 @@ class TurnRun:
     async def _make_room(self, context: int | None) -> BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
         made = await make_room(self.log.account, self.log.state, self._request, context)
-        if isinstance(made, Compacted):
+        if isinstance(made, entries.Compacted):
             await self.log.keep(made)
         return made if isinstance(made, BudgetSpent) else made is not None
 
@@ -306,13 +299,13 @@ class TurnRun:
         if problem == "tools" or self._mended > 2:
             return False
         if self._mended == 1:
-            await self.log.stage(Prompted(self.prompt))
+            await self.log.stage(entries.Prompted(self.prompt))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start
         old = [node for node in self.log.state.path if node.seq < start]
         most = ContextLimits(context=self.settings.context_tokens).summary
-        await self.log.keep(Compacted(extracts(old, most), start, why))
+        await self.log.keep(entries.Compacted(extracts(old, most), start, why))
         return True
 
 
