@@ -20,7 +20,6 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.policy.decide import Rules
-from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
@@ -115,16 +114,6 @@ class MemoryLog(SessionLog):
         self.apply(*entries)
         for entry in entries:
             self.recorded(entry)
-
-
-class Shown(Showing):
-    """Shows what a turn says to a function."""
-
-    def __init__(self, show: Callable[[str], bool]) -> None:
-        self._show = show
-
-    def text(self, response: int, text: str) -> bool:
-        return self._show(text)
 
 
 def gate_for(

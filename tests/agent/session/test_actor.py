@@ -406,24 +406,6 @@ async def test_an_idle_session_leaves_the_memory(world: World) -> None:
     assert len(world.asked[-1].messages) == 3
 
 
-async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(world: World) -> None:
-    async with house(world) as h:
-        for text in ("one", "two"):
-            await h.say(text)
-            await h.quiet()
-    path = world.folder / "sessions/s.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[0] = lines[0].replace(b"one", b"eno")
-    path.write_bytes(damaged := b"".join(lines))
-
-    async with house(world) as h:
-        refused = await h.say("three")
-
-    assert isinstance(refused, Refused)
-    assert "line 1" in refused.why
-    assert path.read_bytes() == damaged
-
-
 async def forever(request: Complete) -> Completed:
     await trio.sleep_forever()
     raise AssertionError

@@ -51,16 +51,6 @@ def outcomes(world: World) -> dict[str, int]:
     return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
 
 
-async def test_undo_takes_back_the_last_turn_and_again_the_one_before(world: World) -> None:
-    async with house(world) as h:
-        await say(h, "one", "two", "three", "/undo", "/undo", "four")
-
-    assert heard(world) == ["one", "four"]
-    assert len(world.asked[-1].messages) == 3
-    assert "“three”" in world.said[3]
-    assert "“two”" in world.said[4]
-
-
 async def test_going_back_reads_no_more_of_the_log_than_it_goes_back(world: World) -> None:
     """Of a year nobody waits for the first months: here they cannot be read at all."""
     async with house(world) as h:

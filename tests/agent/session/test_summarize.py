@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results
+from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results, Usage
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -89,6 +90,28 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
         n for n in left_out if n not in kept
     ]
     assert talk.crossings == 1
+
+
+async def test_room_is_made_as_the_model_counts() -> None:
+    """It counts tokens as no estimate of ours does."""
+    most = 0
+
+    async def think(request: Complete) -> Completed:
+        nonlocal most
+        await trio.lowlevel.checkpoint()
+        if is_summary(request):
+            return GOOD
+        counted = len(msgspec.json.encode((request.prompt, request.messages))) // 2
+        most = max(most, counted)
+        return msgspec.structs.replace(answer(f"re: {LONG}"), usage=Usage(counted, 300))
+
+    talk = Talk(think, context=8000)
+    for number in range(60):
+        await talk.say(f"{number}: {LONG}")
+
+    assert 0.6 * 8000 < most <= 8000
+    assert len(talk.compactions) == talk.crossings - talk.is_full > 3
+    talk.restart()
 
 
 async def test_a_second_summary_takes_in_the_first() -> None:

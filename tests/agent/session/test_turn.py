@@ -29,7 +29,7 @@ from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import MemoryLog, Shown, gate_for
+from tests.agent.session.gates import MemoryLog, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -41,12 +41,10 @@ PROMPT = Prompt("be good")
 class Scene(MemoryLog):
     """One session with an open turn, its log in memory, and a scripted model."""
 
-    def __init__(self, *steps: Completed, private: bool = False, dry_run: bool = False) -> None:
+    def __init__(self, *steps: Completed, dry_run: bool = False) -> None:
         super().__init__()
         self.model = ScriptedModel(*steps)
         self.effects = Effects()
-        self.shown: list[str] = []
-        self.private = private
         self.arrivals = Signal()
         self.gate = gate_for(
             self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
@@ -58,10 +56,6 @@ class Scene(MemoryLog):
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
         self.arrivals.give()
 
-    def show(self, text: str) -> bool:
-        self.shown.append(text)
-        return self.private
-
     async def run(self, **settings: int) -> TurnResult:
         run = TurnRun(
             log=self,
@@ -72,7 +66,6 @@ class Scene(MemoryLog):
             settings=TurnSettings(**settings),
             clock=OwnerClock(lambda: 0.0),
             arrivals=self.arrivals,
-            showing=Shown(self.show),
         )
         with trio.fail_after(36_000):  # of an autojump clock
             return await run.run()
@@ -360,35 +353,6 @@ async def test_a_model_that_hangs_is_left() -> None:
 # --- steering -------------------------------------------------------------------------------------
 
 
-def streaming(scene: Scene, said: str, *more: tuple[str, str]) -> list[object]:
-    async def first(request: Complete) -> Completed:
-        assert request.progress is not None
-        if said:
-            request.progress.send_nowait(said)
-        await trio.testing.wait_all_tasks_blocked()
-        for id_, text in more:
-            scene.say(id_, text)
-        await trio.testing.wait_all_tasks_blocked()
-        return answer("first answer")
-
-    return [first]
-
-
-async def test_a_split_paste_is_one_answer() -> None:
-    """A message that comes before anything was shown restarts the call with both."""
-    scene = Scene(private=True)
-    scene.model.steps = [*streaming(scene, "", ("b", "second half")), answer("both")]  # type: ignore[list-item]
-
-    end = await scene.run()
-
-    assert end.text == "both"
-    assert scene.model.asked[1].messages == (
-        Human("hello"),
-        Human("[Thursday 1970-01-01 00:00 UTC]\nsecond half"),
-    )
-    assert scene.session.waiting == {}
-
-
 async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("both"))
 
@@ -404,16 +368,3 @@ async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     last: Sequence[object] = scene.model.asked[-1].messages
     assert isinstance(last[-2], Results)
     assert last[-1] == Human("[Thursday 1970-01-01 00:00 UTC]\nand this")
-
-
-# --- after a crash --------------------------------------------------------------------------------
-
-
-async def test_cp_31_a_full_disk_before_a_call_means_that_it_does_not_run() -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}')), answer("ok"))
-    scene.full = CallStarted
-
-    await scene.run()
-
-    assert scene.effects.done == []
-    assert "the disk is full" in scene.results[0]
