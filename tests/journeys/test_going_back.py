@@ -5,8 +5,7 @@ import trio
 
 from elwood.agent.conversation.message import Human, Message
 from elwood.agent.session.settings import SessionSettings
-from elwood.foundation.storage.files import is_marked
-from tests.journeys.home import Home, Life
+from tests.journeys.home import MINE, Home, Life
 
 
 async def say(h: Home, life: Life, *texts: str) -> None:
@@ -97,7 +96,6 @@ async def test_an_export_comes_into_the_chat(h: Home) -> None:
         assert b"hello &lt;b&gt;" in data
         assert "✓ act x".encode() in data
         assert h.texts()[-1] == "Here is the conversation, as a file."
-        assert not (h.folder / "workspace" / "exports").exists()
 
 
 async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None:
@@ -115,27 +113,11 @@ async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None
     assert not h.broken()
 
 
-async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(h: Home) -> None:
+async def test_of_an_export_that_may_not_have_arrived_it_is_told_where_else_it_is(h: Home) -> None:
     async with h.life() as life:
         await say(h, life, "hello")
         h.fake.fault("sendDocument", "lose")
         await say(h, life, "/export")
 
-        (file,) = (h.folder / "workspace" / "exports").iterdir()
-        assert "re: hello" in file.read_text()
-        assert "The file may not have arrived here" in h.texts()[-1]
-        assert f"exports/{file.name}" in h.texts()[-1]
-        with file.open("rb") as opened:
-            assert not is_marked(opened.fileno())
-
-
-async def test_what_strangers_said_is_marked_in_the_workspace(h: Home) -> None:
-    async with h.life() as life:
-        h.fake.say("look", forward_origin={"type": "hidden_user", "sender_user_name": "M"})
-        await life.settled()
-        h.fake.fault("sendDocument", "lose")
-        await say(h, life, "/export")
-
-        (file,) = (h.folder / "workspace" / "exports").iterdir()
-        with file.open("rb") as opened:
-            assert is_marked(opened.fileno())
+        assert h.texts()[-1].startswith("The file may not have arrived here")
+        assert f"elwood session export {MINE}" in h.texts()[-1]

@@ -19,7 +19,7 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Ta
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, SessionsMail, Unheard
+from elwood.agent.session.messages import Await, SessionsMail
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
 from elwood.features.tasks.rules import Verb
@@ -280,7 +280,7 @@ class House:
         world = self.world
         work = world.works.get(message.id)
         if work is None or work.ends < 0:
-            message.reply.set(Unheard())
+            message.reply.set(None)
             return
         await trio.sleep(max(0.0, work.ends - world.passed()))
         if not work.is_done:

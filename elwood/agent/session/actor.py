@@ -20,7 +20,7 @@ from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
 from elwood.agent.session.log.turns import TOLD
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -79,16 +79,12 @@ class SessionActor:
         commands: Commands,
         extensions: SessionExtensions,
     ) -> None:
+        self._core = core
         self._log = log_
-        self._live = core.live
-        self._admission = core.admission
-        self._channels = core.channels
         self._delivery = delivery
         self._runner = runner
         self._commands = commands
         self._extensions = extensions
-        self._redactor = core.redactor
-        self._clock = core.clock
         self._settings = core.config.of(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
@@ -105,7 +101,7 @@ class SessionActor:
         while True:
             try:
                 await self._log.open()
-                await self._live.mark(self._log.id)
+                await self._core.live.mark(self._log.id)
             except JournalDamaged as error:
                 if not await self._refuse_all(mailbox, error):
                     return False
@@ -119,14 +115,13 @@ class SessionActor:
 
     async def _put_away_if_due(self) -> None:
         withdraw, after = self._runner.approvals.let_go, self._settings.archive
-        await self._log.put_away_if_due(withdraw, self._clock.now(), after)
+        await self._log.put_away_if_due(withdraw, self._core.clock.now(), after)
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
-        await let_go(self._log, self._admission.restored, self._clock.zone, withdraw)
+        await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            nursery.start_soon(self._extensions.turns_ended)
             for part in self._extensions.parts:
                 nursery.start_soon(part.run)
             await self._put_away_if_due()
@@ -158,14 +153,14 @@ class SessionActor:
         await self._extensions.settle()
         state = self._log.state
         if state.is_idle and not state.pending and not self._extensions.is_behind:
-            await self._live.unmark(self._log.id)  # nothing to be woken for
+            await self._core.live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when it was quiet for long enough, or is stopped."""
         message: SessionsMail | None = None
         with (
             trio.move_on_after(self._settings.idle) as wait,
-            self._live.awaiting(self._log.id, wait, self._settings.in_memory),
+            self._core.live.awaiting(self._log.id, wait, self._settings.in_memory),
         ):
             try:
                 message = await mailbox.receive()
@@ -223,7 +218,7 @@ class SessionActor:
             text = f"[replying to: {well_formed(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            self._redactor(text),
+            self._core.redactor(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,
@@ -240,12 +235,12 @@ class SessionActor:
             most = MAX_REMINDERS
         if waiting >= most:
             return Busy(waiting)
-        if (why := self._admission.refusal) and not is_command(received):
+        if (why := self._core.admission.refusal) and not is_command(received):
             return Refused(f"{why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
-        if why := doubtful(received, self._admission.restored, self._clock.zone):
+        if why := doubtful(received, self._core.admission.restored, self._core.clock.zone):
             return await self._take(received, _said(received, why))
         if received.errand is not None and received.errand.says in TOLD:
             quiet = received.errand.says == "note"
@@ -258,7 +253,7 @@ class SessionActor:
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.errand is None and received.route.private:
-            self._channels.hear(received.route)
+            self._core.channels.hear(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
@@ -275,7 +270,7 @@ class SessionActor:
                 wanted.reply.set(done)
                 return
             if wanted.id not in state.waiting and wanted.id not in open_:
-                wanted.reply.set(Unheard())
+                wanted.reply.set(None)
                 return
             await self._log.wait_change()
 
@@ -368,4 +363,4 @@ def _answer(message: SessionsMail, answer: Reception) -> None:
     if isinstance(message, Inbound):
         message.reply.set(answer)
     elif isinstance(message, Await):
-        message.reply.set(Unheard())
+        message.reply.set(None)

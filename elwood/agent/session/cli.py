@@ -40,9 +40,6 @@ def _of_verify(parser: ArgumentParser) -> None:
 def _of_show(parser: ArgumentParser) -> None:
     parser.add_argument("session", metavar="ID", help="the conversation; session list names all")
     parser.add_argument("--turn", metavar="N", type=count, help="tell this turn")
-    parser.add_argument(
-        "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
-    )
 
 
 def _of_export(parser: ArgumentParser) -> None:

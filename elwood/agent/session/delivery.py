@@ -6,14 +6,17 @@ never silently.
 """
 
 import logging
+from math import inf
 
 import trio
 
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Button,
     Draft,
     Post,
+    PostResult,
     Sent,
     Typing,
     Undeliverable,
@@ -27,7 +30,7 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
-from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
+from elwood.foundation.runtime import waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.splitting import parts
 
@@ -36,9 +39,6 @@ log = logging.getLogger("elwood.delivery")
 # First and longest wait between two attempts at a delivery, seconds.
 FIRST_DELAY = 0.5
 MAX_DELAY = 60.0
-# How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
-# delayed by the same times, and others must have their turn in between.
-AFTER_CRASH = 4.0
 # Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
@@ -73,12 +73,12 @@ class Delivery:
     async def accept(self, replied: Replied, *before: Entry) -> None:
         """Record *before* and *replied* as one; from then on the reply is ours, unless quiet."""
         if self._log.state.undelivered or replied.quiet:
-            await self._log.record(*before, replied, last_words=True)
+            await self._log.keep(*before, replied, last_words=True)
             return
         # Nothing is in front of it: the first part's record can go along, saving a write.
         self._unsent.add((replied.reply, 0))
         posting = Posting(replied.reply, 0, 1)
-        await self._log.record(*before, replied, posting, last_words=True)
+        await self._log.keep(*before, replied, posting, last_words=True)
 
     def route(self, answered: Turn | Received) -> Route:
         """Say where what answers *answered* goes, if it is given now."""
@@ -128,7 +128,7 @@ class Delivery:
             while True:
                 if not recorded:
                     attempt += 1
-                    await self._log.record(Posting(*key, attempt), last_words=True)
+                    await self._log.keep(Posting(*key, attempt), last_words=True)
                 recorded = False
                 post = Post(
                     route=replied.route,
@@ -136,39 +136,31 @@ class Delivery:
                     repeat=repeat,
                     buttons=typed if number == len(pieces) - 1 else (),
                 )
-                pause = delay
-                try:
-                    outcome = await self._ask(post)
-                except ActorDown as error:
-                    outcome = Unsent(str(error))
-                except ActorCrashed as error:
-                    outcome = Unsure(str(error))
-                    pause = AFTER_CRASH * delay
-                match outcome:
+                match outcome := await self._post(post):
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
-                        await self._log.record(Posted(*key, message), *done, last_words=True)
+                        await self._log.keep(Posted(*key, message), *done, last_words=True)
                         break
                     case Undeliverable(why):
                         log.warning("reply is undeliverable", extra={"why": why})
-                        await self._log.record(Delivered(replied.reply, why), last_words=True)
+                        await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
                     case Unsure():
                         repeat = True
                     case Unsent():
                         pass
                 log.info("delivery is tried again", extra={"outcome": repr(outcome)})
-                await trio.sleep(pause)
+                await trio.sleep(delay)
                 delay = min(MAX_DELAY, delay * 2)
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
-            await self._log.record(Delivered(replied.reply), last_words=True)
+            await self._log.keep(Delivered(replied.reply), last_words=True)
 
-    async def _ask(self, post: Post) -> Sent | Unsure | Unsent | Undeliverable:
+    async def _post(self, post: Post) -> PostResult:
         outbox = self._channels.outboxes.get(post.route.channel)
         if outbox is None:  # a process that runs without it: another one will send it
             return Unsent(f"there is no channel {post.route.channel} here")
-        return await outbox.ask(post)
+        return await post_once(outbox, post, within=inf)
 
 
 class Showing:

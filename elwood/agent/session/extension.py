@@ -39,12 +39,8 @@ class SessionExtension:
         return ""
 
     async def remind(self) -> Reminded | None:
-        """Choose what goes along with the turn that has begun."""
+        """Choose what goes along with the turn that has begun; asked again after a crash."""
         return None
-
-    def hint(self, message: str) -> str:
-        """Say in a line what may help with *message*; the model is told, once."""
-        return ""
 
     async def expand(self, command: str) -> str:
         """Say in words what an unknown slash command asks for; empty if it means nothing here."""
@@ -59,9 +55,6 @@ class SessionExtension:
 
     async def run(self) -> None:
         """Work beside the conversation, until cancelled."""
-
-    async def turns_ended(self) -> None:
-        """Do what is to be done when no turn is left to run."""
 
     async def settle(self) -> None:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""
@@ -136,9 +129,6 @@ class SessionExtensions:
     async def remind(self) -> list[Reminded]:
         return [one for part in self.parts if (one := await part.remind()) is not None]
 
-    def hint(self, message: str) -> str:
-        return "\n".join(filter(None, (part.hint(message) for part in self.parts)))
-
     async def expand(self, command: str) -> str:
         for part in self.parts:
             if words := await part.expand(command):
@@ -151,10 +141,6 @@ class SessionExtensions:
     async def taken_back(self, gone: TakenBack) -> None:
         for part in self.parts:
             await part.taken_back(gone)
-
-    async def turns_ended(self) -> None:
-        for part in self.parts:
-            await part.turns_ended()
 
     async def settle(self) -> None:
         for part in self.parts:

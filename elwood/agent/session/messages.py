@@ -8,12 +8,11 @@ from elwood.agent.session.log.state import RunResult
 from elwood.foundation.runtime import Request
 
 
-class Unheard(msgspec.Struct, frozen=True):
-    """No such run stands in the log, or it is too old to be remembered."""
+class Await(Request[RunResult | None], frozen=True, kw_only=True):
+    """Wait until the run of a task with the message *id* has its answer.  From the scheduler.
 
-
-class Await(Request[RunResult | Unheard], frozen=True, kw_only=True):
-    """Wait until the run of a task with the message *id* has its answer.  From the scheduler."""
+    None: no such run stands in the log, or it is too old to be remembered.
+    """
 
     session: str
     id: str

@@ -122,11 +122,14 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
-    async def turns_ended(self) -> None:
-        """Have the newest turn that ended written soon, together with those of others."""
-        if self._hand_over():
-            await trio.sleep(GATHER)
-            await self.settle()
+    async def run(self) -> None:
+        """Have each turn that ends written soon, together with those of others."""
+        while True:
+            if self._log.state.turn is None and self._hand_over():
+                await trio.sleep(GATHER)
+                await self.settle()
+            else:
+                await self._log.wait_change()
 
     async def settle(self) -> None:
         """Write the newest turn that ended into its day's note now, unless it stands there."""

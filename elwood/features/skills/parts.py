@@ -1,8 +1,10 @@
 """What skills brings to one run of the app."""
 
+from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
@@ -57,8 +59,14 @@ class SkillExtension(SessionExtension):
         self._log = log
         self._skills = skills
 
-    def hint(self, message: str) -> str:
-        return self._skills.hint(message, self._log)
+    async def remind(self) -> Reminded | None:
+        """Name the skills that may help."""
+        turn = self._log.state.turn
+        if turn is None or turn.rounds or turn.attempts > 1:
+            return None
+        message = "\n".join(said.text for said in turn.inputs)
+        hint = self._skills.hint(message, self._log)
+        return Reminded(turn.id, hint, CLEAN) if hint else None
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""

@@ -21,7 +21,7 @@ from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.messages import (
     Adopt,
@@ -353,7 +353,7 @@ class TaskRunner:
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)
         done = await self._await(run)
-        if isinstance(done, Unheard):
+        if done is None:
             return Outcome("failed", "the run is not in the log of its conversation", acted=True)
         if route is None:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
@@ -438,10 +438,10 @@ class TaskRunner:
             errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
-    async def _await(self, run: DueRun) -> RunResult | Unheard:
+    async def _await(self, run: DueRun) -> RunResult | None:
         id_ = message_of(run.planned)
         done = await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
-        if isinstance(done, Unheard) and run.begun and run.task.message:
+        if done is None and run.begun and run.task.message:
             # Older versions had a session for each reminder; it may have been said there.
             own = own_session(run.task)
             return await self._sessions.insist(lambda: Await(session=own, id=id_))

@@ -1,6 +1,6 @@
 """Gates for tests: the real one, and an approvals actor that answers as told."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -19,15 +19,12 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
-from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
-from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Redactor
@@ -105,39 +102,18 @@ class MemoryLog(SessionLog):
             self.session.apply(len(self.entries), 0.0, entry)
 
     async def stage(self, entry: Entry) -> None:
-        await self.record(entry)
+        await self.keep(entry)
 
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        full = self.full
-        if full is not None and not last_words and any(isinstance(e, full) for e in entries):
+    async def record(self, *entries: Entry) -> None:
+        if self.full is not None and any(isinstance(entry, self.full) for entry in entries):
             raise DiskFull(Path("s.jsonl"))
+        await self.keep(*entries)
+
+    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+        await trio.lowlevel.checkpoint()
         self.apply(*entries)
         for entry in entries:
             self.recorded(entry)
-
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
-        await self.record(*entries, last_words=last_words)
-
-
-class BareModel(ModelClient):
-    """Asks a function instead of an actor."""
-
-    def __init__(self, answer: Callable[[Complete], Awaitable[Completed]]) -> None:
-        self._answer = answer
-
-    async def complete(self, request: Complete) -> Completed:
-        return await self._answer(request)
-
-
-class Shown(Showing):
-    """Shows what a turn says to a function."""
-
-    def __init__(self, show: Callable[[str], bool]) -> None:
-        self._show = show
-
-    def text(self, response: int, text: str) -> bool:
-        return self._show(text)
 
 
 def gate_for(

@@ -25,7 +25,7 @@ from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimi
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal
-from tests.agent.session.gates import FREE, Approver, BareModel, MemoryLog, Shown, gate_for
+from tests.agent.session.gates import FREE, Approver, MemoryLog, gate_for
 from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
@@ -72,7 +72,6 @@ class Talk(MemoryLog):
         self.settings = TurnSettings(context_tokens=context)
         self.log: list[bytes] = []
         self.crossings = 0
-        self.shown = False
         self.is_full = False
         self._approver = approver
         self._ids = itertools.count(1)
@@ -136,8 +135,7 @@ class Talk(MemoryLog):
             max_tokens=1000,
             settings=self.settings,
             gate=gate_for(self, (NOTE, PAY), approver=self._approver, rules=RULES, wait=0.0),
-            model=BareModel(self.think),
+            ask=self.think,
             clock=OwnerClock(lambda: 0.0),
             arrivals=Signal(),
-            showing=Shown(lambda text: self.shown),
         )

@@ -434,24 +434,6 @@ async def test_of_many_idle_sessions_the_one_quiet_for_longest_leaves_the_memory
     assert world.said[-2:] == ["re: again", "re: work"]
 
 
-async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(world: World) -> None:
-    async with house(world) as h:
-        for text in ("one", "two"):
-            await h.say(text)
-            await h.quiet()
-    path = world.folder / "sessions/s.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[0] = lines[0].replace(b"one", b"eno")
-    path.write_bytes(damaged := b"".join(lines))
-
-    async with house(world) as h:
-        refused = await h.say("three")
-
-    assert isinstance(refused, Refused)
-    assert "line 1" in refused.why
-    assert path.read_bytes() == damaged
-
-
 async def forever(request: Complete) -> Completed:
     await trio.sleep_forever()
     raise AssertionError

@@ -39,8 +39,8 @@ def test_everything_that_waits_has_one_answer_commands_too() -> None:
 
 
 @pytest.mark.parametrize("started", ["", "a", "run"])
-def test_of_a_run_nothing_is_said_here(started: str) -> None:
-    """It may have no place where it could be; the timetable tells what became of it."""
+def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
+    """It may have no place where it could be."""
     run = Received(
         "run", "look", "task:x", Route("nowhere"), 0.0, errand=TaskRun("x", says="silent")
     )
@@ -54,7 +54,8 @@ def test_of_a_run_nothing_is_said_here(started: str) -> None:
     assert session.turn is None
     assert session.runs["run"].failed
     [told] = session.undelivered.values()
-    assert (told.replied.inputs, told.replied.route) == (("a",), HERE)
+    assert set(told.replied.inputs) == {"a", "run"}
+    assert told.replied.route == HERE
 
 
 def test_of_a_conversation_at_rest_nothing_is_said() -> None:

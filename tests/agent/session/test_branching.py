@@ -7,27 +7,13 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.inbound import Taken
-from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, Human, Notice, Results
-from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.log.entries import (
-    Archived,
-    CallEnded,
-    CallStarted,
-    Compacted,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Archived, Compacted, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal, entries_of
 from tests.agent.session.scene import House, World, echo, house
 from tests.agent.session.scripted import answer, call
@@ -57,26 +43,12 @@ def entries(world: World) -> list[Entry]:
     return [entry for _, _, entry in entries_of(world.folder / "sessions/s.jsonl", Entry)]
 
 
-def put_away(world: World) -> int:
-    return sum(isinstance(entry, Archived) for entry in entries(world))
-
-
 def outcomes(world: World) -> dict[str, int]:
     """How many answers each message has."""
     log = entries(world)
     replies = [entry for entry in log if isinstance(entry, Replied)]
     ids = [entry.id for entry in log if isinstance(entry, Received)]
     return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
-
-
-async def test_undo_takes_back_the_last_turn_and_again_the_one_before(world: World) -> None:
-    async with house(world) as h:
-        await say(h, "one", "two", "three", "/undo", "/undo", "four")
-
-    assert heard(world) == ["one", "four"]
-    assert len(world.asked[-1].messages) == 3
-    assert "“three”" in world.said[3]
-    assert "“two”" in world.said[4]
 
 
 async def test_going_back_reads_no_more_of_the_log_than_it_goes_back(world: World) -> None:
@@ -310,19 +282,6 @@ async def test_everything_happens_in_the_order_it_was_said(
 # --- the archive ---------------------------------------------------------------------------------
 
 
-async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(world: World) -> None:
-    world.archive = 3600.0
-    async with house(world) as h:
-        await say(h, "one")
-        await trio.sleep(3700)
-        await say(h, "two", "three")
-
-    assert heard(world) == ["two", "three"]
-    assert "put our last conversation away" in world.said[1]
-    assert "put our last conversation away" not in world.said[2]
-    assert put_away(world) == 1
-
-
 async def test_a_conversation_in_use_is_not_put_away(world: World) -> None:
     world.archive, world.idle = 3600.0, 10_000.0
     async with house(world) as h:
@@ -331,64 +290,7 @@ async def test_a_conversation_in_use_is_not_put_away(world: World) -> None:
             await trio.sleep(3000)
 
     assert heard(world) == ["one", "two", "three"]
-    assert put_away(world) == 0
-
-
-def exports(world: World) -> dict[str, tuple[str, bool]]:
-    """What was exported, by name: the text, and whether it may hold strangers' words."""
-    root = Root(world.folder / "workspace")
-    found = {}
-    for path in (world.folder / "workspace/exports").iterdir():
-        with root.file(f"exports/{path.name}") as file:
-            found[path.name] = (file.read(1 << 20).decode(), file.untrusted)
-    return found
-
-
-# --- export --------------------------------------------------------------------------------------
-
-
-async def test_an_export_holds_the_present_line_without_secrets(world: World) -> None:
-    world.model = acts_once
-    async with house(world) as h:
-        await say(h, "hello", "wrong", "/undo", "act", "/export", "/export HTML", "/export pdf")
-
-    exported = exports(world)
-    (page, _), (markdown, foreign) = (exported[name] for name in sorted(exported))
-    assert [name.rsplit(".", 1)[1] for name in sorted(exported)] == ["html", "md"]
-    for content in (markdown, page):
-        assert "re: hello" in content
-        assert "✓ act rent · " in content
-        assert "wrong" not in content
-        assert "/undo" not in content
-    assert not foreign
-    assert "exports/s-1970" in world.said[-3]
-    assert world.said[-1] == "Say which kind of file: /export md or /export html"
-
-
-async def test_an_export_is_foreign_if_what_was_taken_back_was(world: World) -> None:
-    """The notice of what had been done came along, and was named by a model that read a page."""
-    disk = Disk(blocking=inline, clock=trio.current_time)
-    journal: Journal[Entry, Session] = Journal(
-        world.folder / "sessions/s.jsonl", Entry, Session, disk
-    )
-    await journal.open()
-    asked = call(("c", "act", '{"name": "rent"}'))
-    route, page = Route("console"), Label(untrusted=True)
-    await journal.append(
-        Received("m-1", "read it and act", "me", route, 0.0),
-        TurnStarted("t1", ("m-1",), 1, "read it and act"),
-        Said("t1", asked.message, asked.usage),
-        CallStarted("t1", "c", "act", "once", "rent"),
-        CallEnded("t1", "c", "act", "ok", "done", "rent", page, "example.org"),
-        Said("t1", answer("done").message, asked.usage),
-        Replied("t1", "t1", ("m-1",), route, "done"),
-        Delivered("t1"),
-    )
-    async with house(world) as h:
-        await say(h, "/retry", "/export")
-
-    [(_, foreign)] = exports(world).values()
-    assert foreign
+    assert not any(isinstance(entry, Archived) for entry in entries(world))
 
 
 # --- crashes -------------------------------------------------------------------------------------

@@ -237,32 +237,6 @@ async def test_calls_that_wait_are_withdrawn_with_the_turn_that_made_them(talk: 
     assert not talk.state.pending
 
 
-async def test_what_was_done_on_another_line_is_not_told(talk: Talk) -> None:
-    await talk.say(Turn("mine", effect="here"))
-    await talk.command("/branch b")
-    await talk.command("/new")
-    await talk.say(Turn("other", effect="elsewhere"))
-    await talk.command("/resume b")
-    await talk.command("/retry")
-    await talk.answer(Turn("mine"))
-
-    assert "here" in talk.notices()
-    assert "elsewhere" not in talk.notices()
-
-
-async def test_a_line_has_the_prompt_that_its_thinking_is_bound_to(talk: Talk) -> None:
-    """With another one, the provider would refuse its thinking."""
-    await talk.say(Turn("one"))
-    await talk.command("/new")
-    await talk.log.keep(Prompted(Prompt("be better")))
-    await talk.say(Turn("two"))
-    await talk.command("/resume")
-
-    assert talk.state.prompt == Prompt("be good")
-    assert all(n.message.codec for n in talk.state.path if isinstance(n.message, Assistant))
-    assert await talk.reopened() == talk.state
-
-
 # --- any order -----------------------------------------------------------------------------------
 
 Op = tuple[str, int]

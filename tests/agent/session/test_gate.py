@@ -17,7 +17,6 @@ from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
-    CallPending,
     CallStarted,
     Endorsed,
     Entry,
@@ -26,7 +25,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Session, Start, next_work
+from elwood.agent.session.log.state import Start, next_work
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, MemoryLog, gate_for
@@ -136,54 +135,6 @@ class Scene(MemoryLog):
         self.apply(TurnStarted("t2", (), 1, "", work.calls))
 
 
-async def test_a_yes_is_recorded_before_the_call_starts() -> None:
-    scene = Scene(("act", "x"))
-    scene.approver.verdicts["act"] = YES
-
-    await scene.perform()
-
-    tags = [type(entry) for entry in scene.entries[3:]]
-    assert tags == [CallPending, CallDecided, CallStarted, CallEnded]
-    assert scene.done == ["x"]
-    assert scene.session.turn is not None
-    assert scene.session.turn.receipts[0].ruling == "once me"
-
-
-async def test_a_no_runs_nothing_and_is_not_asked_again_in_the_turn() -> None:
-    """AP-22."""
-    scene = Scene(("act", "x"))
-    scene.approver.verdicts["act"] = NO
-    await scene.perform()
-    turn = scene.session.turn
-    assert turn is not None
-    again = Assistant((ToolCall("c9", "act", '{"name": "x"}'),), "s", "m", msgspec.Raw(b"[]"))
-    scene.apply(Said("t1", again, Usage()))
-    await scene.perform()
-
-    assert scene.ended == [("x", "denied"), ("x", "denied")]
-    assert scene.done == []
-    assert len(scene.approver.asked) == 1
-
-
-async def test_without_an_answer_the_call_is_kept_and_runs_when_allowed() -> None:
-    scene = Scene(("act", "x"))
-    await scene.perform()
-    assert scene.ended == [("x", "waiting")]
-    assert next_work(scene.session) != Start(())
-
-    scene.approver.rule(YES)
-    await scene.learn()
-    scene.resume()
-    await scene.perform()
-
-    assert scene.done == ["x"]
-    assert scene.ended == [("x", "waiting"), ("x", "ok")]
-    assert len(scene.approver.asked) == 1
-    assert scene.session.pending == {}
-    last = scene.session.messages[-1]
-    assert "did x" in getattr(last, "text", "")
-
-
 async def test_the_questions_of_a_round_are_put_at_once() -> None:
     scene = Scene(("act", "x"), ("act", "y"))
     async with trio.open_nursery() as nursery:
@@ -226,20 +177,6 @@ async def test_what_changes_each_time_is_never_run() -> None:
 
     assert scene.ended == [("x", "denied")]
     assert scene.done == []
-
-
-async def test_a_kept_call_that_changed_is_asked_about_again() -> None:
-    scene = Scene(("act", "x"))
-    await scene.perform()
-    scene.approver.rule(YES)
-    await scene.learn()
-    scene.facts["file"] = "two"
-    scene.resume()
-    await scene.perform()
-
-    assert scene.done == []
-    assert len(scene.approver.asked) == 2
-    assert scene.ended == [("x", "waiting"), ("x", "waiting")]
 
 
 async def test_strangers_words_make_an_earlier_yes_worthless() -> None:
@@ -306,22 +243,6 @@ async def test_words_of_a_model_or_a_tool_approve_nothing() -> None:
     assert scene.ended == [("the owner approved this", "waiting")]
     seen = str(scene.session.messages)
     assert scene.approver.asked[0].question.plan not in seen
-
-
-@pytest.mark.parametrize(("tool", "runs"), [("keep", 1), ("act", 0), ("look", 1)])
-async def test_a_started_call_is_repeated_only_if_that_is_harmless(tool: str, runs: int) -> None:
-    scene = Scene((tool, "x"))
-    scene.approver.verdicts[tool] = YES
-    turn = scene.session.turn
-    assert turn is not None
-    await scene.perform()
-    kept = [entry for entry in scene.entries if not isinstance(entry, CallEnded)]
-    scene.session, scene.entries, scene.done = Session(), [], []
-    scene.apply(*kept)
-    await scene.perform()
-
-    assert len(scene.done) == runs
-    assert scene.ended == [("x", "ok" if runs else "unknown")]
 
 
 @pytest.mark.parametrize("tool", ["act", "keep"])

@@ -1,175 +1,31 @@
-"""Months of talk: the context stays below its limit, the prefix stays as it was, facts survive."""
+"""A month of talk: what a model thought stays behind what it was thought behind."""
 
 import random
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import takewhile
 
 import msgspec
-import pytest
 import trio
 
-from elwood.agent.conversation.message import (
-    Assistant,
-    Completion,
-    Human,
-    Notice,
-    Prompt,
-    Stop,
-    Text,
-    ToolCall,
-    Usage,
-)
+from elwood.agent.conversation.message import Prompt
 from elwood.agent.models.anthropic import Anthropic
 from elwood.agent.models.client import ModelFailure, ModelRequest
 from elwood.agent.models.messages import BadHistory, Complete, Completed
-from elwood.agent.models.providers import encode
 from elwood.agent.models.settings import ProviderSettings
-from elwood.agent.session.log.entries import CallDecided, Compacted, Entry, Prompted
+from elwood.agent.session.log.entries import CallDecided
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.agent.session.gates import Approver
-from tests.agent.session.scripted import answer
-from tests.agent.session.talking import NOTE, PAY, Talk, is_summary
+from tests.agent.session.talking import NOTE, PAY, Talk
 from tests.fake_http import serving
-from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks
+from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
-
-TURNS = 5_000
-CONTEXT = 4_000
-FACTS = [f"FACT {n}: the number of locker {n} is {n * 7919 % 10_000:04}" for n in range(10)]
-FORMS = {"anthropic": ProviderSettings(api="anthropic"), "openai": ProviderSettings(api="openai")}
 
 
 def wire(request: Complete) -> ModelRequest:
     return ModelRequest(
         model="m", prompt=request.prompt, messages=request.messages, max_tokens=1000
     )
-
-
-def parts(body: bytes) -> tuple[bytes, bytes]:
-    """Split a body into what stands before the messages for the model, and the messages."""
-    whole = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    first = bytes(whole.get("tools", b"")) + bytes(whole.get("system", b""))
-    return first, bytes(whole["messages"])[:-1]  # without the closing bracket
-
-
-def changed(before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> int:
-    """Count the bytes of a request that do not stand at the same place in the next one."""
-    lost = 0
-    for old, new in zip(before, after, strict=True):
-        if not new.startswith(old):
-            same = sum(
-                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
-            )
-            lost += len(old) - same
-    return lost
-
-
-class Months:
-    """A model that talks, notes and thinks; it counts tokens as no estimate of ours does.
-
-    The summariser keeps what it is told to keep: the facts in what it is shown.
-    """
-
-    def __init__(self) -> None:
-        self.random = random.Random(4)
-        self.talk: CountedTalk | None = None
-        self.most = 0
-        self.requests = 0
-        self.changed = dict.fromkeys(FORMS, 0)
-        self.compared = 0
-        self.last: Complete | None = None
-        self._before: dict[str, tuple[bytes, bytes]] = {}
-        self._epochs = 0
-
-    async def __call__(self, request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        if is_summary(request):
-            [shown] = request.messages
-            assert isinstance(shown, Human)
-            facts = dict.fromkeys(re.findall(r"FACT \d+: .*", shown.text))
-            return answer("<summary>\n" + "\n".join(facts) + "\n</summary>")
-        self.requests += 1
-        self.last = request
-        bodies = {name: encode(form, wire(request)) for name, form in FORMS.items()}
-        counted = self._count(bodies["anthropic"])
-        self.most = max(self.most, counted)
-        self._compare(bodies)
-        return self._respond(request, counted)
-
-    def _count(self, body: bytes) -> int:
-        """A tokenizer of another kind: three bytes each, and a little more or less."""
-        return int(len(body) / 3 * self.random.uniform(0.97, 1.03))
-
-    def _compare(self, bodies: dict[str, bytes]) -> None:
-        assert self.talk is not None
-        epochs = self.talk.epochs
-        after = {name: parts(body) for name, body in bodies.items()}
-        if self._before and epochs == self._epochs:
-            self.compared += 1
-            for name in FORMS:
-                self.changed[name] += changed(self._before[name], after[name])
-        self._before, self._epochs = after, epochs
-
-    def _respond(self, request: Complete, counted: int) -> Completion:
-        said = list[ToolCall | Text]()
-        native: list[Json] = [{"type": "thinking", "thinking": "hm " * 9, "signature": "s" * 60}]
-        if isinstance(request.messages[-1], Human) and self.random.random() < 0.2:
-            id_ = f"toolu_{self.requests}"
-            said.append(ToolCall(id_, "note", '{"name": "x"}'))
-            native.append({"type": "tool_use", "id": id_, "name": "note", "input": {"name": "x"}})
-        else:
-            words = "It is as you say. " * self.random.randint(1, 5)
-            said.append(Text(words))
-            native.append({"type": "text", "text": words})
-        raw = msgspec.Raw(msgspec.json.encode(native))
-        cached = counted // 2
-        usage = Usage(input=counted - cached, cache_read=cached, output=len(bytes(raw)) // 3)
-        stop: Stop = "tools" if isinstance(said[0], ToolCall) else "end"
-        return Completion(Assistant(tuple(said), "anthropic", "a/m", raw), stop, usage)
-
-
-class CountedTalk(Talk):
-    """Counts new prefixes: prompts and compactions."""
-
-    epochs = 0
-
-    def apply(self, *entries: Entry) -> None:
-        self.epochs += sum(isinstance(entry, Compacted | Prompted) for entry in entries)
-        super().apply(*entries)
-
-
-async def test_five_thousand_turns() -> None:
-    model = Months()
-    talk = model.talk = CountedTalk(model, context=CONTEXT)
-    chance = random.Random(5)
-    for number in range(TURNS):
-        words = "and then something else happened " * chance.randint(1, 4)
-        fact = FACTS[number] if number < len(FACTS) else ""
-        end = await talk.say(f"{number}: {words}\n{fact}".strip())
-        assert not end.failed
-        if number in (100, 500, 1500):
-            talk.restart()
-
-    last = model.last
-    assert last is not None
-    known = "".join(m.text for m in last.messages if isinstance(m, Notice | Human))
-    cuts = talk.compactions
-    assert model.most <= CONTEXT
-    assert model.most > 0.6 * CONTEXT  # and the room is used
-    # Room is made before the next request, so the last answer may have crossed the mark.
-    assert len(cuts) == talk.crossings - talk.is_full > 50
-    assert not any(made.why for made in cuts)
-    assert [fact for fact in FACTS if fact not in known] == []
-    assert not any(isinstance(m, Human) and "FACT" in m.text for m in last.messages)
-    assert model.compared == model.requests - 1 - len(cuts)
-    assert model.changed == {"anthropic": 0, "openai": 0}
-    assert max(len(request) for request in talk.log) < 100_000
-
-
-# --- preserved thinking ---------------------------------------------------------------------------
 
 
 class Month:
@@ -252,35 +108,3 @@ async def test_a_month_of_thinking_is_never_rejected() -> None:
     assert len(talk.compactions) > 10
     assert not any(made.why for made in talk.compactions)
     assert month.late_notices > 3
-
-
-def said_to(body: Json) -> Json:
-    """A conversation whose thinking is bound to *body*, and goes on."""
-    bindings = Bindings()
-    thought = {"type": "thinking", "thinking": "hm", "signature": bindings.sign(body, "hm")}
-    messages = [*body["messages"], {"role": "assistant", "content": [thought]}]
-    messages.append({"role": "user", "content": "and?"})
-    return {"bindings": bindings, "body": {**body, "messages": messages}}
-
-
-@pytest.mark.parametrize("part", ["nothing", "system", "tools", "message", "thought"])
-def test_the_fake_enforces_the_rule(part: str) -> None:
-    """Or the month would prove nothing."""
-    tool = {"name": "note", "input_schema": {"type": "object"}}
-    begun = {"system": "Be kind.", "tools": [tool], "messages": [{"role": "user", "content": "hi"}]}
-    told = said_to(begun)
-    body = msgspec.json.decode(msgspec.json.encode(told["body"]))
-    match part:
-        case "system":
-            body["system"] = "Be kind. It is Monday."
-        case "tools":
-            body["tools"] = []
-        case "message":
-            body["messages"][0]["content"] = "hi!"
-        case "thought":
-            body["messages"][1]["content"][0]["thinking"] = "ho"
-
-    problem = told["bindings"].problem(body)
-
-    assert (problem is None) == (part == "nothing")
-    assert anthropic_problem({**body, "model": "m", "max_tokens": 1}) is None

@@ -41,8 +41,8 @@ ROUTE = Route("console")
 U = Label(untrusted=True)
 
 
-def received(id_: str, text: str = "hello", **named: str | None) -> Received:
-    return Received(id_, text, "me", ROUTE, 0.0, named.get("message"), named.get("edits"))
+def received(id_: str, text: str = "hello") -> Received:
+    return Received(id_, text, "me", ROUTE, 0.0)
 
 
 def said(*calls: str, text: str = "") -> Said:
@@ -113,18 +113,6 @@ def test_results_stand_behind_their_calls_in_order_also_if_the_turn_ended_early(
     ]  # fmt: skip
     words = ("may or may not", "no", "not run")
     assert all(word in one.text for word, one in zip(words, results.results, strict=True))
-
-
-def test_an_edit_of_a_waiting_message_replaces_it_and_all_have_one_outcome() -> None:
-    session = fold(
-        received("a", "one", message="1:7"),
-        received("b", "two", edits="1:7"),
-        received("c", "three", edits="1:7"),
-    )
-
-    assert [(r.id, r.text) for r in session.waiting.values()] == [
-        ("a", ""), ("b", ""), ("c", "three"),
-    ]  # fmt: skip
 
 
 def test_a_summary_stands_for_what_was_before_it_and_can_be_rewound_to() -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results
+from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results, Usage
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -91,6 +92,28 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
     assert talk.crossings == 1
 
 
+async def test_room_is_made_as_the_model_counts() -> None:
+    """It counts tokens as no estimate of ours does."""
+    most = 0
+
+    async def think(request: Complete) -> Completed:
+        nonlocal most
+        await trio.lowlevel.checkpoint()
+        if is_summary(request):
+            return GOOD
+        counted = len(msgspec.json.encode((request.prompt, request.messages))) // 2
+        most = max(most, counted)
+        return msgspec.structs.replace(answer(f"re: {LONG}"), usage=Usage(counted, 300))
+
+    talk = Talk(think, context=8000)
+    for number in range(60):
+        await talk.say(f"{number}: {LONG}")
+
+    assert 0.6 * 8000 < most <= 8000
+    assert len(talk.compactions) == talk.crossings - talk.is_full > 3
+    talk.restart()
+
+
 async def test_a_second_summary_takes_in_the_first() -> None:
     model = Model()
 
@@ -174,8 +197,8 @@ async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> N
         await talk.say(LONG)
 
     first, second = (made.summary for made in talk.compactions)
-    assert 'DONE: note {"name": "locker 77"}' in first
-    assert "NOT DONE, or not known: nothing {}: no such tool: nothing" in first
+    assert 'ASSISTANT CALLS A TOOL: "note" {"name": "locker 77"}' in first
+    assert 'ASSISTANT CALLS A TOOL: "nothing" {}\nFAILED: no such tool: nothing' in first
     assert "Note the locker" in first
     assert second.count(EXTRACTS) == second.count(HEAD) == 1
     assert min(first.count("PERSON: "), second.count("PERSON: ")) > 10

@@ -3,7 +3,6 @@
 from elwood.agent.conversation.message import Human
 from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, listing
 from elwood.agent.session.log.entries import Node
-from elwood.agent.session.reading.records import is_on, spans
 
 
 def path(*seqs: int) -> list[Node]:
@@ -62,14 +61,3 @@ def test_the_listing_shows_each_line_once_and_the_present_one_last() -> None:
     ]
     tree.leave(path(2, 12), 14, 130.0, "left")
     assert [(branch.number, branch.tip) for branch in tree.branches] == [(3, 9), (1, 14)]
-
-
-def test_spans_follow_the_moves_of_the_head() -> None:
-    """1..9 is a line; 10 goes back to 4; 20 begins anew; 30 goes back into the middle of 10..19."""
-    moves = [(10, 4), (20, 0), (30, 15)]
-
-    assert spans(moves, 9) == [(1, 9)]
-    assert spans(moves, 25) == [(20, 25)]
-    assert spans(moves, 35) == [(1, 4), (10, 15), (30, 35)]
-    assert not is_on(7, spans(moves, 35))
-    assert is_on(12, spans(moves, 35))

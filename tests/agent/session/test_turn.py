@@ -20,7 +20,6 @@ from elwood.agent.session.log.entries import (
     CallEnded,
     CallPending,
     CallStarted,
-    Noticed,
     Received,
     Replied,
     Rewound,
@@ -30,7 +29,7 @@ from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import BareModel, MemoryLog, Shown, gate_for
+from tests.agent.session.gates import MemoryLog, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -42,13 +41,10 @@ PROMPT = Prompt("be good")
 class Scene(MemoryLog):
     """One session with an open turn, its log in memory, and a scripted model."""
 
-    def __init__(self, *steps: Completed, private: bool = False, dry_run: bool = False) -> None:
+    def __init__(self, *steps: Completed, dry_run: bool = False) -> None:
         super().__init__()
         self.model = ScriptedModel(*steps)
         self.effects = Effects()
-        self.shown: list[str] = []
-        self.private = private
-        self.hint = ""
         self.arrivals = Signal()
         self.gate = gate_for(
             self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
@@ -60,22 +56,16 @@ class Scene(MemoryLog):
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
         self.arrivals.give()
 
-    def show(self, text: str) -> bool:
-        self.shown.append(text)
-        return self.private
-
     async def run(self, **settings: int) -> TurnResult:
         run = TurnRun(
             log=self,
             gate=self.gate,
-            model=BareModel(self.model),
+            ask=self.model,
             prompt=PROMPT,
-            hint=self.hint,
             max_tokens=1000,
             settings=TurnSettings(**settings),
             clock=OwnerClock(lambda: 0.0),
             arrivals=self.arrivals,
-            showing=Shown(self.show),
         )
         with trio.fail_after(36_000):  # of an autojump clock
             return await run.run()
@@ -94,43 +84,6 @@ class Scene(MemoryLog):
             if isinstance(message, Results)
             for result in message.results
         ]
-
-
-async def test_a_plain_answer() -> None:
-    scene = Scene(answer("hi there"))
-
-    end = await scene.finish()
-
-    assert end.text == "hi there"
-    assert not end.failed
-    assert [type(m) for m in scene.session.messages] == [Human, Assistant]
-    assert scene.model.asked[0].messages == (Human("hello"),)
-
-
-async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> None:
-    scene = Scene(answer("done"))
-    scene.hint = "Skills that may fit: pdf."
-    scene.apply(Noticed("t1", scene.hint))  # the process died when this was written
-
-    await scene.finish()
-
-    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
-    assert scene.model.asked[0].prompt == PROMPT
-    scene = Scene(answer("done"))
-    scene.hint = "Skills that may fit: pdf."
-    await scene.finish()
-    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
-
-
-async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back() -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}')), answer("done"))
-
-    await scene.finish()
-
-    names = [type(entry).__name__ for entry in scene.entries]
-    assert names[3:7] == ["Said", "CallStarted", "CallEnded", "Said"]
-    assert scene.effects.done == ["act x"]
-    assert scene.results == ["acted on x"]
 
 
 async def test_reading_calls_run_side_by_side_and_others_in_order() -> None:
@@ -225,12 +178,6 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
             "one two three\n\n[cut off: the answer was too long]",
             False,
             id="llm-16: continued twice",
-        ),
-        pytest.param(
-            [answer(f"p{n}", "paused") for n in range(6)],
-            "did not finish.",
-            True,
-            id="llm-19: resumed five times",
         ),
         pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
         pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),
@@ -341,16 +288,6 @@ async def test_a_turn_has_a_limit_of_calls() -> None:
     assert len(scene.model.asked) == 2
 
 
-async def test_the_same_call_over_and_over_is_noticed() -> None:
-    scene = Scene(*(call((f"c{n}", "look", '{"name": "x"}')) for n in range(3)), answer("sorry"))
-
-    await scene.finish()
-
-    last = scene.model.asked[-1].messages[-1]
-    assert isinstance(last, Notice)
-    assert "same call of look" in last.text
-
-
 # --- failures of the model ------------------------------------------------------------------------
 
 
@@ -399,35 +336,6 @@ async def test_a_model_that_hangs_is_left() -> None:
 # --- steering -------------------------------------------------------------------------------------
 
 
-def streaming(scene: Scene, said: str, *more: tuple[str, str]) -> list[object]:
-    async def first(request: Complete) -> Completed:
-        assert request.progress is not None
-        if said:
-            request.progress.send_nowait(said)
-        await trio.testing.wait_all_tasks_blocked()
-        for id_, text in more:
-            scene.say(id_, text)
-        await trio.testing.wait_all_tasks_blocked()
-        return answer("first answer")
-
-    return [first]
-
-
-async def test_a_split_paste_is_one_answer() -> None:
-    """A message that comes before anything was shown restarts the call with both."""
-    scene = Scene(private=True)
-    scene.model.steps = [*streaming(scene, "", ("b", "second half")), answer("both")]  # type: ignore[list-item]
-
-    end = await scene.run()
-
-    assert end.text == "both"
-    assert scene.model.asked[1].messages == (
-        Human("hello"),
-        Human("[Thursday 1970-01-01 00:00 UTC]\nsecond half"),
-    )
-    assert scene.session.waiting == {}
-
-
 async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("both"))
 
@@ -443,16 +351,3 @@ async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     last: Sequence[object] = scene.model.asked[-1].messages
     assert isinstance(last[-2], Results)
     assert last[-1] == Human("[Thursday 1970-01-01 00:00 UTC]\nand this")
-
-
-# --- after a crash --------------------------------------------------------------------------------
-
-
-async def test_cp_31_a_full_disk_before_a_call_means_that_it_does_not_run() -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}')), answer("ok"))
-    scene.full = CallStarted
-
-    await scene.run()
-
-    assert scene.effects.done == []
-    assert "the disk is full" in scene.results[0]

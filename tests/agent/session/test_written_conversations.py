@@ -29,7 +29,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import ExportItem, Format, items_of, written
 
 ROUTE = Route("console")
@@ -64,7 +64,7 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    history = read_history("s", numbered(entries))
+    history = History("s", numbered(entries))
     return [one.text for one in items_of(history, lambda text: text.replace("hunter2", "***"))]
 
 
@@ -95,17 +95,9 @@ def shown(entries: list[Entry]) -> list[str]:
             ],
             ["one", "good"],
         ),
-        (
-            [
-                Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1"),
-                Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1"),
-                TurnStarted("t1", ("a", "b"), 1, "right"),
-            ],
-            ["right"],
-        ),
         (turn("t1", "a", "take hunter2", "hunter2 it is"), ["take ***", "*** it is"]),
     ],
-    ids=["/undo", "/new", "put away", "/retry", "edited while it waited", "secrets"],
+    ids=["/undo", "/new", "put away", "/retry", "secrets"],
 )
 def test_the_present_line_is_exported_without_commands(
     log: list[Entry], expected: list[str]
@@ -129,14 +121,13 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
-    items = items_of(read_history("s", numbered(CALLS)), str)
+    items = items_of(History("s", numbered(CALLS)), str)
     text = written("s", items, UTC, format_)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
     assert places == sorted(places)
     assert "1970-01-01 00:00:02 UTC" in text
-    assert [one.kind for one in items if one.untrusted] == ["calls"]
 
 
 class Page(HTMLParser):
@@ -158,7 +149,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-PLAIN = [ExportItem(0.0, "words", "x", "x"), ExportItem(0.0, "answer", "Elwood", "x")]
+PLAIN = [ExportItem(0.0, "x", "x"), ExportItem(0.0, "Elwood", "x")]
 
 
 def test_the_page_needs_nothing_and_runs_nothing() -> None:
@@ -180,7 +171,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
-    items = [ExportItem(0.0, "words", text, text) for text in HOSTILE]
+    items = [ExportItem(0.0, text, text) for text in HOSTILE]
     text = written("\u202e\x1bx", items, UTC, format_)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
@@ -199,7 +190,7 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 
 def check_blocks(title: str, who: str, text: str) -> None:
     """Whatever is said, the file has the blocks that it has when nothing special is."""
-    items = [ExportItem(0.0, "words", who, text), ExportItem(0.0, "answer", "Elwood", text)]
+    items = [ExportItem(0.0, who, text), ExportItem(0.0, "Elwood", text)]
     page, plain = (Page(written(t, i, UTC, "html")) for t, i in ((title, items), ("x", PLAIN)))
     assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
     assert "script" not in page.tags

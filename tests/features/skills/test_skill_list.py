@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from elwood.agent.conversation.message import Notice
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.parts import SkillExtension, SkillList
@@ -77,6 +78,13 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     assert listed.hint("good morning", NOTHING) == ""
 
 
+async def test_the_model_is_told_what_fits(world: World) -> None:
+    async with house(world) as h:
+        await h.talk("please cook these pdf forms")
+
+    assert world.asked[-1].messages[-1] == Notice("Skills that may fit: cook.")
+
+
 @pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
 async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text: str) -> None:
     """A name with a dash is no command, so such a message comes to a turn as it is."""
@@ -85,7 +93,7 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text:
     listed = skills(tmp_path, "fill-pdf")
     await listed.text(BUDGET)
     extension = SkillExtension(EVERYTHING, listed)
-    assert extension.hint(text) == "Use the skill fill-pdf for this."
+    assert listed.hint(text, EVERYTHING) == "Use the skill fill-pdf for this."
     assert await extension.expand(text) == "Use the skill fill-pdf: now"
     assert await extension.expand("/fill-pdf") == "Use the skill fill-pdf."
     for other in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
@@ -93,11 +101,12 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text:
 
 
 @pytest.fixture
-def world(tmp_path: Path, virtual_time: None) -> World:
+async def world(tmp_path: Path, virtual_time: None) -> World:
     """What surrounds conversations that know the skill cook."""
     world = World(tmp_path)
     put(tmp_path / "work/skills/cook")
     listed = skills(tmp_path / "work")
+    await listed.text(BUDGET)
     world.extend = lambda house: [lambda log: SkillExtension(log, listed)]
     return world
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import get_args
 
 import msgspec
 import trio
 
 from elwood import __version__
-from elwood.agent.channels.messages import Attachment, Sent, Unsure
-from elwood.agent.conversation.route import Route
+from elwood.agent.channels.messages import Attachment, PostResult, Sent, Unsure
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Spent, in_list, in_words
@@ -29,13 +27,12 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionEx
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import is_command, moves
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.log.state import left, moves
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.foundation.runtime import ActorUnavailable, Reply
-from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.markdown import Rich
 
@@ -43,8 +40,6 @@ from elwood.foundation.text.markdown import Rich
 APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
 # Seconds to wait for what it has cost: beside other things, and alone; stuck things listed.
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
-# Where conversations go that no chat takes as a file, in the workspace.
-FOLDER = "exports"
 
 
 class Commands:
@@ -133,9 +128,8 @@ class Commands:
             case "budget":
                 return CommandAnswer(withheld("What is spent", received) or await self._budget())
             case "receipts":
-                history = await log_.look_back(partial(read_history, log_.id))
-                zone = self._core.clock.zone
-                return CommandAnswer(*listing(history.calls, command.given, zone))
+                calls = (await self._history()).calls
+                return CommandAnswer(*listing(calls, command.given, self._core.clock.zone))
             case "help":
                 return CommandAnswer(help_text(shared.commands))
             case "allow" | "deny" | "approvals" | "trust":
@@ -152,6 +146,9 @@ class Commands:
             self._runner.work(nursery)
             return None
         return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
+
+    async def _history(self) -> History:
+        return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
 
     async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
@@ -179,13 +176,7 @@ class Commands:
         core, state = self._core, self._log.state
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
-        waiting = sum(not is_command(received) for received in state.waiting.values())
-        if waiting:
-            lines.append(f"Messages waiting: {waiting}.")
-        if state.pending:
-            lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
-        if state.undelivered:
-            lines.append(f"Answers on their way: {len(state.undelivered)}.")
+        lines += [f"{one.capitalize()}." for one in left(state)]
         up, model = duration(core.clock.now() - core.started), core.config.of(ModelSettings).default
         lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
         if owner:
@@ -214,49 +205,31 @@ class Commands:
     # --- /export ---
 
     async def _export(self, given: str, received: Received, again: bool) -> str:
-        """Give the conversation as a file, in the workspace if nobody knows that it has arrived.
-
-        *again* marks it as given before, perhaps.
-        """
+        """Send the conversation as a file; *again* marks it as sent before, perhaps."""
         core, log_, wanted = self._core, self._log, given.lower() or "md"
         format_: Format | None = next((one for one in get_args(Format) if one == wanted), None)
         if format_ is None:
             return "Say which kind of file: /export md or /export html"
-        history = await log_.look_back(partial(read_history, log_.id))
-        items = items_of(history, core.redactor)
+        typed = f"In a terminal, `elwood session export {log_.id}` writes it."
+        if not self._messenger.takes_files(received.route):
+            return f"No file can be sent here. {typed}"
+        items = items_of(await self._history(), core.redactor)
         if not items:
             return "Nothing was said here yet that could be exported."
         zone = core.clock.zone
         when = datetime.fromtimestamp(core.clock.now(), zone)
         content = await core.environment.blocking(lambda: written(log_.id, items, zone, format_))
         file = Attachment(f"{log_.id}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
-        lost = ""
-        if self._messenger.takes_files(received.route) and len(file.data) <= MAX_BYTES:
-            lost = await self._send(file, received.route, again)
-            if not lost:
-                return "Here is the conversation, as a file."
-        # What was read on another line may have been brought along, and stand in an answer.
-        strange = any(item.untrusted for item in items) or log_.state.taint.label.untrusted
-        path = f"{FOLDER}/{file.name}"
-        try:
-            await core.environment.blocking(
-                lambda: core.workspace.write(path, file.data, untrusted=strange)
-            )
-        except (PathRefused, Unconfined) as error:
-            return f"{lost}The file could not be written: {error}"
-        return f"{lost}The conversation stands in your workspace, in `{path}`."
-
-    async def _send(self, file: Attachment, route: Route, again: bool) -> str:
-        """Send *file*; say why it may not have arrived, or nothing."""
+        if len(file.data) > MAX_BYTES:
+            return f"The conversation is too long to be sent. {typed}"
+        sent: PostResult = Unsure(f"nothing was heard of it for {SEND_LIMIT:.0f} s")
         with trio.move_on_after(SEND_LIMIT):
             async with self._messenger.uploads:
-                sent = await self._messenger.post(route, Rich(""), (file,), repeat=again)
-            if isinstance(sent, Sent):
-                return ""
-            may = "may not have" if isinstance(sent, Unsure) else "has not"
-            return f"The file {may} arrived here: {sent.why}. "
-        why = f"nothing was heard of it for {SEND_LIMIT:.0f} s"
-        return f"The file may not have arrived here: {why}. "
+                sent = await self._messenger.post(received.route, Rich(""), (file,), repeat=again)
+        if isinstance(sent, Sent):
+            return "Here is the conversation, as a file."
+        may = "may not have" if isinstance(sent, Unsure) else "has not"
+        return f"The file {may} arrived here: {sent.why}. {typed}"
 
 
 def _gone(calls: int) -> str:

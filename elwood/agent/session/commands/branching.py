@@ -9,24 +9,15 @@ from functools import partial
 
 import msgspec
 
-from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import said_in
 from elwood.agent.session.commands.slash import TypedCommand
 from elwood.agent.session.extension import TakenBack
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
-from elwood.agent.session.log.entries import (
-    Branched,
-    CallEnded,
-    Entry,
-    Received,
-    Resumed,
-    Retried,
-    Rewound,
-)
+from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.reading.records import CallRecord, parts_since, read_history
+from elwood.agent.session.reading.records import History, parts_since
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
@@ -91,8 +82,7 @@ class Branching:
             case "resume":
                 return await self._resume(command.given)
         await self._withdraw(anew=True)
-        entries: tuple[Entry, ...] = (Rewound(0),)
-        return Moved(entries, "A new conversation. I have put the old one away; see /tree.")
+        return Moved((Rewound(0),), "A new conversation. I have put the old one away; see /tree.")
 
     async def _undo(self, given: str) -> Moved:
         begun = sum(node.begins for node in self._log.state.path)
@@ -140,7 +130,7 @@ class Branching:
         if is_all:
             # Of what is summed up the line holds no more where it began: all is looked through.
             start = 0 if any(is_notice_of_cut(node.message) for node in path) else begun[0].seq
-        history = await self._log.look_since(start, lambda _, log: read_history("", log))
+        history = await self._log.look_since(start, lambda _, log: History("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
         heard = [one for turn in gone for one in turn.heard if history.is_since(start, one.seq)]
         done = [call for call in history.calls if history.is_since(start, call.seq)]
@@ -155,7 +145,7 @@ class Branching:
             resumed(self._log.state, before, to),
             tuple(one.received for one in heard),
             tuple(one.notice for one in heard if one.notice),
-            activity([_receipt(call) for call in done if call.has_acted]),
+            activity([call for call in done if call.has_acted]),
             TakenBack(ended, parts_since(start, history.line)),
         )
 
@@ -185,8 +175,3 @@ DONE = (
     "The person wants another answer to the following message. The last one was taken back, but "
     "what was done for it stays done; do not do it again unless that is wanted:"
 )
-
-
-def _receipt(call: CallRecord) -> CallEnded:
-    outcome: Outcome = "ok" if call.outcome == "ok" else "unknown"
-    return CallEnded(call.turn, call.call, call.tool, outcome, "", call.target, ruling=call.ruling)

@@ -57,12 +57,7 @@ def parse(text: str) -> TypedCommand:
 
 
 def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
-    """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
-
-    >>> request(TypedCommand("allow", "ABC234"), "tg:1").answer
-    'once'
-    >>> request(TypedCommand("allow", "ABC234 maybe"), "tg:1")
-    """
+    """Make of a command what approvals is asked, by the person *by*; None if it makes no sense."""
     match command.name, command.given.split():
         case "allow", [code]:
             return DecideRequest(code=code, answer="once", by=by)

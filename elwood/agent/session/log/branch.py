@@ -290,14 +290,7 @@ def summed_up(path: Sequence[Node]) -> str:
 
 
 def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
-    """Answer ``/tree``: a line for each branch, and at last for the present line.
-
-    >>> node = Node(2, Human("[Thursday 1970-01-01 00:00 UTC]\\nhello"), 9, begins=True)
-    >>> tree = Tree([SavedBranch(1, 5, 0.0, "new", "2 turns: “a” … “b”")], 2, 2)
-    >>> print(listing(tree, [node], 120.0))
-    1: put away 2 min ago, 2 turns: “a” … “b”
-    → 2: here, 1 turn: “hello”
-    """
+    """Answer ``/tree``: a line for each branch, and at last for the present line."""
     lines = []
     for branch in sorted(tree.branches, key=lambda one: one.number):
         if branch.number != tree.line:  # a line that was resumed is the present one

@@ -26,10 +26,10 @@ MAX_ATTEMPTS = 3
 class Received(msgspec.Struct, frozen=True, tag="received"):
     """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
 
-    *message* names the message in its channel, so that an edit can find it; *edits* is that name
-    when this is an edit.  *sent_at* is the sender's time, Unix seconds.  *untrusted* are words
-    that are not the owner's: somebody else's, or forwarded ones.  *errand* is there if it is a run
-    of a task, which nobody typed.
+    *message* names the message in its channel; *edits* is that name when this is an edit.
+    *sent_at* is the sender's time, Unix seconds.  *untrusted* are words that are not the owner's:
+    somebody else's, or forwarded ones.  *errand* is there if it is a run of a task, which nobody
+    typed.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """A model's complete response; it was allowed *max_tokens* (0: written before we noted it).
+    """A model's complete response.
 
     *left_out* counts further calls in it that may not run, as they were too many.
     """
@@ -80,7 +80,6 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
     turn: str
     message: Assistant
     usage: Usage
-    max_tokens: int = 0
     left_out: int = 0
 
 
@@ -92,7 +91,7 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 
 
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
-    """Notes were offered to the model that may help with what was said; *label* is theirs."""
+    """Notes or skills were offered to the model that may help; *label* is theirs."""
 
     turn: str
     text: str

@@ -12,14 +12,8 @@ import msgspec
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import INTERRUPTED
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    Entry,
-    Posting,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import CallEnded, Entry, Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall
@@ -87,8 +81,8 @@ async def let_go(
     """
     if restored is None or log.last >= restored.restored_at:
         return
-    entries = settle(log.state, _when(restored, zone))
-    if not entries:
+    known = settle(log.state, _when(restored, zone))
+    if not known:
         return
     turn = log.state.turn
     asked = [kept.pending for kept in log.state.pending.values()]
@@ -97,7 +91,7 @@ async def let_go(
     if asked:
         # The owner's questions first, or they would stay open for calls that are gone.
         await withdraw(*asked)
-    await log.keep(*entries, last_words=True)
+    await log.keep(*known, last_words=True)
 
 
 def settle(session: Session, when: str) -> tuple[Entry, ...]:
@@ -107,36 +101,34 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
     the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
     marked as a repeat.
     """
-    entries: list[Entry] = []
+    known: list[Entry] = []
     for undelivered in session.undelivered.values():
         replied = undelivered.replied
         for part in range(len(parts(replied.text, replied.footer))):
             if part not in undelivered.posted:
                 attempt = undelivered.attempts.get(part, 0) + 1
-                entries.append(Posting(replied.reply, part, attempt))
+                known.append(entries.Posting(replied.reply, part, attempt))
     for kept in session.pending.values():
         one = kept.pending
-        entries.append(CallDecided(one.turn, one.call, one.plan, "withdrawn"))
-    turn, waiting = session.turn, session.waiting.values()
-    said = tuple(received for received in waiting if received.errand is None)
-    runs = tuple(received for received in waiting if received.errand is not None)
+        known.append(entries.CallDecided(one.turn, one.call, one.plan, "withdrawn"))
+    turn, heard, under_way, footer = session.turn, [*session.waiting.values()], "", ""
     if turn is not None:
         ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
-        entries += ended
-        text = TOLD.format(when, f" ({turn.under_way})")
-        footer = activity([*turn.receipts, *ended])
-        if turn.errand is None:
-            heard, said, quiet = (*turn.inputs, *said), (), False
-        else:
-            heard, runs, quiet = (*turn.inputs, *runs), (), True
-        ids = tuple(received.id for received in heard)
-        entries.append(Replied(turn.id, turn.id, ids, turn.route, text, footer, True, quiet))
+        known += ended
+        heard = [*turn.inputs, *heard]
+        under_way, footer = f" ({turn.under_way})", activity([*turn.receipts, *ended])
+    said = [received for received in heard if received.errand is None]
     # Of runs the timetable tells what became: nobody waits for their answers.
-    for heard, quiet in ((said, False), (runs, True)):
-        if heard:
-            ids, text = tuple(received.id for received in heard), TOLD.format(when, "")
-            entries.append(Replied(ids[0], None, ids, heard[0].route, text, "", True, quiet))
-    return tuple(entries)
+    quiet = not said and (turn is None or turn.errand is not None)
+    place = next(iter(said or heard), turn)
+    if place is not None:
+        id_, reply = (turn.id, turn.id) if turn is not None else (None, heard[0].id)
+        ids = tuple(received.id for received in heard)
+        text = TOLD.format(when, under_way)
+        known.append(
+            entries.Replied(reply, id_, ids, place.route, text, footer, failed=True, quiet=quiet)
+        )
+    return tuple(known)
 
 
 def _ended(turn: str, call: OpenCall) -> CallEnded:

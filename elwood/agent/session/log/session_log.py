@@ -59,10 +59,6 @@ class SessionLog:
         """When the newest entry was written, Unix time."""
         return self._journal.last
 
-    async def look_back(self, read: Callable[[Iterator[tuple[int, float, Entry]]], T]) -> T:
-        """Give what *read* makes of the whole log.  Raises JournalDamaged."""
-        return await self._journal.look_back(read)
-
     async def look_since(
         self, since: float, read: Callable[[Session, Iterator[tuple[int, float, Entry]]], T]
     ) -> T:
@@ -94,22 +90,19 @@ class SessionLog:
         await self._journal.stage(entry)
         self._tell_changed()
 
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
+    async def record(self, *entries: Entry) -> None:
         """Write *entries* as one, on the disk when this returns.
 
-        Raises DiskFull, so that nothing is done without its record.  *last_words* have happened
-        already: they use the reserved space, and then wait for room as `keep` does.
+        Raises DiskFull, so that nothing is done without its record.
         """
-        if last_words:
-            await self.keep(*entries, last_words=True)
-        else:
-            await self._journal.append(*entries)
-            self._tell_changed()
+        await self._journal.append(*entries)
+        self._tell_changed()
 
     async def keep(self, *entries: Entry, last_words: bool = False) -> None:
         """Write *entries* as one, however long the disk stays full.
 
         The work waits with what it knows in hand: a crash would cost that, and end in giving up.
+        *last_words* have happened already: they use the reserved space first.
         """
         pause = FIRST_PAUSE
         while True:

@@ -6,6 +6,7 @@ changed in place by `apply` alone, so that a turn costs the same however long th
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -13,35 +14,9 @@ from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
+from elwood.agent.session.log import entries
 from elwood.agent.session.log.branch import Branch, Tree, Why, said_node
-from elwood.agent.session.log.entries import (
-    MAX_ATTEMPTS,
-    MAX_SEEN,
-    Archived,
-    Branched,
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Compacted,
-    Delivered,
-    Endorsed,
-    Entry,
-    Joined,
-    Noticed,
-    Observed,
-    Posted,
-    Posting,
-    Prompted,
-    Received,
-    Reminded,
-    Replied,
-    Resumed,
-    Retried,
-    Rewound,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.turns import (
     TOLD,
     UNANSWERED,
@@ -109,7 +84,7 @@ class Session(Branch):
     conversation: int = 1
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
-    receipts: list[CallEnded] = msgspec.field(default_factory=list)
+    receipts: list[entries.CallEnded] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     observed: int = 0
@@ -125,58 +100,61 @@ class Session(Branch):
     def apply(self, seq: int, at: float, entry: Entry) -> None:
         """Take the entry number *seq*, written at Unix time *at*, into account."""
         match entry:
-            case Received():
-                self._receive(entry)
-            case TurnStarted():
+            case Received(id_):
+                self.seen[id_] = None
+                _bound(self.seen, entries.MAX_SEEN)
+                self.waiting[id_] = entry
+                self.hear(entry)
+            case entries.TurnStarted():
                 self._start(seq, entry)
-            case Joined(_, inputs, text):
+            case entries.Joined(_, inputs, text):
                 turn = self._open_turn(entry)
                 turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
                 self._preface(seq, inputs)
                 self.push(seq, Human(text))
-            case Prompted(prompt):
+            case entries.Prompted(prompt):
                 self.begin_epoch(prompt)
-            case Said():
+            case entries.Said():
                 self._say(seq, entry)
-            case Noticed(_, text):
+            case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
-            case Reminded(_, text, label):
+            case entries.Reminded(_, text, label):
                 self.taint.add(label, "memory")
                 self.push(seq, Notice(text))
-            case CallPending(_, call):
+            case entries.CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
-            case CallDecided():
+            case entries.CallDecided():
                 self._decide(seq, at, entry)
-            case Endorsed(origins):
+            case entries.Endorsed(origins):
                 self.taint.endorse(origins)
-            case CallStarted(_, call, effect=effect):
+            case entries.CallStarted(_, call, effect=effect):
                 turn = self._open_turn(entry)
                 turn.calls[call].started = entry
                 turn.acted = turn.acted or effect == "once"
-            case CallEnded():
+            case entries.CallEnded():
                 self._end_call(seq, self._open_turn(entry), entry)
-            case Compacted(summary, upto, why):
+            case entries.Compacted(summary, upto, why):
                 self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
                 if self.turn is not None:
                     self.turn.cut = why
-            case Rewound(to):
+            case entries.Rewound(to):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
                     self.conversation += 1
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
-                    self._change_to(Resumed(0, same_prompt=True))
-            case Branched(name):
+                    self._change_to(entries.Resumed(0, same_prompt=True))
+            case entries.Branched(name):
                 self.tree.mark(name, self.path, seq, at)
-            case Archived():
+            case entries.Archived():
                 self.tree.leave(self.path, seq - 1, at, "archived")
-                self._change_to(Resumed(0, same_prompt=True))
+                self._change_to(entries.Resumed(0, same_prompt=True))
                 self.archived = True
                 self.conversation += 1
-            case Resumed():
+            case entries.Resumed():
                 left: Why = "left" if entry.number else "undone"
                 if not entry.number:
                     self.done = None  # it is nothing to be told any more
@@ -184,31 +162,20 @@ class Session(Branch):
                 self.tree.go_on(entry.number)
                 self._change_to(entry)
                 self.archived = False
-            case Retried():
+            case entries.Retried():
                 self._retry(entry)
-            case Replied():
+            case entries.Replied():
                 self._reply(seq, at, entry)
-            case Posting(reply, part, attempt):
+            case entries.Posting(reply, part, attempt):
                 self.undelivered[reply].attempts[part] = attempt
-            case Posted(reply, part, message):
+            case entries.Posted(reply, part, message):
                 self.undelivered[reply].posted[part] = message
-            case Delivered(reply):
+            case entries.Delivered(reply):
                 del self.undelivered[reply]
-            case Observed(upto):
+            case entries.Observed(upto):
                 self.observed = max(self.observed, upto)
 
     # --- messages that come in ---
-
-    def _receive(self, entry: Received) -> None:
-        self.seen[entry.id] = None
-        _bound(self.seen, MAX_SEEN)
-        if entry.edits is not None:
-            for id_, waiting in self.waiting.items():
-                if entry.edits in (waiting.message, waiting.edits):
-                    # Both ids stay, so that both have their outcome; only the new text counts.
-                    self.waiting[id_] = msgspec.structs.replace(waiting, text="")
-        self.waiting[entry.id] = entry
-        self.hear(entry)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
@@ -227,7 +194,7 @@ class Session(Branch):
             if (notice := self.notices.pop(id_, None)) is not None:
                 self.push(seq, Notice(notice))
 
-    def _retry(self, entry: Retried) -> None:
+    def _retry(self, entry: entries.Retried) -> None:
         asked = self.waiting[entry.input]
         untrusted = asked.untrusted or entry.untrusted
         asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
@@ -239,7 +206,7 @@ class Session(Branch):
 
     # --- the head moves ---
 
-    def _change_to(self, line: Resumed) -> None:
+    def _change_to(self, line: entries.Resumed) -> None:
         """Go on with *line* and its label; what is still to come in brings its own."""
         old = self.taint
         self.move(line)
@@ -252,7 +219,7 @@ class Session(Branch):
 
     # --- turns and their calls ---
 
-    def _start(self, seq: int, entry: TurnStarted) -> None:
+    def _start(self, seq: int, entry: entries.TurnStarted) -> None:
         if self.turn is not None and self.turn.id == entry.turn:
             self.turn.attempts = entry.attempt
             return
@@ -271,7 +238,7 @@ class Session(Branch):
             self.push(seq, Human(entry.text), begins=True)
         self.taint.add(Label(private=are_days_private(entry.text)), "")
 
-    def _say(self, seq: int, entry: Said) -> None:
+    def _say(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
         self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
@@ -280,7 +247,7 @@ class Session(Branch):
         turn.left_out += entry.left_out
         self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
 
-    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         turn = self.turn
         call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
         if turn is not None and call is not None and call.ended is None:
@@ -300,7 +267,7 @@ class Session(Branch):
         if self.turn is None:
             self.tell(seq)
 
-    def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
+    def _end_call(self, seq: int, turn: Turn, entry: entries.CallEnded) -> None:
         self.receipts.append(msgspec.structs.replace(entry, text=""))
         del self.receipts[:-MAX_RECEIPTS]
         turn.attempts = 0
@@ -328,7 +295,7 @@ class Session(Branch):
         turn.calls = {}
         self.tell(seq)
 
-    def _reply(self, seq: int, at: float, entry: Replied) -> None:
+    def _reply(self, seq: int, at: float, entry: entries.Replied) -> None:
         turn = None if entry.turn is None else self.turn
         if turn is not None:
             label = self.taint.label
@@ -350,7 +317,7 @@ class Session(Branch):
         if entry.text and not entry.quiet:
             self.undelivered[entry.reply] = Undelivered(entry)
 
-    def _note_runs(self, replied: Replied, turn: Turn | None) -> None:
+    def _note_runs(self, replied: entries.Replied, turn: Turn | None) -> None:
         """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""
         answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
         for received in (*(turn.inputs if turn else ()), *answered):
@@ -379,7 +346,7 @@ class Session(Branch):
         return self.turn
 
 
-def _bound(kept: dict[str, object] | dict[str, None] | dict[str, RunResult], most: int) -> None:
+def _bound(kept: dict[str, Any], most: int) -> None:
     while len(kept) > most:
         del kept[next(iter(kept))]
 
@@ -402,7 +369,7 @@ def state_at(session: Session, log: Log, to: int, without: Collection[str] = ())
         if seq > to:
             break
         match entry:
-            case Received(id_) | Retried(id_) if id_ in without:
+            case Received(id_) | entries.Retried(id_) if id_ in without:
                 continue
         session.apply(seq, at, entry)
     return session
@@ -436,6 +403,17 @@ def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
     words = received.text.split(maxsplit=1) if received.errand is None else []
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
+
+
+def left(session: Session) -> list[str]:
+    """Say what is left to do beside the open turn."""
+    waiting = sum(not is_command(received) for received in session.waiting.values())
+    counts = {
+        "messages waiting": waiting,
+        "calls waiting for your approval": len(session.pending),
+        "answers on their way": len(session.undelivered),
+    }
+    return [f"{what}: {count}" for what, count in counts.items() if count]
 
 
 def commands(session: Session) -> tuple[Received, ...]:
@@ -473,7 +451,7 @@ def next_work(session: Session) -> Start | Resume | GiveUpTurn | None:
     """Decide what the session must do next about turns (deliveries go on beside)."""
     if session.turn is not None:
         attempt = session.turn.attempts + 1
-        return GiveUpTurn() if attempt >= MAX_ATTEMPTS else Resume(attempt)
+        return GiveUpTurn() if attempt >= entries.MAX_ATTEMPTS else Resume(attempt)
     if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
         return Start((), calls)
     taken = inputs(session)

@@ -17,14 +17,8 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun, without_quiet
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Received
 from elwood.foundation.text.lines import one_line
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -56,11 +50,11 @@ class OpenCall(msgspec.Struct):
 
     key: str
     call: ToolCall
-    pending: CallPending | None = None
-    decided: CallDecided | None = None
+    pending: entries.CallPending | None = None
+    decided: entries.CallDecided | None = None
     decided_at: float = 0.0
-    started: CallStarted | None = None
-    ended: CallEnded | None = None
+    started: entries.CallStarted | None = None
+    ended: entries.CallEnded | None = None
 
     @property
     def ruling(self) -> str:
@@ -77,10 +71,10 @@ class WaitingCall(msgspec.Struct, frozen=True):
     """
 
     call: ToolCall
-    pending: CallPending
+    pending: entries.CallPending
     principal: str
     route: Route
-    decided: CallDecided | None = None
+    decided: entries.CallDecided | None = None
     decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
@@ -112,7 +106,7 @@ class Turn(msgspec.Struct):
     attempts: int = 1
     rounds: int = 0
     calls: dict[str, OpenCall] = {}
-    receipts: list[CallEnded] = []
+    receipts: list[entries.CallEnded] = []
     denied: list[str] = []
     kept: list[WaitingCall] = []
     cut: str = ""
@@ -156,7 +150,7 @@ class Turn(msgspec.Struct):
 class Undelivered(msgspec.Struct):
     """A reply on its way: parts that arrived, and attempts at those that have not."""
 
-    replied: Replied
+    replied: entries.Replied
     posted: dict[int, str] = {}
     attempts: dict[int, int] = {}
 
@@ -210,9 +204,7 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     owner has allowed: nobody else tells that.
 
     >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=TaskRun("t"))
-    >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
-    ('It rains.', False)
-    >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")
+    >>> cut = entries.CallEnded("t1", "c", "water", "unknown", "interrupted")
     >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
     'I was cut off in a scheduled '
     """
@@ -244,7 +236,7 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     at: float
     asked: tuple[str, ...] = ()
     others: int = 0
-    calls: tuple[CallEnded, ...] = ()
+    calls: tuple[entries.CallEnded, ...] = ()
     more: int = 0
     failed: bool = False
     label: Label = Label(untrusted=True)
@@ -254,19 +246,13 @@ class FinishedTurn(msgspec.Struct, frozen=True):
 def finished(
     at: float,
     inputs: Iterable[Received],
-    receipts: Iterable[CallEnded],
-    replied: Replied,
+    receipts: Iterable[entries.CallEnded],
+    replied: entries.Replied,
     label: Label,
 ) -> FinishedTurn | None:
     """Sum up a turn that is answered by *replied* at Unix time *at*.
 
     None for the run of a task that did nothing and had nothing to say: there are many.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
-    >>> asked = Received("1", "what colour?", "me", Route("console"), 0.0)
-    >>> finished(0.0, [asked], [], replied, Label()).asked
-    ('what colour?',)
     """
     given, calls = list(inputs), list(receipts)
     if replied.quiet and not calls:

@@ -18,14 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.conversation.message import Message, Prompt
 from elwood.agent.conversation.settings import Owner
-from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.providers import encode
-from elwood.agent.models.settings import ModelSettings, Providers
-from elwood.agent.session.log.entries import Entry, Said
-from elwood.agent.session.log.state import Log, Session, is_command
-from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.state import Log, Session, left
+from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import (
     calls_table,
     items_of,
@@ -39,7 +35,7 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage import anchors
 from elwood.foundation.storage.anchors import AnchorHistory, AnchorReleased, Expected, day
 from elwood.foundation.storage.disk import AlreadyRunning, holding
-from elwood.foundation.storage.journal import JournalDamaged, Verified, read_since, replay, segments
+from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of, replay, segments
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import columns, duration
@@ -58,24 +54,14 @@ class _Journal(msgspec.Struct):
 
     def log(self) -> Log:
         """Yield its entries, up to where it is damaged."""
-        return self.since(0)[1]
-
-    def since(self, seq: int) -> tuple[Session, Log]:
-        """Give a state before the entry *seq*, and the entries behind it."""
         with self._noting():
-            session, log = read_since(self.path, Entry, Session, seq)
-            return session, self._guarded(log)
-        return Session(), ()
+            yield from entries_of(self.path, Entry)
 
     def newest(self) -> tuple[Session, float]:
         """Give the state now, and when the newest entry was written."""
         with self._noting():
             return replay(self.path, Entry, Session)
         return Session(), 0.0
-
-    def _guarded(self, log: Log) -> Log:
-        with self._noting():
-            yield from log
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -128,7 +114,7 @@ def receipts(config: Config, given: Namespace) -> int:
     found = [
         call
         for name, journal in journals.items()
-        for call in read_history(name, journal.log()).calls
+        for call in History(name, journal.log()).calls
         if call.at >= begin
     ]
     newest = sorted(found, key=attrgetter("at"))[-given.limit :]
@@ -295,29 +281,18 @@ def list_sessions(config: Config, given: Namespace) -> int:
             when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
             files = (journal.path, *segments(journal.path).values())
             size = f"{sum(path.stat().st_size for path in files) / 1000:.1f}"
-            to_do = "; ".join(_left(session)) or "-"
+            turn = ["a turn"] if session.turn is not None else []
+            to_do = "; ".join([*turn, *left(session)]) or "-"
             found.append((last, (name, when, str(session.turns), size, to_do)))
     for line in columns([SESSIONS, *(cells for _, cells in sorted(found))]):
         print(line)
     return _complain(journals.values())
 
 
-def _left(session: Session) -> Iterator[str]:
-    waiting = sum(not is_command(received) for received in session.waiting.values())
-    if session.turn is not None:
-        yield "a turn"
-    if waiting:
-        yield f"messages: {waiting}"
-    if session.pending:
-        yield f"approvals: {len(session.pending)}"
-    if session.undelivered:
-        yield f"deliveries: {len(session.undelivered)}"
-
-
 def export(config: Config, given: Namespace) -> int:
     """Write the present line of a conversation into a file for its owner alone, or to stdout."""
     journal = _journal(config, given.id)
-    history = read_history(given.id, journal.log())
+    history = History(given.id, journal.log())
     if journal.damage:
         return _complain([journal], "; nothing was exported")
     items = items_of(history, Redactor(config.secrets))
@@ -332,71 +307,15 @@ def export(config: Config, given: Namespace) -> int:
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print the turns of a conversation, one of them whole, or what the model was sent in it."""
+    """Print the turns of a conversation, or one of them whole."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
-    history = read_history(given.session, journal.log())
-    found = history.turn(given.turn)
-    what = "no"
-    if given.prompt:
-        requests = sent(*journal.since(found.seq), found.id) if found is not None else iter(())
-        is_shown = _print_sent(requests, config)
-        what = "no answer of a model in"
-    elif given.turn is None:
-        is_shown = True
-        for line in turns_table(history.turns, zone):
-            print(line)
-    else:
-        is_shown = found is not None
-        for line in transcript(found, journal.log(), zone) if found is not None else ():
-            print(line)
-    if not is_shown and not journal.damage:
-        number = found.number if found is not None else given.turn or 0
-        raise CliFailure(f"there is {what} turn {number} of {given.session}")
-    return _complain([journal], NOT_SHOWN) or (0 if is_shown else 1)
-
-
-class SentRequest(msgspec.Struct, frozen=True):
-    """What a model was sent, and the response that was kept."""
-
-    prompt: Prompt
-    messages: tuple[Message, ...]
-    said: Said
-
-
-def sent(session: Session, log: Log, turn: str) -> Iterator[SentRequest]:
-    """Yield the requests of a turn that led to responses, as the same code made them then.
-
-    *session* is the state before *log*.  Those that led to none are not in the log: failures, and
-    answers that were thrown away.
-    """
-    for seq, at, entry in log:
-        if isinstance(entry, Said) and entry.turn == turn:
-            yield SentRequest(session.prompt or Prompt(""), session.messages, entry)
-        session.apply(seq, at, entry)
-
-
-def _print_sent(requests: Iterator[SentRequest], config: Config) -> bool:
-    """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
-    found = False
-    for one in requests:
-        put_out(body_of(one, config) + b"\n")
-        found = True
-    return found
-
-
-def body_of(one: SentRequest, config: Config) -> bytes:
-    """Make the body of a request anew, in the form of its provider of today."""
-    name, slash, model = one.said.message.model.partition("/")
-    if not slash:
-        name, model = "offline", name
-    provider = config.of(Providers).by_name.get(name)
-    if provider is None:
-        raise CliFailure(f"{name} answered with {model}, and is not configured any more")
-    request = ModelRequest(
-        model=model,
-        prompt=one.prompt,
-        messages=one.messages,
-        # Old logs do not say how long the answer might be.
-        max_tokens=one.said.max_tokens or config.of(ModelSettings).max_tokens,
-    )
-    return encode(provider, request)
+    history = History(given.session, journal.log())
+    lines: Iterable[str] = turns_table(history.turns, zone)
+    if given.turn is not None:
+        found = history.turn(given.turn)
+        if found is None and not journal.damage:
+            raise CliFailure(f"there is no turn {given.turn} of {given.session}")
+        lines = transcript(found, journal.log(), zone) if found is not None else ()
+    for line in lines:
+        print(line)
+    return _complain([journal], NOT_SHOWN)

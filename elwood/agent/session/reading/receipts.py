@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from elwood.agent.session.log.entries import CallEnded
+from elwood.agent.session.reading.records import CallRecord
 from elwood.foundation.text.lines import one_line
 
 # Stands above the block, and nowhere else: `unsupported_claims` takes it out of the model's text.
@@ -38,7 +39,9 @@ MAX_LINES = 12
 MAX_TOOL, MAX_TARGET = 64, 80
 
 
-def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False, left_out: int = 0) -> str:
+def activity(
+    receipts: Sequence[CallEnded | CallRecord], *, unsupported: bool = False, left_out: int = 0
+) -> str:
     """List the calls of a turn, one line each, for the foot of the reply.
 
     *unsupported* says that the reply speaks of something done, and no tool that acts succeeded:
@@ -46,19 +49,11 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False, left_o
     unknown tools and the targets are the model's words: neither can begin a line of its own, nor
     say who allowed it.
 
-    >>> print(activity([CallEnded("t", "c", "read_file", "ok", "...", "notes.txt")]))
-    — from the records —
-    ✓ read_file notes.txt
-    >>> print(activity([CallEnded("t", "c", "pay", "failed", "...", "rent", ruling="once")]))
+    >>> paid = CallEnded("t", "c", "pay", "failed", "", "rent", ruling="once")
+    >>> print(activity([paid], left_out=9))
     — from the records —
     ✗ pay rent (failed) · allowed once by you
-    >>> print(activity([CallEnded("t", "c", "look", "ok", "...")], left_out=9))
-    — from the records —
-    ✓ look
     ⛔ 9 more calls (too many, not run)
-    >>> print(activity([], unsupported=True))
-    — from the records —
-    nothing was done for this answer
     """
     if not receipts:
         return f"{HEAD}\n{NOTHING}" if unsupported else ""

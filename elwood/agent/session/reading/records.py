@@ -5,32 +5,20 @@ from collections.abc import Sequence
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.session.log.entries import (
-    Archived,
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Entry,
-    Joined,
-    Received,
-    Replied,
-    Resumed,
-    Retried,
-    Rewound,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.state import Log
 from elwood.agent.session.log.turns import call_key
+
+Step = entries.CallPending | entries.CallStarted | entries.CallEnded
 
 
 class CallRecord(msgspec.Struct):
     """One call with all its steps; times are Unix seconds, None for a step that was not taken.
 
     *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
-    what ran, *by* who decided, *turn* where the call was first made; *seq* is the entry of its
-    newest step.
+    what ran, *by* who decided, *turn* where the call was first made, *done* what the tool says was
+    done; *seq* is the entry of its newest step.
     """
 
     session: str
@@ -49,6 +37,7 @@ class CallRecord(msgspec.Struct):
     ended_at: float | None = None
     label: Label = CLEAN
     origin: str = ""
+    done: str = ""
     seq: int = 0
 
     @property
@@ -94,7 +83,7 @@ class TurnRecord(msgspec.Struct):
     requests: int = 0
     read: int = 0
     wrote: int = 0
-    answer: Replied | None = None
+    answer: entries.Replied | None = None
     answered: int = 0
     answered_at: float = 0.0
 
@@ -104,12 +93,24 @@ class TurnRecord(msgspec.Struct):
         return int(self.id[1:]) if self.id[1:].isdecimal() else 0
 
 
-class History(msgspec.Struct):
-    """All turns and calls of a log; *line* are the parts of it that lie on the present line."""
+class History:
+    """All turns and calls of the *log* of *session*; *line* are the parts on the present line."""
 
-    turns: list[TurnRecord] = []
-    calls: list[CallRecord] = []
-    line: Sequence[tuple[int, int]] = ()
+    def __init__(self, session: str, log: Log) -> None:
+        self.turns: list[TurnRecord] = []
+        self.calls: list[CallRecord] = []
+        self._session = session
+        self._turn: TurnRecord | None = None
+        self._waiting: dict[str, Received] = {}
+        self._notices: dict[str, str] = {}
+        self._open: dict[str, CallRecord] = {}
+        moves, head = list[tuple[int, int]](), 0
+        for seq, at, entry in log:
+            head = seq
+            if (to := moved_to(entry)) is not None:
+                moves.append((seq, to))
+            self._take(seq, at, entry)
+        self.line = spans(moves, head)
 
     def is_present(self, seq: int) -> bool:
         """Tell whether the entry *seq* lies on the present line of the conversation."""
@@ -119,109 +120,66 @@ class History(msgspec.Struct):
         """Tell whether the entry *seq* lies on the present line, from the entry *start* on."""
         return seq >= start and self.is_present(seq)
 
-    def turn(self, number: int | None) -> TurnRecord | None:
-        """Find a turn by its number, or the newest one."""
-        found = (one for one in reversed(self.turns) if number in (None, one.number))
-        return next(found, None)
+    def turn(self, number: int) -> TurnRecord | None:
+        return next((one for one in reversed(self.turns) if one.number == number), None)
 
-
-def read_history(session: str, log: Log) -> History:
-    """Read the *log* of *session*.
-
-    >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
-    >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
-    >>> log = [(1, 0.0, TurnStarted("t1", (), 1, "")), (2, 1.0, started), (3, 3.0, ended)]
-    >>> [(call.tool, call.outcome, call.took) for call in read_history("s", log).calls]
-    [('read_file', 'ok', '2.0 s')]
-    """
-    reader = _Reader(session)
-    for seq, at, entry in log:
-        reader.take(seq, at, entry)
-    return reader.history()
-
-
-class _Reader:
-    def __init__(self, session: str) -> None:
-        self._session = session
-        self._history = History()
-        self._turn: TurnRecord | None = None
-        self._waiting: dict[str, Received] = {}
-        self._notices: dict[str, str] = {}
-        self._open: dict[str, CallRecord] = {}
-        self._moves: list[tuple[int, int]] = []
-        self._head = 0
-
-    def history(self) -> History:
-        self._history.line = spans(self._moves, self._head)
-        return self._history
-
-    def take(self, seq: int, at: float, entry: Entry) -> None:
-        self._head = seq
-        to = moved_to(entry)
-        if to is not None:
-            self._moves.append((seq, to))
-        if isinstance(entry, TurnStarted) and (self._turn is None or self._turn.id != entry.turn):
-            self._turn = TurnRecord(entry.turn, seq, at)
-            self._history.turns.append(self._turn)
+    def _take(self, seq: int, at: float, entry: Entry) -> None:
         turn = self._turn
+        if isinstance(entry, entries.TurnStarted) and (turn is None or turn.id != entry.turn):
+            turn = self._turn = TurnRecord(entry.turn, seq, at)
+            self.turns.append(turn)
         match entry:
             case Received(id_):
-                if entry.edits is not None:
-                    self._replace_by_edit(entry.edits)
                 self._waiting[id_] = entry
-            case Retried(id_, text, untrusted) if id_ in self._waiting:
+            case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
                 asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted)
                 self._waiting[id_] = asked
-            case TurnStarted(inputs=inputs) | Joined(inputs=inputs) if turn is not None:
-                taken = [self._waiting.pop(id_) for id_ in inputs if id_ in self._waiting]
+            case entries.TurnStarted() | entries.Joined() if turn is not None:
+                taken = [self._waiting.pop(id_) for id_ in entry.inputs if id_ in self._waiting]
                 told = self._notices
                 turn.heard += [TurnInput(seq, at, one, told.pop(one.id, "")) for one in taken]
-            case Said(usage=usage) if turn is not None:
+            case entries.Said(usage=usage) if turn is not None:
                 turn.requests += 1
                 turn.read += usage.input + usage.cache_read + usage.cache_write
                 turn.wrote += usage.output
-            case CallPending() | CallStarted() | CallEnded():
+            case entries.CallPending() | entries.CallStarted() | entries.CallEnded():
                 self._step(seq, at, entry)
-            case CallDecided():
+            case entries.CallDecided():
                 self._decide(seq, at, entry)
-            case Replied():
+            case entries.Replied():
                 for id_ in entry.inputs:
                     self._waiting.pop(id_, None)
                 if entry.turn is not None and turn is not None:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _replace_by_edit(self, message: str) -> None:
-        for id_, waiting in self._waiting.items():
-            if message in (waiting.message, waiting.edits):
-                self._waiting[id_] = msgspec.structs.replace(waiting, text="")
-
-    def _step(self, seq: int, at: float, entry: CallPending | CallStarted | CallEnded) -> None:
+    def _step(self, seq: int, at: float, entry: Step) -> None:
         # A call that waited for the owner goes on under its key in a later turn.
         key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
         call = self._open.get(key)
         if call is None:
             call = self._open[key] = CallRecord(self._session, entry.turn, entry.call, entry.tool)
-            self._history.calls.append(call)
+            self.calls.append(call)
         if self._turn is not None and all(one is not call for one in self._turn.calls):
             self._turn.calls.append(call)
         call.seq, call.target = seq, entry.target or call.target
         match entry:
-            case CallPending(plan=plan):
+            case entries.CallPending(plan=plan):
                 call.plan, call.pending_at = plan, at
-            case CallStarted(effect=effect, plan=plan, ruling=ruling):
+            case entries.CallStarted(effect=effect, plan=plan, ruling=ruling):
                 call.effect, call.started_at = effect, at
                 call.plan, call.ruling = plan or call.plan, ruling or call.ruling
-            case CallEnded(outcome=outcome, ruling=ruling, label=label, origin=origin):
+            case entries.CallEnded(outcome=outcome, ruling=ruling):
                 call.outcome, call.ended_at = outcome, at
-                call.ruling, call.label, call.origin = ruling or call.ruling, label, origin
+                call.ruling = ruling or call.ruling
+                call.label, call.origin, call.done = entry.label, entry.origin, entry.done
                 if outcome != "waiting" or call.pending_at is None:
                     del self._open[key]
 
-    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         key = call_key(entry.turn, entry.call)
         call = self._open.get(key)
         if call is None:
@@ -233,15 +191,11 @@ class _Reader:
 
 
 def moved_to(entry: Entry) -> int | None:
-    """Return where *entry* moves the head; None if it does not.
-
-    >>> moved_to(Rewound(5)), moved_to(Archived())
-    (5, 0)
-    """
+    """Return where *entry* moves the head; None if it does not."""
     match entry:
-        case Rewound(to) | Resumed(to):
+        case entries.Rewound(to) | entries.Resumed(to):
             return to
-        case Archived():
+        case entries.Archived():
             return 0
     return None
 

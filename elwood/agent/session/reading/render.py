@@ -14,21 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Compacted,
-    Entry,
-    Joined,
-    Noticed,
-    Prompted,
-    Replied,
-    Rewound,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log
 from elwood.agent.session.reading.receipts import (
     DOT,
@@ -40,7 +27,7 @@ from elwood.agent.session.reading.receipts import (
 )
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import columns, one_line
+from elwood.foundation.text.lines import columns, literal, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
@@ -115,10 +102,9 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
 
 def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
     """Tell a turn of *log*: who said what, and what was done until it had its answer."""
-    for heard in turn.heard:
-        if heard.seq == turn.seq:
-            yield _told(heard.at, zone, heard.received.principal, heard.received.text)
     for seq, at, entry in log:
+        for one in (heard.received for heard in turn.heard if heard.seq == seq):
+            yield _told(at, zone, one.principal, one.text)
         is_of_it = turn.seq <= seq and (seq <= turn.answered or not turn.answered)
         if is_of_it and (told := _said_and_done(entry)) is not None:
             yield _told(at, zone, *told)
@@ -126,33 +112,27 @@ def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
 
 def _said_and_done(entry: Entry) -> tuple[str, str] | None:
     match entry:
-        case TurnStarted(attempt=attempt) if attempt > 1:
-            return "Elwood", f"begins for the {attempt}. time"
-        case Joined(text=text):
-            return "said meanwhile", text
-        case Prompted(prompt):
-            size = len(prompt.system)
-            return "Elwood", f"new prompt: {size} characters, {len(prompt.tools)} tools"
-        case Said(message=message, usage=usage):
+        case entries.Prompted(prompt):
+            tools = ", ".join(tool.name for tool in prompt.tools)
+            return "Elwood, before all that is said", f"{prompt.system}\n\nTools: {tools}"
+        case entries.Said(message=message, usage=usage):
             calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
             read = usage.input + usage.cache_read + usage.cache_write
             who = f"model {message.model} ({read} tokens in, {usage.output} out)"
             return who, "\n".join(filter(None, [message.text, *calls]))
-        case Noticed(text=text):
+        case entries.Noticed(text=text) | entries.Reminded(text=text):
             return "Elwood, to the model", text
-        case CallPending(tool=tool, target=target):
+        case entries.CallPending(tool=tool, target=target):
             return "Elwood", f"asks the owner about {tool} {target}".rstrip()
-        case CallDecided(ruling=ruling, by=by):
+        case entries.CallDecided(ruling=ruling, by=by):
             return "decided", f"{ruling} {by}".rstrip()
-        case CallStarted(tool=tool, target=target):
+        case entries.CallStarted(tool=tool, target=target):
             return "Elwood", f"starts {tool} {target}".rstrip()
-        case CallEnded(tool=tool, target=target, outcome=outcome, text=text):
+        case entries.CallEnded(tool=tool, target=target, outcome=outcome, text=text):
             return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
-        case Compacted(summary=summary):
+        case entries.Compacted(summary=summary):
             return "Elwood, for all that was before", summary
-        case Rewound():
-            return "Elwood", "leaves out what was said since"
-        case Replied(turn=turn, text=text, footer=footer) if turn is not None:
+        case entries.Replied(turn=turn, text=text, footer=footer) if turn is not None:
             return "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
     return None
 
@@ -169,14 +149,16 @@ def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
 Format = Literal["md", "html"]
 
 
+# Who did what stands below the answers of others.
+DONE = "Done"
+
+
 class ExportItem(msgspec.Struct, frozen=True):
-    """*who* said or did *text* at Unix time *at*; *untrusted*: not all are the owner's words."""
+    """*who* said or did *text* at Unix time *at*."""
 
     at: float
-    kind: Literal["words", "answer", "calls"]
     who: str
     text: str
-    untrusted: bool = False
 
 
 def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
@@ -190,76 +172,47 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
             one = heard.received
             if one.text.strip() and history.is_present(heard.seq):
                 who = f"{one.principal} (not their own words)" if one.untrusted else one.principal
-                items.append(ExportItem(heard.at, "words", who, redact(one.text), one.untrusted))
+                items.append(ExportItem(heard.at, who, redact(one.text)))
         answer = turn.answer
         if answer is not None and answer.text and history.is_present(turn.answered):
             who = "Elwood (no answer)" if answer.failed else "Elwood"
-            items.append(ExportItem(turn.answered_at, "answer", who, redact(answer.text)))
+            items.append(ExportItem(turn.answered_at, who, redact(answer.text)))
     for call in history.calls:
         if history.is_present(call.seq):
             line = _call_line(
                 msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
             )
             took = f" {DOT} {call.took}" if call.took else ""
-            items.append(
-                ExportItem(call.at, "calls", "Done", f"{line}{took}", call.label.untrusted)
-            )
+            items.append(ExportItem(call.at, DONE, f"{line}{took}"))
     return sorted(items, key=lambda item: item.at)
 
 
 def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
-    """Write *items* as a file, calls in a row together; times are those of *zone*.
-
-    >>> from datetime import UTC
-    >>> print(written("s", [ExportItem(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
-    # s
-    <BLANKLINE>
-    ## me · 1970-01-01 00:00:00 UTC
-    <BLANKLINE>
-    ````text
-    ```
-    # hello
-    ````
-    <BLANKLINE>
-    """
-    blocks = []
-    for _, group in groupby(
-        enumerate(items), key=lambda one: -1 if one[1].kind == "calls" else one[0]
-    ):
-        first, *more = (item for _, item in group)
-        when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
-        heading = f"{one_line(first.who, MAX_TOOL)} {DOT} {when}"
-        text = clean("\n".join([first.text, *(item.text for item in more)]))
-        blocks.append((heading, text, first.kind))
+    """Write *items* as a file, calls in a row together; times are those of *zone*."""
     title = one_line(title, MAX_TOOL)
-    return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
+    parts = [f"# {literal(title)}\n"]
+    for are_calls, group in groupby(items, lambda item: item.who == DONE):
+        rows = list(group)
+        parts += [_block(one, zone) for one in ([rows] if are_calls else [[row] for row in rows])]
+    markdown = "\n".join(parts)
+    return markdown if format_ == "md" else _page(title, markdown)
 
 
-# A heading, the text below it, and what it is: a class of the page.
-_Block = tuple[str, str, str]
+def _block(items: Sequence[ExportItem], zone: tzinfo) -> str:
+    first = items[0]
+    when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
+    heading = literal(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
+    text = clean("\n".join(item.text for item in items))
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"## {heading}\n\n{fence}text\n{text}\n{fence}\n"
 
 
-def _markdown(title: str, blocks: Sequence[_Block]) -> str:
-    parts = [f"# {_plain(title)}\n"]
-    for heading, text, _ in blocks:
-        longest = max((len(run) for run in re.findall("`+", text)), default=0)
-        fence = "`" * max(3, longest + 1)
-        parts.append(f"## {_plain(heading)}\n\n{fence}text\n{text}\n{fence}\n")
-    return "\n".join(parts)
+def _page(title: str, markdown: str) -> str:
+    from markdown_it import MarkdownIt
 
-
-def _plain(heading: str) -> str:
-    """Escape what Markdown or HTML could be in a heading."""
-    return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", heading)
-
-
-def _html(title: str, blocks: Sequence[_Block]) -> str:
-    articles = "\n".join(
-        f'<article class="{kind}"><h2 dir="auto">{escape(heading)}</h2>'
-        f'<pre dir="auto">{escape(text)}</pre></article>'
-        for heading, text, kind in blocks
-    )
-    return _PAGE.format(title=escape(title), style=_STYLE, articles=articles)
+    body = MarkdownIt("commonmark", {"html": False}).render(markdown)
+    return _PAGE.format(title=escape(title), style=_STYLE, body=body)
 
 
 # The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
@@ -275,18 +228,14 @@ _PAGE = """\
 {style}</style>
 </head>
 <body>
-<h1 dir="auto">{title}</h1>
-{articles}
-</body>
+{body}</body>
 </html>
 """
 _STYLE = """\
 :root { color-scheme: light dark; }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-article { margin: 1rem 0; padding: .5rem 1rem; border-left: .25rem solid #8888; }
-article.answer { border-color: #2a7ae2; }
-article.calls { border-color: #3a9a4a; }
-h2 { margin: 0 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
-pre { margin: 0; font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
-article.calls pre { font-family: ui-monospace, monospace; font-size: .85rem; }
+h1, h2, code { unicode-bidi: plaintext; }
+h2 { margin: 1.5rem 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
+pre { margin: 0; padding-left: 1rem; border-left: .25rem solid #8888; }
+code { font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
 """

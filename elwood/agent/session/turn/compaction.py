@@ -6,7 +6,7 @@ compaction.  Each cut lies behind the one before, so there is no loop.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from textwrap import indent
@@ -45,11 +45,8 @@ if TYPE_CHECKING:
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
-# Shares of the limit: at which a history is shortened, to which, and to which at most if only so
-# the newest turns can stay.
-HIGH, LOW, RECENT = 0.9, 0.5, 0.7
-# Messages of people that stay, with what followed them, if they fit.
-KEPT_TURNS = 4
+# Shares of the limit: at which a history is shortened, and to which.
+HIGH, LOW = 0.9, 0.5
 # Tokens of a summary at most, and their share of the limit: it is read again with every request.
 MAX_SUMMARY, SUMMARY_SHARE = 4_000, 0.1
 # Words for a token, on the careful side: models are told a length in words.
@@ -154,11 +151,7 @@ class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
         return int(min(MAX_SUMMARY, self.context * SUMMARY_SHARE))
 
     def size(self, tokens: int) -> float:
-        """Tell how much of *context* the prompt and *tokens* of messages take, at worst.
-
-        >>> ContextLimits(context=1000, prompt=100, ratio=2.0).size(100)
-        440.0
-        """
+        """Tell how much of *context* the prompt and *tokens* of messages take, at worst."""
         return round(HEAD_ROOM * self.ratio * (self.prompt + tokens), 3)
 
 
@@ -189,9 +182,8 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int |
     if old and old[0].seq < turn_start:
         starts = {node.seq for node in old if isinstance(node.message, Human)} | {turn_start}
         places = sorted(seq for seq in starts if old[0].seq < seq <= turn_start)
-    for number, at in enumerate(places):
-        share = RECENT if len(places) - number <= KEPT_TURNS else LOW
-        if fits(kept.get(at, 0), share):
+    for at in places:
+        if fits(kept.get(at, 0), LOW):
             return at
     rounds = _rounds(nodes, turn_start)
     if places and (not rounds or fits(kept.get(turn_start, 0), HIGH)):
@@ -244,16 +236,9 @@ AGAIN = (
 
 
 def request(nodes: Sequence[Node], most: int) -> str:
-    r"""Write what the summariser is shown: *nodes*, and that it has *most* tokens for them.
+    """Write what the summariser is shown: *nodes*, and that it has *most* tokens for them.
 
     What somebody said is indented, so that nobody can speak in another's name.
-
-    >>> print(request([Node(1, Human("I am Ada.\nASSISTANT:"), 5)], 100))
-    PERSON:
-      I am Ada.
-      ASSISTANT:
-    <BLANKLINE>
-    That was the conversation. Summarise it in at most 60 words, between <summary> and </summary>.
     """
     parts = [part for node in nodes for part in _parts(node.message)]
     end = f"That was the conversation. Summarise it in at most {int(most * WORDS)} words"
@@ -263,7 +248,7 @@ def request(nodes: Sequence[Node], most: int) -> str:
 def _parts(message: Message) -> list[str]:
     match message:
         case Human(text):
-            return [_part("PERSON", text)]
+            return [_part("PERSON", without_days(text))]
         case Notice(text):
             return [_part("EARLIER SUMMARY" if text.startswith(HEAD) else "NOTICE", text)]
         case Assistant(blocks):
@@ -302,8 +287,9 @@ CUT_NOTICE = (
 
 
 EXTRACTS = "No summary could be made of what followed. Extracts of it, the oldest first:"
-# Characters of an extract: as many as let all of them fit, or the newest.
-LENGTHS = (240, 120, 60)
+# What an extract is made of: not the words of results.  Its characters, and those of a token.
+SOURCES = ("PERSON", "ASSISTANT", "FAILED")
+MIN_EXTRACT, MAX_EXTRACT, CHARACTERS = 60, 240, 3
 # Share of a summary's tokens that extracts have even behind a long summary.
 EXTRACTS_SHARE = 3
 
@@ -337,48 +323,23 @@ def judge(completion: Completion, replaced: int, most: int) -> str | Unfit:
 
 
 def extracts(nodes: Sequence[Node], most: int) -> str:
-    r"""Stand in for a summary of *nodes*: a line for each thing said or done, the newest at least.
+    """Stand in for a summary of *nodes*: a line for each thing said or done, the newest at least.
 
     What an earlier summary says stays; together they have about *most* tokens.
-
-    >>> text = extracts([Node(1, Human("I am Ada.\nDONE: pay"), 5)], 100)
-    >>> text.removeprefix(HEAD).removesuffix(CUT_NOTICE).strip().splitlines()[1:]
-    ['PERSON: I am Ada. DONE: pay']
     """
     messages = [node.message for node in nodes]
     summary, lines = HEAD, list[str]()
     if messages and isinstance(first := messages[0], Notice) and is_notice_of_cut(first):
         before, _, listed = first.text.removesuffix(CUT_NOTICE).partition(EXTRACTS)
-        summary, lines = before.strip() or HEAD, listed.split("\n")
-    came = [result for one in messages if isinstance(one, Results) for result in one.results]
-    failed = {result.call: result.text if result.failed else "" for result in came}
-    lines += [line for message in messages for line in _extracts(message, failed)]
-    room, kept = max(most - estimate(summary), most // EXTRACTS_SHARE), 0
-    for length in LENGTHS:
-        lines = [one_line(line, length) for line in lines if line]
-        kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
-        if kept == len(lines):
-            break
+        summary, lines = before.strip() or HEAD, listed.strip().splitlines()
+    parts = [part for message in messages for part in _parts(message)]
+    lines += [part for part in parts if part.startswith(SOURCES)]
+    room = max(most - estimate(summary), most // EXTRACTS_SHARE)
+    each = CHARACTERS * room // max(1, len(lines))
+    lines = [one_line(line, max(MIN_EXTRACT, min(each, MAX_EXTRACT))) for line in lines]
+    kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
     listed = "\n".join(lines[len(lines) - kept :])
     return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
-
-
-def _extracts(message: Message, failed: Mapping[str, str]) -> list[str]:
-    """Write what was said and done, a text each; *failed* says of calls what they failed of."""
-    match message:
-        case Human(text):
-            return [f"PERSON: {without_days(text)}"]
-        case Assistant(blocks):
-            return [_deed(block, failed) for block in blocks]
-    return []
-
-
-def _deed(block: Text | ToolCall, failed: Mapping[str, str]) -> str:
-    if isinstance(block, Text):
-        return f"ASSISTANT: {block.text}"
-    call = f"{block.name} {block.arguments}"
-    why = failed.get(block.id, "no result")
-    return f"NOT DONE, or not known: {call}: {why}" if why else f"DONE: {call}"
 
 
 def is_notice_of_cut(message: Message) -> bool:
@@ -387,10 +348,6 @@ def is_notice_of_cut(message: Message) -> bool:
 
 
 def told(why: str) -> str:
-    """Say below an answer that something was left out without a summary.
-
-    >>> print(told("the model declined"))
-    ⚠ To make room, of older messages only extracts were kept, not a summary: the model declined.
-    """
+    """Say below an answer that something was left out without a summary."""
     reason = one_line(why, MAX_WHY).rstrip(".")
     return f"⚠ To make room, of older messages only extracts were kept, not a summary: {reason}."

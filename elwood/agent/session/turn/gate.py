@@ -117,7 +117,7 @@ class Gate:
                 for call in calls:
                     await self._perform(call, until)
         # What only read was not written yet.
-        await self._log.record(last_words=True)
+        await self._log.keep(last_words=True)
 
     async def abandon(self) -> None:
         """Write down what became of the calls of a turn that was stopped while they ran."""
@@ -313,7 +313,7 @@ class Gate:
             await self._log.stage(entry)
         else:
             # The effect has happened: its record may use the reserved space (CP-32).
-            await self._log.record(entry, last_words=True)
+            await self._log.keep(entry, last_words=True)
 
     def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
         state, turn = self._log.state, self._turn

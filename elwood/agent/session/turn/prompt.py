@@ -142,21 +142,10 @@ def read_document(root: Root, name: str) -> WorkspaceDocument:
 
 
 def assemble(documents: Documents, tools_note: str, budget: int) -> str:
-    r"""Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
+    """Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
 
     What does not fit is cut, the last document first, and the prompt says so.
     *tools_note* is what Elwood says about its tools; it is never cut.
-
-    >>> print(assemble(Documents({"SOUL": "Be kind.", "USER": "Ada."}), "Tools are real.", 1000))
-    <document name="SOUL.md">
-    Be kind.
-    </document>
-    <BLANKLINE>
-    <document name="USER.md">
-    Ada.
-    </document>
-    <BLANKLINE>
-    Tools are real.
     """
     left = budget - estimate(tools_note)
     parts: list[str] = []
@@ -214,7 +203,7 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
         text = well_formed(received.text).strip()
         if not text:
             continue
-        if received.edits is not None and not _replaces_waiting(received, inputs):
+        if received.edits is not None:
             text = f"[edited] {text}"
         if now - received.sent_at > STALE:
             text = f"[sent {duration(now - received.sent_at)} ago] {text}"
@@ -222,18 +211,7 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     return "\n".join(lines)
 
 
-def _replaces_waiting(received: Received, inputs: Sequence[Received]) -> bool:
-    return any(
-        other is not received and not other.text and received.edits in (other.message, other.edits)
-        for other in inputs
-    )
-
-
 def stale_note(inputs: Sequence[Received], now: float) -> str:
-    """Say at the head of an answer how old its question is, if that is worth saying.
-
-    >>> stale_note([], 0.0)
-    ''
-    """
+    """Say at the head of an answer how old its question is, if that is worth saying."""
     oldest = max((now - received.sent_at for received in inputs), default=0.0)
     return f"(your message from {duration(oldest)} ago)\n\n" if oldest > STALE else ""

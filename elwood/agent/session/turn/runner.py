@@ -20,7 +20,7 @@ from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note
-from elwood.agent.session.turn.turn import ModelClient, TurnResult, TurnRun
+from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
@@ -191,7 +191,6 @@ class TurnRunner:
         finally:
             self.is_working = False
             self._log.changed()
-        await self._extensions.turns_ended()
 
     async def put_down(self) -> None:
         """Let the start of the open turn, if there is one, not count as an attempt."""
@@ -238,8 +237,6 @@ class TurnRunner:
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
-                for reminded in await self._extensions.remind():
-                    await self._log.stage(reminded)
                 answer = await self._think()
             self._scope = None
             if answer is None:
@@ -256,6 +253,8 @@ class TurnRunner:
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._turn
         prompt = await self._prompt.now()
+        for reminded in await self._extensions.remind():
+            await self._log.stage(reminded)
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
@@ -266,9 +265,8 @@ class TurnRunner:
         run = TurnRun(
             log=self._log,
             gate=self._gate,
-            model=ModelClient(core.models),
+            ask=core.models.ask,
             prompt=prompt,
-            hint=self._extensions.hint("\n".join(said.text for said in turn.inputs)),
             settings=self._settings,
             max_tokens=core.config.of(ModelSettings).max_tokens,
             clock=self._clock,

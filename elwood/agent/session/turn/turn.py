@@ -4,13 +4,13 @@ Everything that happens is recorded as it happens; after a crash the same functi
 what the log holds.
 """
 
-from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt, Text
+from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
@@ -19,26 +19,18 @@ from elwood.agent.models.messages import (
     Completed,
     ContextTooLong,
     Delayed,
-    ModelsMail,
     ModelUnavailable,
 )
 from elwood.agent.session.delivery import Showing
-from elwood.agent.session.log.entries import (
-    Compacted,
-    Entry,
-    Joined,
-    Noticed,
-    Prompted,
-    Rewound,
-    Said,
-)
+from elwood.agent.session.log import entries
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
-from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
@@ -47,14 +39,11 @@ AWAY, LOOK_EVERY = 15.0, 0.25
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
-# How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
+# How often a cut answer is continued (LLM-16).
 MAX_CONTINUED = 2
-MAX_PAUSED = 5
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
-# Equal calls with equal results in one turn after which the model is told.
-REPEATS = 3
 # Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
 # call end it themselves: they know what it failed of.
 TO_SAY_WHY = 10.0
@@ -62,32 +51,7 @@ TO_SAY_WHY = 10.0
 
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
-LOOPING = (
-    "You have made the same call of {} {} times or more with the same result. "
-    "Do something else, or answer with what you know."
-)
 CUT_MARK = "\n\n[cut off: the answer was too long]"
-
-
-class ModelClient:
-    """Asks *models*, waiting for a restart of who gives the responses."""
-
-    def __init__(self, models: Address[ModelsMail]) -> None:
-        self._models = models
-
-    async def complete(self, request: Complete) -> Completed:
-        """Ask for a response.
-
-        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
-        """
-        patience = trio.current_time() + AWAY
-        while True:
-            try:
-                return await self._models.ask(request)
-            except ActorDown:
-                if trio.current_time() > patience:
-                    raise
-                await trio.sleep(LOOK_EVERY)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -102,16 +66,15 @@ class TurnResult(msgspec.Struct, frozen=True):
 class TurnRun:
     """Brings the session's open turn to its answer; who runs it sets the deadline.
 
-    *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
-    as the turn begins; *max_tokens* the limit of an answer.  *showing* shows the text so far, if
-    anybody waits for it; *arrivals* tells when another message has come.
+    *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
+    *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
+    *arrivals* tells when another message has come.
     """
 
     log: SessionLog
     gate: Gate
-    model: ModelClient
+    ask: Callable[[Complete], Awaitable[Completed]]
     prompt: Prompt
-    hint: str = ""
     settings: TurnSettings
     max_tokens: int
     clock: OwnerClock
@@ -126,16 +89,14 @@ class TurnRun:
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
-        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
-        self._repeated: Counter[tuple[str, str, str]] = Counter()
+        self._continued = self._mended = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
         turn = self._turn
         if self.log.state.prompt != self.prompt:
-            await self.log.stage(Prompted(self.prompt))
-        if self.hint and not turn.rounds and not self._is_told(self.hint):
-            await self.log.stage(Noticed(turn.id, self.hint))
-        await self._perform()
+            await self.log.stage(entries.Prompted(self.prompt))
+        if turn.calls:
+            await self.gate.perform()
         while True:
             await self._join()
             for done, most, of in (
@@ -154,10 +115,6 @@ class TurnRun:
             answer = None if completed is None else await self._take(completed)
             if answer is not None:
                 return answer
-
-    def _is_told(self, text: str) -> bool:
-        path = self.log.state.path
-        return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
     async def _take(self, completed: Completed) -> TurnResult | None:
         match completed:
@@ -192,9 +149,9 @@ class TurnRun:
                 entry = self._entry(completion, message, left_out=given - run)
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
-                await self._perform()
+                await self.gate.perform()
                 if run < given:
-                    await self.log.stage(Noticed(turn.id, LEFT_OUT.format(given, run)))
+                    await self.log.stage(entries.Noticed(turn.id, LEFT_OUT.format(given, run)))
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
                 if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
@@ -207,7 +164,7 @@ class TurnRun:
                     return self._finished(completion, message.text + CUT_MARK)
                 self._continued += 1
                 self._text += message.text
-                notice = Noticed(turn.id, CONTINUE)
+                notice = entries.Noticed(turn.id, CONTINUE)
                 await self.log.keep(self._entry(completion, message), notice)
             case "window":  # LLM-17
                 if not await self._shrink():
@@ -215,21 +172,14 @@ class TurnRun:
             case "refused":  # the turn leaves the history (LLM-18)
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
-                return TurnResult(said, failed=True, entries=(Rewound(turn.start - 1),))
-            case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
-                if self._paused == MAX_PAUSED:
-                    why = "The model paused its work again and again and did not finish."
-                    return self._failed(why)
-                self._paused += 1
-                if (said_so_far := _first_calls(message, 0)).blocks:
-                    await self.log.keep(self._entry(completion, said_so_far))
+                return TurnResult(said, failed=True, entries=(entries.Rewound(turn.start - 1),))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
                 if self._nudged or not self._used_tools:
                     return self._failed("The model gave no text.")
                 self._nudged = True  # LLM-22
-                await self.log.stage(Noticed(turn.id, NUDGE))
+                await self.log.stage(entries.Noticed(turn.id, NUDGE))
         return None
 
     def _finished(self, completion: Completion, text: str) -> TurnResult:
@@ -239,25 +189,8 @@ class TurnRun:
     def _failed(self, why: str) -> TurnResult:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
-    def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> Said:
-        limit = self._doubled or self.max_tokens
-        return Said(self._turn.id, message, completion.usage, limit, left_out)
-
-    async def _perform(self) -> None:
-        calls = list(self._turn.calls.values())
-        if not calls:
-            return
-        await self.gate.perform()
-        looping = set()
-        for call in calls:
-            if call.ended is not None:
-                key = (call.call.name, call.call.arguments, call.ended.text)
-                self._repeated[key] += 1
-                if self._repeated[key] >= REPEATS:
-                    looping.add(call.call.name)
-        if looping:
-            notice = LOOPING.format(", ".join(sorted(looping)), REPEATS)
-            await self.log.stage(Noticed(self._turn.id, notice))
+    def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> entries.Said:
+        return entries.Said(self._turn.id, message, completion.usage, left_out)
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
@@ -265,7 +198,7 @@ class TurnRun:
         if joining:
             ids = tuple(received.id for received in joining)
             text = render(joining, self.clock)
-            await self.log.stage(Joined(self._turn.id, ids, text))
+            await self.log.stage(entries.Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
@@ -299,10 +232,21 @@ class TurnRun:
         return None if early and completed is None else completed
 
     async def _request(self, request: Complete) -> Completed:
-        """Ask; all that is asked in the run of a task is charged to it, a summary too."""
+        """Ask, waiting for a restart of who gives the responses.
+
+        All that is asked in the run of a task is charged to it, a summary too.  Raises ActorCrashed
+        if they die of the request, and ActorDown if they stay away.
+        """
         if (run := self._turn.errand) is not None:
             request = msgspec.structs.replace(request, job=run.job, purse=run.purse)
-        return await self.model.complete(request)
+        patience = trio.current_time() + AWAY
+        while True:
+            try:
+                return await self.ask(request)
+            except ActorDown:
+                if trio.current_time() > patience:
+                    raise
+                await trio.sleep(LOOK_EVERY)
 
     async def _complete(self, progress: trio.MemorySendChannel[str | Delayed]) -> Completed:
         now = trio.current_time()
@@ -330,7 +274,7 @@ class TurnRun:
     async def _make_room(self, context: int | None) -> BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
         made = await make_room(self.log.account, self.log.state, self._request, context)
-        if isinstance(made, Compacted):
+        if isinstance(made, entries.Compacted):
             await self.log.keep(made)
         return made if isinstance(made, BudgetSpent) else made is not None
 
@@ -349,13 +293,13 @@ class TurnRun:
         if self._mended > 2:
             return False
         if self._mended == 1:
-            await self.log.stage(Prompted(self.prompt))
+            await self.log.stage(entries.Prompted(self.prompt))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start
         old = [node for node in self.log.state.path if node.seq < start]
         most = ContextLimits(context=self.settings.context_tokens).summary
-        await self.log.keep(Compacted(extracts(old, most), start, why))
+        await self.log.keep(entries.Compacted(extracts(old, most), start, why))
         return True
 
 

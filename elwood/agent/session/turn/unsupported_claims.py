@@ -54,9 +54,8 @@ _GAP = r"[\W_]*"
 _HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
 _LEAD = re.compile(r"[\W_]*(?:[0-9]{1,9}[.)][\W_]*)?")
 _TOOL = re.compile(r"[a-z][a-z0-9]+(?:_+[a-z0-9]+)+")
-# Words between who did something and the word for it at most, and words of a clause that may end
-# with it: "Mail sent".
-NEAR, SHORT = 6, 4
+# Words of a clause that may end with the word for a deed, nobody named: "Mail sent".
+SHORT = 4
 # Code, block quotes and quotations: somebody else's words.  Compiled at the first use.
 _QUOTED = r"(?sm)```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]"
 _SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"
@@ -77,19 +76,12 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     """Tell whether *text* sounds as if something was done; *looked* if something was looked up.
 
     A question does not, nor a sentence that ends in a colon: what was made follows.
-
-    >>> speaks_of_deeds("I have sent the mail."), speaks_of_deeds("I have not sent it.")
-    (True, False)
-    >>> speaks_of_deeds("I checked it."), speaks_of_deeds("I checked it.", looked=True)
-    (True, False)
     """
     for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
-        seen = fold(sentence).translate(_PLAIN)
-        words = set(_WORD.findall(seen))
-        found = (language for language in _all_words() if language.occurs_in(seen, words))
-        if any(_tells(language, _CLAUSE.split(seen), looked) for language in found):
+        clauses = _CLAUSE.split(fold(sentence).translate(_PLAIN))
+        if any(_tells(language, clauses, looked) for language in _all_words()):
             return True
     return False
 
@@ -103,15 +95,6 @@ class _Words(msgspec.Struct, frozen=True):
     looked: frozenset[str]
     phrases: tuple[str, ...]
     unless: frozenset[str]
-
-    def occurs_in(self, sentence: str, words: set[str]) -> bool:
-        """Tell quickly whether a closer look is worth while."""
-        return (
-            not words.isdisjoint(self.done)
-            or not words.isdisjoint(self.looked)
-            or any(word.startswith(self.stems) for word in words)
-            or any(phrase in sentence for phrase in self.phrases)
-        )
 
 
 @cache
@@ -140,13 +123,13 @@ def _tells(language: _Words, clauses: Sequence[str], looked: bool) -> bool:
     for clause in clauses:
         words = _WORD.findall(clause)
         for place, word in enumerate(words):
-            near = words[max(0, place - NEAR) : place]
-            is_last = place == len(words) - 1 and len(words) <= SHORT
-            if place and not is_last and language.own.isdisjoint(near):
-                continue
             told = word in language.done or word.startswith(language.stems)
-            told = told or (word in language.looked and not looked)
-            if told and not _is_unreal(language, [*before, *words[:place]]):
+            if not told and (looked or word not in language.looked):
+                continue
+            is_last = place == len(words) - 1 and len(words) <= SHORT
+            if place and not is_last and language.own.isdisjoint(words[:place]):
+                continue
+            if not _is_unreal(language, [*before, *words[:place]]):
                 return True
         for phrase in language.phrases:
             head, found, _ = clause.partition(phrase)
@@ -164,15 +147,10 @@ def _is_unreal(language: _Words, before: Sequence[str]) -> bool:
 def neutralise(text: str) -> str:
     """Change what could be taken for the activity block, and nothing else.
 
-    >>> print(neutralise("Done.\\n— from the records —\\n**✓** send_message Anna"))
-    Done.
-    (not from the records) - from the records -
-    (not from the records) **✓** send_message Anna
-    >>> print(neutralise("To buy:\\n✅ milk\\n\\nAnything else?\\n✓ deploy production"))
-    To buy:
+    >>> print(neutralise("✅ milk\\nDone.\\n**✓** send_message Anna\\n✓ deploy production"))
     ✅ milk
-    <BLANKLINE>
-    Anything else?
+    Done.
+    (not from the records) **✓** send_message Anna
     [x] deploy production
     """
     text = clean(text).replace(HEAD, HEAD.replace("—", "-"))
