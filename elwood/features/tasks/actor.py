@@ -49,8 +49,15 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Result, Task, TaskStatus, own_session, purse_of, session_of
-from elwood.foundation.runtime import Address, Halt, Mailbox, clear_error, report_error
+from elwood.features.tasks.task import Result, Task, TaskStatus, purse_of, session_of
+from elwood.foundation.runtime import (
+    Address,
+    Halt,
+    Mailbox,
+    clear_error,
+    report_error,
+    report_warning,
+)
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
@@ -58,6 +65,7 @@ from elwood.foundation.text.lines import one_line
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
+CLOCK = "the clock was put back"
 # Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
 # beside them: a session says them at once, and runs take half an hour.  Its mailbox holds 16.
 MAX_RUNS = 8
@@ -117,7 +125,6 @@ class TimetableActor:
                 if await self._record(found):
                     break
                 await trio.sleep(RECORD_AGAIN)
-        self._copied = None
         await self._copy()
         async for message in mailbox:
             await self._answer(message)
@@ -159,29 +166,16 @@ class TimetableActor:
         task, decision = rules.schedule(self._table, task, now)
         if not decision.ok:
             return Unscheduled(decision.words)
-        if not await self._record(decision.entries):
+        if not await self._settle(decision):
             return Unscheduled("there is no room on the disk to write it down")
-        if decision.entries:
-            log.info("task scheduled", extra={"task": task.id})
-            self._hint(Woken())
         return rules.task_status(self._table.tasks[task.id], now)
 
     async def _change(self, change: Change) -> CommandResult:
         decision = rules.change(
-            self._table,
-            change.id,
-            change.verb,
-            change.by,
-            self._clock(),
-            stop=change.stop,
-            own=change.own,
+            self._table, change.id, change.verb, change.by, self._clock(), own=change.own
         )
-        let_go = self._let_go(decision)
-        if not await self._record(decision.entries):
+        if not await self._settle(decision):
             return CommandResult("There is no room on the disk to write that down.", ok=False)
-        if decision.entries or decision.stop:
-            log.info("task changed", extra={"task": change.id, "verb": change.verb})
-            self._hint(Woken(stop=change.id if decision.stop else "", let_go=let_go))
         return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
@@ -190,20 +184,23 @@ class TimetableActor:
             report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
             clear_error(f"{ADOPT} ({adopt.origin})")
-        let_go = self._let_go(decision)
-        if decision.entries and await self._record(decision.entries):
-            log.info(
-                "tasks adopted", extra={"origin": adopt.origin, "entries": len(decision.entries)}
-            )
-            self._hint(Woken(let_go=let_go))
+        await self._settle(decision)
 
-    def _let_go(self, decision: Decision) -> tuple[str, ...]:
-        """Name the sessions that may wait for a yes to what is cancelled."""
-        return tuple(
+    async def _settle(self, decision: Decision) -> bool:
+        """Write down what was decided, and have the scheduler look; False if there is no room."""
+        # They may wait for a yes to what is cancelled.
+        let_go = tuple(
             session_of(self._table.tasks[entry.task].task)
             for entry in decision.entries
             if isinstance(entry, TaskRemoved) and entry.cancelled
         )
+        if not await self._record(decision.entries):
+            return False
+        if decision.entries or decision.stop:
+            kinds = [type(entry).__name__ for entry in decision.entries]
+            log.info("tasks changed", extra={"by": kinds, "stop": decision.stop})
+            self._hint(Woken(stop=decision.stop, let_go=let_go))
+        return True
 
     def _list(self, chores: bool) -> tuple[TaskStatus, ...]:
         now = self._clock()
@@ -213,8 +210,11 @@ class TimetableActor:
 
     async def _consult(self, now: float) -> Agenda:
         """Settle what has passed by; without room to write that down nothing new is begun."""
-        settled = await self._record(rules.clock_behind(self._table, now, self._zone))
-        settled = settled and await self._record(rules.missed_runs(self._table, now, self._zone))
+        if behind := rules.clock_behind(self._table, now, self._zone):
+            report_warning(CLOCK, behind)
+        else:
+            clear_error(CLOCK)
+        settled = await self._record(rules.missed_runs(self._table, now, self._zone))
         if settled:
             await self._record(rules.finished(self._table, now))
         agenda = rules.agenda(self._table, now)
@@ -235,16 +235,16 @@ class TimetableActor:
 
     async def _end(self, end: End) -> bool:
         one, run = self._table.tasks.get(end.run.task), end.run
-        is_running = one is not None and one.run is not None and one.run.planned == run
-        if one is None or not (is_running or one.knows(run)):
+        if one is None:
             return True
-        if end.outcome.result == "unchanged" and not is_running:
+        if one.run is not None and one.run.planned == run:
+            entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
+            return await self._record(entries, last_words=True)
+        if end.outcome.result == "unchanged" and rules.may_begin(one, run, self._clock()):
             # It stands in no log, so that doing nothing writes nothing: after a restart it is
             # looked at again, which repeats nothing.
             self._table.apply(0, self._clock(), RunFinished(run, "unchanged"))
-            return True
-        entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
-        return await self._record(entries, last_words=True)
+        return True
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
         try:
@@ -440,12 +440,7 @@ class TaskRunner:
 
     async def _await(self, run: DueRun) -> RunResult | Unheard:
         id_ = message_of(run.planned)
-        done = await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
-        if isinstance(done, Unheard) and run.begun and run.task.message:
-            # Older versions had a session for each reminder; it may have been said there.
-            own = own_session(run.task)
-            return await self._sessions.insist(lambda: Await(session=own, id=id_))
-        return done
+        return await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
 
 
 def message_of(run: PlannedRun) -> str:
@@ -487,9 +482,7 @@ class Scheduler:
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
-        self._busy, self._telling = set(), False
-        self._room = trio.Semaphore(MAX_RUNS)
-        self._reminders = trio.Semaphore(MAX_RUNS)
+        self._telling = False
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:

@@ -43,15 +43,14 @@ class WhichCancelled(Request[frozenset[tuple[str, int]]], frozen=True, kw_only=T
 class Change(Request[CommandResult], frozen=True, kw_only=True):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
-    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
-    cancelled task does not finish the run that is under way.  What its *own* run cancels has come
-    to its end: what waits for the owner's yes goes on waiting.
+    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  The run of a task
+    that is cancelled is stopped.  What its *own* run cancels has come to its end: that goes on,
+    and what waits for the owner's yes goes on waiting.
     """
 
     id: str
     verb: Verb
     by: str
-    stop: bool = False
     own: bool = False
 
 

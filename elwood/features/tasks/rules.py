@@ -12,7 +12,6 @@ from elwood.features.tasks import texts, when
 from elwood.features.tasks.state import (
     FAR_BEHIND,
     LONG,
-    ClockBehind,
     PlannedRun,
     RunFinished,
     RunRequested,
@@ -26,18 +25,20 @@ from elwood.features.tasks.state import (
     TimetableEntry,
 )
 from elwood.features.tasks.task import (
+    HEARTBEAT,
     ID,
     MAX_ID,
     MAX_TASKS,
+    RESERVED,
     Origin,
     Result,
     Task,
     TaskStatus,
-    bad_id,
     next_run,
     runs_after,
 )
 from elwood.features.tasks.when import Once
+from elwood.foundation.settings import BadSetting
 from elwood.foundation.text.words import slug
 
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
@@ -68,13 +69,13 @@ _FILES = {
 class Decision(msgspec.Struct, frozen=True):
     """What to write down, and in *words* what that means; not *ok* means that nothing is done.
 
-    With *stop* what is at work for the task is to be stopped.
+    What is at work for the task *stop* is to be stopped.
     """
 
     entries: tuple[TimetableEntry, ...] = ()
     words: str = ""
     ok: bool = True
-    stop: bool = False
+    stop: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -184,21 +185,11 @@ def adopt(
 
 
 def change(
-    table: Timetable,
-    id_: str,
-    verb: Verb,
-    by: str,
-    now: float,
-    *,
-    stop: bool = False,
-    own: bool = False,
+    table: Timetable, id_: str, verb: Verb, by: str, now: float, *, own: bool = False
 ) -> Decision:
-    """Pause, resume or cancel a task, have it run now, or stop its run; its *own* run may want it.
-
-    With *stop* what is cancelled does not come to its end.  What is gone can still be stopped.
-    """
+    """Pause, resume or cancel a task, run it now, or stop its run; its *own* run may want it."""
     one = table.tasks.get(id_)
-    if one is None or (one.removed and verb != "stop"):
+    if one is None or one.removed:
         return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
     match verb:
         case "stop":
@@ -207,11 +198,14 @@ def change(
             return Decision(words=f"It is paused already: {one.paused}.")
         case "pause":
             paused = TaskPaused(id_, f"paused by {by}")
-            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{_goes_on(one)}")
+            under_way = (
+                f" The run under way goes on; /tasks stop {id_} stops it." if one.run else ""
+            )
+            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{under_way}")
         case "resume":
             return _resume(one, now)
         case "cancel":
-            return _cancel(one, by, now, stop=stop, own=own)
+            return _cancel(one, by, now, own=own)
         case "run":
             if one.run is not None or one.requested is not None:
                 return Decision(words="It runs already.", ok=False)
@@ -243,7 +237,11 @@ def problem(task: Task) -> str:
         return f"an id has small letters, digits and dashes, at most {MAX_ID}"
     if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
         return "it has nothing to do: give one of prompt, message and chore"
-    return when.check(task.when)
+    try:
+        when.check(task.when)
+    except BadSetting as wrong:
+        return str(wrong)
+    return ""
 
 
 def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
@@ -261,7 +259,7 @@ def _removed(one: TaskState, now: float, why: str, *, cancelled: bool) -> list[T
     return [*close, TaskRemoved(one.task.id, why, cancelled)]
 
 
-def _cancel(one: TaskState, by: str, now: float, *, stop: bool, own: bool) -> Decision:
+def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
     origin = one.task.origin
     if origin == "house":
         return Decision(words="Elwood does it by itself: it can be paused.", ok=False)
@@ -269,16 +267,10 @@ def _cancel(one: TaskState, by: str, now: float, *, stop: bool, own: bool) -> De
         words = f"It stands in {_FILES[origin]}: take it out there, or pause it."
         return Decision(words=words, ok=False)
     entries = tuple(_removed(one, now, f"cancelled by {by}", cancelled=not own))
-    if stop and (one.run is not None or one.result == "waiting"):
-        stopped = _stop(one)
-        return Decision(entries, f"Cancelled. {stopped.words}", stop=stopped.stop)
-    return Decision(entries, f"Cancelled.{_goes_on(one)}")
-
-
-def _goes_on(one: TaskState) -> str:
-    if one.run is None:
-        return ""
-    return f" The run that is under way goes on to its end; /tasks stop {one.task.id} stops it."
+    if own or (one.run is None and one.result != "waiting"):
+        return Decision(entries, "Cancelled.")
+    stopped = _stop(one)
+    return Decision(entries, f"Cancelled. {stopped.words}", stop=stopped.stop)
 
 
 def _stop(one: TaskState) -> Decision:
@@ -291,9 +283,9 @@ def _stop(one: TaskState) -> Decision:
         return Decision(words=words, ok=False)
     if task.message or task.chore:
         words = "It goes on to its end; a model that works on it stops."
-        return Decision(words=words, stop=bool(task.chore))
+        return Decision(words=words, stop=task.id if task.chore else "")
     words = "What you allowed of it stops, if it is at work." if one.run is None else "Stopped."
-    return Decision(words=words, stop=True)
+    return Decision(words=words, stop=task.id)
 
 
 def _resume(one: TaskState, now: float) -> Decision:
@@ -313,7 +305,8 @@ def _requested(one: TaskState, now: float) -> RunRequested:
 
 def _free_id(table: Timetable, key: str) -> str:
     key = key[: MAX_ID - 4].strip("-") or "task"
-    key = f"my-{key}"[: MAX_ID - 4].strip("-") if bad_id(key) else key
+    if key in RESERVED or key.startswith(HEARTBEAT):
+        key = f"my-{key}"[: MAX_ID - 4].strip("-")
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.tasks)
 
@@ -321,12 +314,10 @@ def _free_id(table: Timetable, key: str) -> str:
 # --- what has passed -----------------------------------------------------------------------------
 
 
-def clock_behind(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """Find that the clock is far behind what it has shown; it is told once."""
-    latest = table.latest
-    if latest - now > FAR_BEHIND and latest > table.behind_told:
-        return [ClockBehind(now, texts.clock_behind(latest, now, zone))]
-    return []
+def clock_behind(table: Timetable, now: float, zone: str) -> str:
+    """Say that the clock is far behind what it has shown; "" if it is not."""
+    latest = max((one.mark for one in table.tasks.values() if not one.paused), default=0.0)
+    return texts.clock_behind(latest, zone) if latest - now > FAR_BEHIND else ""
 
 
 def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
@@ -414,10 +405,7 @@ def _planned(one: TaskState, now: float) -> float | None:
     task = one.task
     if task.watch is None:
         return next_run(task, one.mark)
-    since = max(one.mark, now - task.catch_up)
-    at = next_run(task, max(since, now - LAST_DAYS))
-    if at is None or at > now:
-        at = next_run(task, since)
+    at = next_run(task, max(one.mark, now - task.catch_up))
     while at is not None and (later := next_run(task, at)) is not None and later <= now:
         at = later
     return at

@@ -1,5 +1,8 @@
 """What is written about tasks is read as it was meant, each time the same."""
 
+from contextlib import suppress
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from elwood.features.tasks.when import (
     write_moment,
     write_when,
 )
+from elwood.foundation.settings import BadSetting
 from tests.features.tasks.tasks import ZONES, clocks
 
 MOMENTS = st.integers(0, 4_000_000_000).map(float)
@@ -29,10 +33,12 @@ MOMENTS = st.integers(0, 4_000_000_000).map(float)
     "text", ["tomorrow at nine", "in 20 minutes", "every day at 9", "2026-12-24", "17:30", "often"]
 )
 def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> None:
-    assert str(read_when(text, "Europe/Berlin")).endswith(f": write one of {FORMS}")
+    with pytest.raises(BadSetting) as found:
+        read_when(text, "Europe/Berlin")
+    assert found.value.remedy == f"write one of {FORMS}"
     proposed = FORMS.replace("or a cron expression like ", "")
     for form in proposed.split(", "):
-        assert not isinstance(read_when(form, "UTC"), str), form
+        read_when(form, "UTC")
 
 
 @pytest.mark.parametrize(
@@ -112,8 +118,9 @@ def test_other_hours_are_refused(text: str) -> None:
 def test_no_text_breaks_the_readers(text: str) -> None:
     hours = read_hours(text)
     assert isinstance(hours, str | None) or check_hours(hours) == ""
-    for found in (read_when(text, "UTC"), read_moment(text, "UTC"), read_route(text)):
-        assert found != ""
+    for read in (partial(read_when, zone="UTC"), partial(read_moment, zone="UTC"), read_route):
+        with suppress(BadSetting):
+            read(text)
 
 
 @given(begin=clocks(), end=clocks(), days=st.sets(st.integers(0, 6), max_size=6))
@@ -123,9 +130,7 @@ def test_hours_are_read_as_they_were_written(begin: str, end: str, days: set[int
 
 
 def made(**keys: str) -> Task:
-    task = read_task(TaskForm(**keys), "Europe/Berlin", "config")  # type: ignore[arg-type]
-    assert isinstance(task, Task)
-    return task
+    return read_task(TaskForm(**keys), "Europe/Berlin", "config")  # type: ignore[arg-type]
 
 
 def test_what_is_not_said_is_sensible() -> None:

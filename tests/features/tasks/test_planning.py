@@ -224,15 +224,10 @@ def running(task: Task, **changed: object) -> Book:
 def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
     book = running(HOURLY)
     stopped = book.change("stop")
-    assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == (
-        "Stopped.",
-        True,
-        True,
-        (),
-    )
+    assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == ("Stopped.", True, "t", ())
     book.write(RunFinished(PlannedRun("t", HOUR, series=1), "done"))
     over = book.change("stop")
-    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, False)
+    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, "")
 
 
 @pytest.mark.parametrize("kind", ["message", "chore"])
@@ -241,16 +236,16 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped(kind: str) -> None:
     book.write(RunStarted(book.at(HOUR)[1][0].planned))
     said = book.change("stop")
     assert "goes on to its end" in said.words
-    assert said.stop is (kind == "chore"), "a model may work on what it found"
+    assert bool(said.stop) is (kind == "chore"), "a model may work on what it found"
 
 
-def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
+def test_who_cancels_a_task_stops_its_run_unless_that_does_it() -> None:
     book = running(HOURLY)
-    cancelled = rules.change(book.table, "t", "cancel", "me", book.now, stop=True)
-    assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", True)
-    assert not book.change("cancel").stop, "it goes on to its end"
+    own = rules.change(book.table, "t", "cancel", "me", book.now, own=True)
+    assert (own.words, own.stop) == ("Cancelled.", "")
+    cancelled = book.change("cancel")
+    assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", "t")
     assert book.table.tasks["t"].removed
-    assert book.change("stop").stop
 
 
 def test_a_backup_closes_what_was_before_it() -> None:

@@ -80,7 +80,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         text, _ = await said(h, "/tasks stop mail")
         assert text == "mail: Nothing of it is running."
         assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
-        text, buttons = await said(h, "/tasks cancel look for mail")
+        text, buttons = await said(h, "/tasks cancel mail")
         assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
         assert await timetable.ask(ListTasks()) == ()
         assert h.world.asked == [], "no model was asked"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
-from elwood.features.tasks.texts import MAX_BUTTONS, buttons, cadence, find, listing, state
+from elwood.features.tasks.texts import MAX_BUTTONS, buttons, cadence, listing, state
 from elwood.features.tasks.when import Cron, Every, Once, When
 
 PARIS = "Europe/Paris"
@@ -87,11 +87,3 @@ def test_no_words_break_the_lines_of_the_list(title: str, prompt: str, why: str)
     assert first.startswith("mail")
     assert len(others) == 3
     assert all(line.startswith("  ") for line in others)
-
-
-@given(st.text(min_size=1))
-def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
-    seen = TaskStatus(Task("mail", wanted, Every(HOUR)))
-    found = find(wanted, [seen])
-    assert found == seen
-    assert isinstance(find(f"{wanted}?", [seen]), str)
