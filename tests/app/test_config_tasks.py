@@ -124,7 +124,7 @@ WRONG = [
     (SOUND + 'model = "gpt"',
      ": tasks[0].model: 'gpt' is not a model; write cheap, default or provider/name"),
     (SOUND + 'watch = ["a", "../b"]',
-     ": tasks[0].watch[1]: '../b' leads out of the workspace; write a path within it, …"),
+     ": tasks[0].watch[1]: '../b' cannot be watched; write a path within the …"),
     (SOUND + f"watch = {['x'] * 21}", ": tasks[0]: watch has more than 20 patterns; …"),
     (SOUND + 'ends = "soon"', ": tasks[0].ends: 'soon' is no moment; write a date, and maybe …"),
     (SOUND + 'start = "2026-12-24"', ": tasks[0]: start is for intervals only; …"),

@@ -166,7 +166,7 @@ class TimetableActor:
         task, decision = rules.schedule(self._table, task, now)
         if not decision.ok:
             return Unscheduled(decision.words)
-        if not await self._settle(decision):
+        if not await self._settle(decision, task.id):
             return Unscheduled("there is no room on the disk to write it down")
         return rules.task_status(self._table.tasks[task.id], now)
 
@@ -174,7 +174,7 @@ class TimetableActor:
         decision = rules.change(
             self._table, change.id, change.verb, change.by, self._clock(), own=change.own
         )
-        if not await self._settle(decision):
+        if not await self._settle(decision, change.id):
             return CommandResult("There is no room on the disk to write that down.", ok=False)
         return CommandResult(decision.words, decision.ok)
 
@@ -184,22 +184,23 @@ class TimetableActor:
             report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
             clear_error(f"{ADOPT} ({adopt.origin})")
-        await self._settle(decision)
+        await self._settle(decision, adopt.origin)
 
-    async def _settle(self, decision: Decision) -> bool:
+    async def _settle(self, decision: Decision, about: str) -> bool:
         """Write down what was decided, and have the scheduler look; False if there is no room."""
-        # They may wait for a yes to what is cancelled.
-        let_go = tuple(
-            session_of(self._table.tasks[entry.task].task)
+        cancelled = [
+            self._table.tasks[entry.task].task
             for entry in decision.entries
             if isinstance(entry, TaskRemoved) and entry.cancelled
-        )
+        ]
         if not await self._record(decision.entries):
             return False
         if decision.entries or decision.stop:
             kinds = [type(entry).__name__ for entry in decision.entries]
-            log.info("tasks changed", extra={"by": kinds, "stop": decision.stop})
-            self._hint(Woken(stop=decision.stop, let_go=let_go))
+            log.info("tasks changed", extra={"of": about, "entries": kinds})
+            stop = [Interrupt(f"{errand.SESSION}{decision.stop}")] if decision.stop else []
+            # They may wait for a yes to what is cancelled.
+            self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
         return True
 
     def _list(self, chores: bool) -> tuple[TaskStatus, ...]:
@@ -321,13 +322,9 @@ class TaskRunner:
         # Nobody knows how far it came; chores may be done twice.
         return Outcome("failed", words, acted=not run.task.chore)
 
-    def stop(self, id_: str) -> None:
-        """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
-        self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
-
-    def let_go(self, session: str) -> None:
-        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
-        self._sessions.offer(Decided(session))
+    def hint(self, hint: Interrupt | Decided) -> None:
+        """Pass a hint on to the session that it is for."""
+        self._sessions.offer(hint)
 
     async def _carry_out(self, run: DueRun) -> Outcome:
         task = run.task
@@ -561,10 +558,8 @@ class Scheduler:
             try:
                 woken = await mailbox.receive()
                 while True:  # several hints to look are one
-                    if woken.stop:
-                        self._runner.stop(woken.stop)
-                    for session in woken.let_go:
-                        self._runner.let_go(session)
+                    for hint in woken.hints:
+                        self._runner.hint(hint)
                     woken = mailbox.receive_nowait()
             except trio.EndOfChannel:
                 return False

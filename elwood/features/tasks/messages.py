@@ -2,7 +2,8 @@
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.approvals.messages import CommandResult, Decided
+from elwood.agent.session.messages import Interrupt
 from elwood.features.tasks.rules import Agenda, Outcome, Verb
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Origin, Task, TaskStatus
@@ -95,14 +96,13 @@ class Heard(Request[None], frozen=True, kw_only=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
+    """The timetable has changed: look again, and pass the *hints* on to sessions.
 
-    Tasks whose runs are in the sessions *let_go* were cancelled.  A hint to the scheduler; it may
-    be lost, and repeating it is harmless.
+    A run is to be stopped, or waits for a yes that is of no use any more.  It may be lost, and
+    repeating it is harmless.
     """
 
-    stop: str = ""
-    let_go: tuple[str, ...] = ()
+    hints: tuple[Interrupt | Decided, ...] = ()
 
 
 TimetableMail = (

@@ -41,11 +41,8 @@ from elwood.features.tasks.task import Origin, Task, purse_of, session_of
 from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
-from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
-from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined
-from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.clock")
@@ -272,21 +269,3 @@ def chore_task(chore: Chore, zone: str) -> Task:
         catch_up=LATE,
         origin="house",
     )
-
-
-async def check(context: CheckContext) -> list[Finding]:
-    """Look for ``elwood doctor`` whether HEARTBEAT.md is understood."""
-    return await context.blocking(lambda: _read_heartbeat(context.config))
-
-
-def _read_heartbeat(config: Config) -> list[Finding]:
-    workspace = config.of(Paths).workspace
-    if not workspace.is_dir():
-        return []  # told with the folders
-    try:
-        checklist = read(config, read_heartbeat(Root(workspace)))
-    except Unconfined as error:
-        return [Finding("warning", "heartbeat", f"HEARTBEAT.md cannot be read: {error}")]
-    remedy = "correct it; that counts within a minute"
-    found = [Finding("warning", "heartbeat", problem, remedy) for problem in checklist.problems]
-    return found or [Finding("ok", "heartbeat", f"{len(checklist.tasks)} tasks in HEARTBEAT.md")]

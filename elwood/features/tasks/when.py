@@ -119,12 +119,11 @@ def check(when: When) -> None:
         case Cron(expression):
             _check_cron(expression)
         case Every(seconds, at):
-            if seconds < MIN_EVERY:
-                what = f"every {seconds:g} seconds is too often"
-                raise BadSetting(what, f"the least is {MIN_EVERY:g} seconds")
-            if not seconds <= MAX_EVERY:
-                what = f"every {seconds / UNITS['day']:g} days is too seldom"
-                raise BadSetting(what, f"the most is {MAX_EVERY / UNITS['day']:g} days")
+            if not MIN_EVERY <= seconds <= MAX_EVERY:
+                raise BadSetting(
+                    f"every {seconds:g} seconds cannot be planned",
+                    f"it is every {MIN_EVERY:g} seconds at least, and once in 366 days",
+                )
         case Once(at):
             pass
     if not 0 <= at <= LATEST:
@@ -150,19 +149,15 @@ def _settled(when: When, key: str) -> Cron | Every | Once:
 
 
 def _check_cron(expression: str) -> None:
-    if len(expression) > MAX_EXPRESSION:
-        raise BadSetting(
-            "the cron expression is too long", f"it has at most {MAX_EXPRESSION} characters"
-        )
-    fields = cron_fields(expression)
-    if len(fields) != 5:
-        raise BadSetting(f"{expression!r} is no cron expression", _CRON_FORM)
+    shown, fields = expression[:_SHOWN], cron_fields(expression)
+    if len(expression) > MAX_EXPRESSION or len(fields) != 5:
+        raise BadSetting(f"{shown!r} is no cron expression", _CRON_FORM)
     try:
         found = next(CronSim(" ".join(fields), datetime(2000, 1, 1)), None)  # noqa: DTZ001 -- no zone is meant
     except CronSimError as error:
-        raise BadSetting(f"{expression!r} has a {str(error).lower()}", _CRON_FORM) from None
+        raise BadSetting(f"{shown!r} has a {str(error).lower()}", _CRON_FORM) from None
     if found is None:
-        raise BadSetting(f"no day ever fits {expression!r}", _CRON_FORM)
+        raise BadSetting(f"no day ever fits {shown!r}", _CRON_FORM)
 
 
 def cron_fields(expression: str) -> list[str]:

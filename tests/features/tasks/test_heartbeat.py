@@ -99,7 +99,7 @@ def test_lines_that_name_files_are_watched_and_not_sent() -> None:
 
 def test_a_pattern_that_leads_out_is_told() -> None:
     (said,) = problems("- a\nWatch: b.md, ../diary.md")
-    assert said.startswith("line 1: Watch: '../diary.md' leads out")
+    assert said.startswith("line 1: Watch: '../diary.md' cannot be watched")
 
 
 # --- entries --------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ MALFORMED = [
     ("Cadence: daily", "it has no Prompt: write a line like Prompt: Look whether"),
     ("Cadence: daily\nPrompt:\n\n", "Prompt: there is nothing behind it: "),
     ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood: "),
-    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds is too often: "),
+    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds cannot be planned: "),
     ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time is no cadence: "),
     ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence stands twice: leave one"),
     ("Cadence: daily\nColour: red\nPrompt: x", "'Colour: red' stands behind no key: there are"),
@@ -170,7 +170,7 @@ MALFORMED = [
     ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' cannot be asked: "),
     ("Cadence: daily\nPrompt: x\nModel: gpt", "Model: 'gpt' is not a model: write cheap, "),
     ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: it is neither: write yes or no"),
-    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' leads out of the"),
+    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' cannot be watched: "),
     ("Cadence: daily\nPrompt: x\nWatch:", "Watch: there is nothing behind it: "),
     ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), "Prompt: longer than"),
 ]

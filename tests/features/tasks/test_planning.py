@@ -306,7 +306,7 @@ def test_the_same_task_is_taken_once() -> None:
     ("task", "words"),
     [
         (replace(HOURLY, when=Once(5.0)), "that time has passed"),
-        (replace(HOURLY, when=Every(5.0)), "too often"),
+        (replace(HOURLY, when=Every(5.0)), "60 seconds at least"),
         (replace(HOURLY, prompt=""), "nothing to do"),
         (replace(HOURLY, message="m"), "nothing to do"),
         (replace(HOURLY, prompt="", chore="backup"), "only a prompt"),

@@ -209,7 +209,7 @@ def test_a_pattern_means(pattern: str, meant: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_a_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(BadSetting, match="write a path within it, like inbox"):
+    with pytest.raises(BadSetting, match="write a path within the workspace"):
         check_pattern(pattern)
 
 

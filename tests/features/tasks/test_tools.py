@@ -176,7 +176,7 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", "2026-11-22 09:00", remind="x"), "past.*now Sun 2026-11-22 12:00"),
         (ScheduleTask("a", "2026-11-27", remind="x"), "no time of day"),
         (ScheduleTask("a", cron="0 25 * * *", do="x"), "bad hour; write minute"),
-        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "too seldom"),
+        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "once in 366 days"),
         (ScheduleTask("a", every=Interval(1, "day", "friday"), do="x"), "every.first: 'friday'"),
         (ScheduleTask("a", in_minutes=60), "one of remind"),
         (ScheduleTask("a", in_minutes=60, remind="x", silent=True), "for do"),
