@@ -341,11 +341,9 @@ class TaskRunner:
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")
-        due, now, zone = run.planned.due, self._now(), self._zone
-        if task.message:
-            words = texts.said(task, due=due, now=now, zone=zone)
-        else:
-            words = texts.framed(task, prompt, due=due, now=now, trouble=run.trouble, zone=zone)
+        now = self._now()
+        make_words = texts.said if task.message else partial(texts.framed, prompt, run.trouble)
+        words = make_words(task, run.planned.due, now, self._zone)
         taken = await self._insist(partial(self._inbound, run, words, route, now))
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)

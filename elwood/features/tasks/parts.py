@@ -50,8 +50,8 @@ log = logging.getLogger("elwood.clock")
 # Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
 MAX_PROBLEMS = 3_500
 # Seconds: chores missed in a week of holidays are made up for.
-LATE = 8 * 86_400.0
-DAY = 86_400.0
+HOUR, DAY = 3_600.0, 86_400.0
+LATE = 8 * DAY
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
 # Who changes a task, as the model and people read it.
@@ -158,13 +158,11 @@ class TaskClock:
         self._zone = core.config.of(Owner).timezone
         self._core = core
         self._others = others
-        self._channels = core.channels
         self._heartbeat: Written | None = None
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
-        state = self._core.paths.state
-        disk = self._core.disk
+        state, disk = self._core.paths.state, self._core.disk
 
         async def changed(tasks: Sequence[Task]) -> None:
             await disk.blocking(lambda: write_agent_file(state / "agent.toml", tasks, disk))
@@ -192,7 +190,7 @@ class TaskClock:
             chores={one.id: one.do for one in chores},
             watching=self._watching,
             route=self._route,
-            home=self._channels.session_at,
+            home=self._core.channels.session_at,
             refusal=self._refusal,
             now=self._core.clock.now,
             zone=self._zone,
@@ -247,8 +245,12 @@ class TaskClock:
     # --- where it is said ------------------------------------------------------------------------
 
     def _route(self, task: Task) -> Route | None:
-        wanted, places = task.route, self._channels.owner_routes()
-        if wanted is not None and wanted.chat and self._channels.named(wanted.channel) is not None:
+        wanted, places = task.route, self._core.channels.owner_routes()
+        if (
+            wanted is not None
+            and wanted.chat
+            and self._core.channels.named(wanted.channel) is not None
+        ):
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
@@ -257,7 +259,7 @@ class TaskClock:
 
 def chore_task(chore: Chore, zone: str) -> Task:
     """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
-    words: dict[float, When] = {3_600.0: Cadence("hourly"), 86_400.0: Cadence("daily")}
+    words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,
         chore.title,

@@ -433,8 +433,7 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
         at = next_active(task.hours, max(at, now), task.zone)
     if at <= now:
         return _due(one, planned), None
-    late = planned.due + task.catch_up + 1
-    return None, min(time for time in (at, late, coming) if time is not None and time > now)
+    return None, at if coming is None or coming <= now else min(at, coming)
 
 
 def _due(one: TaskState, planned: PlannedRun) -> DueRun:
@@ -449,29 +448,34 @@ def on_run_finished(
     one: TaskState, run: PlannedRun, outcome: Outcome, now: float, zone: str
 ) -> list[TimetableEntry]:
     """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
-    task, result, words = one.task, outcome.result, texts.brief(outcome.words)
-    acted, told = outcome.acted, outcome.told
-    if result != "failed":
-        tell = result == "spent" and not told and (acted or one.result != "spent")
-        line = texts.not_done(task, words, acted=acted) if tell else ""
-        return [RunFinished(run, result, words, tell=line)]
+    task, words = one.task, texts.brief(outcome.words)
+    then = texts.ACTED if outcome.acted else ""
+    if outcome.result != "failed":
+        is_new = outcome.acted or one.result != "spent"
+        tell = outcome.result == "spent" and not outcome.told and is_new
+        line = texts.result("Not done", task, words, then) if tell else ""
+        return [RunFinished(run, outcome.result, words, tell=line)]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
     if count >= PAUSE_AFTER and not one.paused and not one.removed:
         why = f"it failed {count} times in a row: {words}"
-        halted = TaskPaused(task.id, why, texts.paused(task, count, words))
-        return [RunFinished(run, result, words), *close_times(one, now, why), halted]
+        halted = TaskPaused(task.id, why, texts.result("Paused", task, why))
+        return [RunFinished(run, "failed", words), *close_times(one, now, why), halted]
     again = None
-    if owns and not (acted or run.is_requested or one.paused or one.removed):
+    if owns and not (outcome.acted or run.is_requested or one.paused or one.removed):
         again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
-        then = next_run(task, run.due)
-        if (then is not None and then <= again) or again - run.due > task.catch_up:
+        following = next_run(task, run.due)
+        if (following is not None and following <= again) or again - run.due > task.catch_up:
             again = None
     is_last = again is None and next_run(task, one.mark) in (None, run.due)
     # What it did nobody has seen: the answer of a failed run is not sent.
-    tell = not told and (count == TELL_AFTER or run.is_requested or is_last or acted)
-    line = texts.failed(task, count, words, again, zone, acted=acted) if tell else ""
-    return [RunFinished(run, result, words, again, line)]
+    is_news = count == TELL_AFTER or run.is_requested or is_last or outcome.acted
+    if outcome.told or not is_news:
+        return [RunFinished(run, "failed", words, again)]
+    if again is not None:
+        then = f" I try it again at {when.say_clock(again, zone)}."
+    what = "Failed" if count == 1 else f"Failed {count} times in a row"
+    return [RunFinished(run, "failed", words, again, texts.result(what, task, words, then))]
 
 
 # --- what people see -----------------------------------------------------------------------------
@@ -480,19 +484,11 @@ def on_run_finished(
 def task_status(one: TaskState, now: float) -> TaskStatus:
     """Show a task as people see it."""
     since = None if one.run is None else one.run.at
-    following = None if one.paused else _coming(one, now)
+    due, at = _look(replace(one, run=None), now)
+    following = None if one.paused else at if due is None else now
     return TaskStatus(
         one.task, following, since, one.last, one.result, one.words, one.paused, one.failures
     )
-
-
-def _coming(one: TaskState, now: float) -> float | None:
-    if one.requested is not None:
-        return now
-    if one.retry is not None and _may_retry(one, now):
-        return one.retry.at
-    at = _planned(one, now)
-    return None if at is None else max(at, now)
 
 
 def telling(table: Timetable) -> Telling | None:

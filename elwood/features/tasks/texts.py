@@ -59,29 +59,15 @@ def clock_behind(before: float, zone: str) -> str:
     )
 
 
-def failed(
-    task: Task, count: int, words: str, again: float | None, zone: str, *, acted: bool = False
-) -> str:
-    """Tell the owner that a task failed, the *count*-th time in a row."""
-    times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
-    then = "" if again is None else f" I try it again at {say_clock(again, zone)}."
-    return f"Failed{times}: {name(task)}: {brief(words)}.{ACTED if acted else then}"
-
-
-def not_done(task: Task, words: str, *, acted: bool = False) -> str:
-    """Tell the owner that a task was not done, or not to its end: no model may be asked for it."""
-    return f"Not done: {name(task)}: {brief(words)}.{ACTED if acted else ''}"
-
-
-def paused(task: Task, count: int, words: str) -> str:
-    """Tell the owner that a task was paused after *count* failures in a row."""
-    return f"Paused: {name(task)} failed {count} times in a row, the last time: {brief(words)}."
+def result(what: str, task: Task, words: str, then: str = "") -> str:
+    """Tell the owner in *words* what came of a task, and what is done about it *then*."""
+    return f"{what}: {name(task)}: {brief(words)}.{then}"
 
 
 # --- what a run is told, and what it says --------------------------------------------------------
 
 
-def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone: str) -> str:
+def framed(text: str, trouble: str, task: Task, due: float, now: float, zone: str) -> str:
     """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
 
     *trouble* is why the try before failed, if there was one.
@@ -109,8 +95,8 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
     return f"{' '.join(lines)}]\n\n{text}"
 
 
-def said(task: Task, *, due: float, now: float, zone: str) -> str:
-    r"""Say a plain reminder, and that it is late if it is."""
+def said(task: Task, due: float, now: float, zone: str) -> str:
+    """Say a plain reminder, and that it is late if it is."""
     text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
         return text
