@@ -197,17 +197,16 @@ async def test_folder_and_socket_are_ours_alone_whatever_the_umask(folder: Path)
         os.umask(before)
 
 
-async def test_a_socket_left_behind_is_replaced_and_ours_goes_with_us(folder: Path) -> None:
+async def test_a_socket_left_behind_is_replaced(folder: Path) -> None:
     listen(folder).close()  # as kill -9 leaves it
     assert (folder / wire.NAME).exists()
     async with running(folder) as setting:
         assert await setting.inspect()
-    assert not (folder / wire.NAME).exists()
 
 
 async def test_a_socket_in_use_is_left_alone(folder: Path) -> None:
     async with running(folder) as setting:
-        with pytest.raises(ControlUnavailable, match="another Elwood listens there"):
+        with pytest.raises(ControlUnavailable, match="another Elwood listens on"):
             listen(folder)
         assert await setting.inspect()
 
