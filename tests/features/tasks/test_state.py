@@ -2,19 +2,13 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from elwood.features.tasks.rules import clock_behind
 from elwood.features.tasks.state import (
     PlannedRun,
     RunFinished,
-    RunRequested,
-    RunsMissed,
     RunStarted,
-    TaskPaused,
     TaskRemoved,
-    TaskResumed,
     TaskScheduled,
     Timetable,
     TimetableEntry,
@@ -72,46 +66,6 @@ def test_a_task_takes_a_bounded_place() -> None:
         entries += [RunStarted(run, "f" * 64), RunFinished(run, "failed", "w" * 300)]
     size = len(msgspec.json.encode(folded(*entries)))
     assert size < 20_000 + 3_000
-
-
-RUNS = st.builds(
-    PlannedRun,
-    st.just("t"),
-    st.integers(0, 5).map(lambda hour: hour * 3600.0),
-    st.integers(0, 3),
-    st.integers(1, 3),
-)
-ENTRIES = st.one_of(
-    st.builds(TaskScheduled, st.just(TASK), st.none() | st.floats(0, 20_000)),
-    st.builds(TaskRemoved, st.just("t"), st.just("")),
-    st.builds(TaskPaused, st.just("t"), st.just("why"), st.sampled_from(["", "line"])),
-    st.builds(TaskResumed, st.just("t"), st.floats(0, 20_000)),
-    st.builds(RunRequested, st.just("t"), st.floats(0, 20_000)),
-    st.builds(RunStarted, RUNS),
-    st.builds(RunFinished, RUNS, st.sampled_from(["done", "failed", "missed"])),
-    st.builds(
-        RunsMissed,
-        st.just("t"),
-        st.floats(0, 9),
-        st.floats(9, 20_000),
-        st.just(2),
-        st.just("missed"),
-    ),
-)
-
-
-@given(st.lists(ENTRIES, max_size=30))
-def test_marks_only_grow_and_any_state_can_be_kept(entries: list[TimetableEntry]) -> None:
-    """Whatever stands in a log, the fold takes it; a snapshot of it is the same again."""
-    table, mark, series = Timetable(), 0.0, -1
-    for number, entry in enumerate(entries, 1):
-        table.apply(number, float(number), entry)
-        row = table.tasks.get("t")
-        if row is not None and row.series == series:
-            assert row.mark >= mark
-        mark, series = (row.mark, row.series) if row else (0.0, -1)
-    raw = msgspec.json.encode(table)
-    assert msgspec.json.decode(raw, type=Timetable) == table
 
 
 def test_older_logs_are_read() -> None:

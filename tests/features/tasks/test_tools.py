@@ -18,7 +18,6 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse, TaskRun
-from elwood.agent.policy.decide import Allow, Ask, Rules, Situation, Who, decide
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
@@ -319,16 +318,3 @@ def test_no_job_gets_more_than_its_conversation_has(
     assert purse.tokens == held_tokens
     for most in (held_usd, usual_usd if usd is not None else None):
         assert most is None or (purse.usd is not None and purse.usd <= most)
-
-
-@pytest.mark.parametrize("label", [Label(), Label(untrusted=True), Label(True, True)])
-def test_runs_of_tasks_make_no_tasks_unasked(label: Label) -> None:
-    def decided(action: Schedule | Reschedule, who: Who) -> object:
-        return type(decide("t", action, Situation(label=label, principal=who), Rules()))
-
-    strange = label.untrusted
-    assert decided(Schedule(), "owner") is (Ask if strange else Allow)
-    assert decided(Schedule(), "task") is Ask
-    assert decided(Reschedule(), "task") is Ask
-    assert decided(Reschedule(own=True), "task") is Allow
-    assert decided(Reschedule(own=True), "guest") is Ask
