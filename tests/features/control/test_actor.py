@@ -204,13 +204,6 @@ async def test_a_socket_left_behind_is_replaced(folder: Path) -> None:
         assert await setting.inspect()
 
 
-async def test_a_socket_in_use_is_left_alone(folder: Path) -> None:
-    async with running(folder) as setting:
-        with pytest.raises(ControlUnavailable, match="another Elwood listens on"):
-            listen(folder)
-        assert await setting.inspect()
-
-
 def test_a_socket_in_use_is_left_alone_even_if_its_queue_is_full(folder: Path) -> None:
     clients = [socket.socket(socket.AF_UNIX) for _ in range(MAX_CLIENTS + 5)]
     with listen(folder):
@@ -221,14 +214,6 @@ def test_a_socket_in_use_is_left_alone_even_if_its_queue_is_full(folder: Path) -
             listen(folder)
     for client in clients:
         client.close()
-
-
-def test_what_is_not_a_socket_is_left_alone(folder: Path) -> None:
-    folder.mkdir()
-    (folder / wire.NAME).write_text("precious")
-    with pytest.raises(ControlUnavailable, match="not a socket"):
-        listen(folder)
-    assert (folder / wire.NAME).read_text() == "precious"
 
 
 async def test_what_is_in_its_place_is_told_and_waited_for(

@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks import rules, texts
-from elwood.features.tasks.rules import BACKOFF, OFF, PAUSE_AFTER, RESTORED, TELL_AFTER
+from elwood.features.tasks.rules import BACKOFF, OFF, PAUSE_AFTER, TELL_AFTER
 from elwood.features.tasks.state import (
-    LONG,
     NewsPosting,
     PlannedRun,
     RunFinished,
@@ -59,28 +58,6 @@ def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> Non
     book.end(book.at(HOUR)[1][0])
     assert book.at(HOUR + 60) == ([], [])
     assert book.next() == 2 * HOUR
-
-
-def test_nothing_runs_beside_a_run() -> None:
-    book = Book(HOURLY)
-    (run,) = book.at(HOUR)[1]
-    book.write(RunStarted(run.planned))
-    settled, (standing,) = book.at(3 * HOUR + 5)
-    assert settled == []
-    assert (standing.begun, standing.planned) == (True, run.planned)
-    book.end(standing)
-    settled, (following,) = book.at(3 * HOUR + 5)
-    assert [(entry.first, entry.why) for entry in passed(settled)] == [(2 * HOUR, LONG)]
-    assert following.planned.due == 3 * HOUR
-
-
-def test_what_falls_outside_of_its_hours_comes_when_they_begin() -> None:
-    book = Book(replace(HOURLY, hours=Hours("08:00", "10:00")))
-    assert book.at(7 * HOUR) == ([], [])
-    assert book.next() == 8 * HOUR
-    for hour in (8, 9):
-        book.end(book.at(hour * HOUR)[1][0])
-    assert rules.task_status(book.table.tasks["t"], 9.5 * HOUR).next == 32 * HOUR
 
 
 def test_what_was_planned_within_hours_waits_for_them() -> None:
@@ -248,22 +225,6 @@ def test_who_cancels_a_task_stops_its_run_unless_that_does_it() -> None:
     assert book.table.tasks["t"].removed
 
 
-def test_a_backup_closes_what_was_before_it() -> None:
-    book = Book(HOURLY, replace(HOURLY, id="u"))
-    runs = book.at(HOUR)[1]
-    book.write(RunStarted(runs[0].planned))
-    entries = book.write(*rules.restored(book.table, 4.5 * HOUR, ZONE))
-    ended = [entry for entry in entries if isinstance(entry, RunFinished)]
-    assert [(entry.run, entry.result) for entry in ended] == [(runs[0].planned, "missed")]
-    assert [(e.task, e.first, e.count, e.why) for e in passed(entries)] == [
-        ("t", 2 * HOUR, 3, RESTORED),
-        ("u", HOUR, 4, RESTORED),
-    ]
-    assert all(news.text.startswith("Missed") for news in book.table.news)
-    assert len(book.table.news) == 3
-    assert rules.restored(book.table, 4.5 * HOUR, ZONE) == []
-
-
 def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
     """The state that the backup replaced may have done it."""
     book = Book(HOURLY)
@@ -359,15 +320,6 @@ def test_what_is_gone_from_its_place_leaves_and_others_stay() -> None:
     assert isinstance(left, TaskRemoved)
     _, problems = rules.adopt(book.table, "heartbeat", [HOURLY], 1.0)
     assert "config.toml" in problems[0]
-
-
-def test_what_is_over_leaves() -> None:
-    book = Book()
-    task = Task("t", "t", Once(HOUR), message="m")
-    book.write(*rules.schedule(book.table, task, 0.0)[1].entries)
-    book.end(book.at(HOUR)[1][0])
-    book.at(HOUR + 60)
-    assert book.table.tasks == {}
 
 
 def passed(entries: list[TimetableEntry]) -> list[RunsMissed]:
