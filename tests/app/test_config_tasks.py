@@ -9,7 +9,6 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import ModelSettings, models_in_use
-from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, TaskForm
 from elwood.features.tasks.task import MAX_TASKS, Task
 from elwood.features.tasks.when import Cron, Every
@@ -74,21 +73,6 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         config.of(ModelSettings).default,
         config.of(ModelSettings).summarizer,
     } == set(models_in_use(config))
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        'prompt = "Summarise the inbox folder and tell me what is new since yesterday"',
-        'message = "Drink!"\nhours = "8-24"',
-        f"title = '{'x' * 200}'\nid = '{'x' * 64}'\nprompt = '{'x' * MAX_PROMPT}'",
-        f"prompt = 'look'\nwatch = {[f'folder/{n}' for n in range(20)]}",
-    ],
-)
-def test_what_is_sound_here_is_taken_into_the_timetable(tmp_path: Path, table: str) -> None:
-    """Its refusal would be told at the start alone, long after `elwood doctor` said all is well."""
-    config = configured(tmp_path, f'[[tasks]]\nwhen = "0 9 * * *"\n{table}\n')
-    assert [problem(task) for task in config.of(ConfiguredTasks).tasks] == [""]
 
 
 def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:

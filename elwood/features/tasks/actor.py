@@ -33,7 +33,6 @@ from elwood.features.tasks.messages import (
     ListTasks,
     PlanTask,
     TimetableMail,
-    Unscheduled,
     WhichCancelled,
     Woken,
 )
@@ -161,13 +160,13 @@ class TimetableActor:
     def _table(self) -> Timetable:
         return self._journal.state
 
-    async def _schedule(self, task: Task) -> TaskStatus | Unscheduled:
+    async def _schedule(self, task: Task) -> TaskStatus | CommandResult:
         now = self._clock()
         task, decision = rules.schedule(self._table, task, now)
         if not decision.ok:
-            return Unscheduled(decision.words)
+            return CommandResult(decision.words, ok=False)
         if not await self._settle(decision, task.id):
-            return Unscheduled("there is no room on the disk to write it down")
+            return CommandResult("there is no room on the disk to write it down", ok=False)
         return rules.task_status(self._table.tasks[task.id], now)
 
     async def _change(self, change: Change) -> CommandResult:

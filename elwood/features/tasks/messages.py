@@ -10,13 +10,7 @@ from elwood.features.tasks.task import Origin, Task, TaskStatus
 from elwood.foundation.runtime import Request
 
 
-class Unscheduled(msgspec.Struct, frozen=True):
-    """The task was not taken; *why* is for the model and people."""
-
-    why: str
-
-
-class PlanTask(Request[TaskStatus | Unscheduled], frozen=True, kw_only=True):
+class PlanTask(Request[TaskStatus | CommandResult], frozen=True, kw_only=True):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes

@@ -26,7 +26,6 @@ from elwood.features.tasks.state import (
 )
 from elwood.features.tasks.task import (
     HEARTBEAT,
-    ID,
     MAX_ID,
     MAX_TASKS,
     RESERVED,
@@ -38,7 +37,6 @@ from elwood.features.tasks.task import (
     runs_after,
 )
 from elwood.features.tasks.when import Once
-from elwood.foundation.settings import BadSetting
 from elwood.foundation.text.words import slug
 
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
@@ -142,13 +140,8 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
                 return one.task, Decision()
         task = replace(task, id=_free_id(table, slug(task.title)))
     there = table.tasks.get(task.id)
-    words = problem(task)
-    if task.origin != "talk" or task.chore:
-        words = "only a prompt or a message can be scheduled here"
-    elif there is not None and there.task.origin != "talk":
-        file = _FILES[there.task.origin]
-        words = f"the id {task.id!r} belongs to a task of {file}: take another one"
-    elif not words and next_run(task, now) is None:
+    words = ""
+    if next_run(task, now) is None:
         words = "that time has passed: nothing would ever be done"
     elif there is None and len(table.tasks) >= MAX_TASKS:
         words = f"there are {MAX_TASKS} tasks already: cancel one first"
@@ -165,15 +158,10 @@ def adopt(
     count = sum(one.task.origin != origin for one in table.tasks.values())
     for task in tasks:
         there = table.tasks.get(task.id)
-        why = problem(task)
-        if task.id in wanted:
-            why = "another task has this id"
-        elif there is not None and there.task.origin != origin:
-            why = f"the id belongs to a task of {_FILES[there.task.origin]}"
+        if there is not None and there.task.origin != origin:
+            problems.append(f"{task.id}: this is a task of {_FILES[there.task.origin]}")
         elif count + len(wanted) >= MAX_TASKS:
-            why = f"there are {MAX_TASKS} tasks already"
-        if why:
-            problems.append(f"{task.id or task.title!r}: {why}")
+            problems.append(f"{task.id}: there are {MAX_TASKS} tasks already")
         else:
             wanted[task.id] = replace(task, origin=origin)
     for id_, one in table.tasks.items():
@@ -229,19 +217,6 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
         if not one.removed and not one.paused:
             found += close_times(one, at, RESTORED, zone)
     return found
-
-
-def problem(task: Task) -> str:
-    """Say what is wrong with *task*, of what must hold wherever it comes from; "" if it is fine."""
-    if not ID.fullmatch(task.id):
-        return f"an id has small letters, digits and dashes, at most {MAX_ID}"
-    if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
-        return "it has nothing to do: give one of prompt, message and chore"
-    try:
-        when.check(task.when)
-    except BadSetting as wrong:
-        return str(wrong)
-    return ""
 
 
 def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:

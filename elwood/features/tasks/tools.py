@@ -8,13 +8,14 @@ import attrs
 import msgspec
 from msgspec import Meta
 
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
 from elwood.agent.models.spending import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled
+from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
 from elwood.features.tasks.settings import sound_hours
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, listing, next_runs
@@ -205,8 +206,8 @@ class TaskTools:
             )
         answer = await self._timetable.ask(PlanTask(task=drafted.task))
         match answer:
-            case Unscheduled(why):
-                raise ToolFailure(f"not scheduled: {why}")
+            case CommandResult(text):
+                raise ToolFailure(f"not scheduled: {text}")
             case TaskStatus(task, next=at):
                 return _scheduled(task, at, context)
 

@@ -138,14 +138,8 @@ def _settled(when: When, key: str) -> Cron | Every | Once:
     if when.word == "hourly":
         return Every(3600.0, start=number % 3600)
     days, seconds = divmod(number, UNITS["day"])
-    clock = f"{seconds // 60 % 60} {seconds // 3600}"
-    match when.word:
-        case "daily":
-            return Cron(f"{clock} * * *")
-        case "weekly":
-            return Cron(f"{clock} * * {days % 7}")
-        case "monthly":
-            return Cron(f"{clock} {days % _MONTH + 1} * *")
+    days_of = {"daily": "* * *", "weekly": f"* * {days % 7}", "monthly": f"{days % _MONTH + 1} * *"}
+    return Cron(f"{seconds // 60 % 60} {seconds // 3600} {days_of[when.word]}")
 
 
 def _check_cron(expression: str) -> None:

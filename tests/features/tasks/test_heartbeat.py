@@ -11,10 +11,9 @@ import elwood
 from elwood.agent.conversation.settings import Hours, Owner
 from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.heartbeat import Checklist, Written, read
-from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import MAX_PROMPT, MAX_TITLE, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Cadence, Cron, Every
+from elwood.features.tasks.when import Cadence, Cron, Every, check
 from elwood.foundation.settings import Config
 
 ZONE = "Europe/Berlin"
@@ -227,7 +226,7 @@ def test_any_text_gives_sound_tasks_and_short_problems(text: str) -> None:
     assert len(set(ids)) == len(ids)
     for task in checklist.tasks:
         assert re.fullmatch(r"heartbeat(-[a-z0-9][a-z0-9-]{0,63})?", task.id)
-        assert problem(task) == ""
+        check(task.when)
         assert task.prompt
         assert task.message == task.chore == ""
     for told in checklist.problems:

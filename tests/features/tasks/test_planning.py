@@ -10,12 +10,10 @@ from elwood.features.tasks.state import (
     NewsPosting,
     PlannedRun,
     RunFinished,
-    RunRequested,
     RunsMissed,
     RunStarted,
     TaskPaused,
     TaskRemoved,
-    TaskResumed,
     Timetable,
     TimetableEntry,
 )
@@ -144,19 +142,6 @@ def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
     assert book.table.tasks["t"].failures == 0
 
 
-def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
-    book = Book(Task("t", "t", Once(HOUR), prompt="p"))
-    now = HOUR
-    for pause in (*BACKOFF, 0.0):
-        book.end(book.at(now)[1][0], "failed")
-        now += pause
-    assert book.table.tasks["t"].paused
-    decision = book.change("resume")
-    assert [type(entry) for entry in decision.entries] == [TaskResumed, RunRequested]
-    (run,) = book.at(now)[1]
-    assert run.planned.is_requested
-
-
 def test_what_is_resumed_after_its_only_time_runs_then() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     book.change("pause")
@@ -263,29 +248,17 @@ def test_the_same_task_is_taken_once() -> None:
     assert other.id == "check-the-build-2"
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (replace(HOURLY, when=Once(5.0)), "that time has passed"),
-        (replace(HOURLY, when=Every(5.0)), "60 seconds at least"),
-        (replace(HOURLY, prompt=""), "nothing to do"),
-        (replace(HOURLY, message="m"), "nothing to do"),
-        (replace(HOURLY, prompt="", chore="backup"), "only a prompt"),
-        (replace(HOURLY, id="A b"), "small letters"),
-    ],
-)
-def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
-    _, decision = rules.schedule(Timetable(), task, 10.0)
-    assert not decision.ok
-    assert words in decision.words
-
-
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
 def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
     """Else those could not be taken when they come."""
     task, decision = rules.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
     assert decision.ok
     assert task.id.startswith("my-")
+
+
+def test_what_is_over_is_not_taken() -> None:
+    _, decision = rules.schedule(Timetable(), replace(HOURLY, when=Once(5.0)), 10.0)
+    assert (decision.ok, decision.words[:20]) == (False, "that time has passed")
 
 
 def test_there_is_a_bound_for_tasks() -> None:

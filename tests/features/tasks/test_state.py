@@ -27,18 +27,6 @@ def folded(*entries: TimetableEntry) -> Timetable:
     return table
 
 
-def test_a_task_that_is_made_anew_while_the_old_one_runs_stays() -> None:
-    entries = (
-        TaskScheduled(TASK, 0.0),
-        RunStarted(RUN),
-        TaskRemoved("t", "cancelled"),
-        TaskScheduled(TASK, 5000.0),
-    )
-    row = folded(*entries, RunFinished(RUN, "failed", "no", again=9.0)).tasks["t"]
-    assert (row.series, row.mark) == (4, 5000.0)
-    assert (row.run, row.retry, row.removed) == (None, None, False)
-
-
 @pytest.mark.parametrize("result", ["done", "failed"])
 def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result) -> None:
     made = (
@@ -46,14 +34,14 @@ def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result
         RunStarted(RUN, "x"),
         TaskRemoved("t", "cancelled"),
         TaskScheduled(TASK, 5000.0),
+        RunFinished(RUN, result, "no", again=9.0),
     )
-    row = folded(*made, RunFinished(RUN, result, "no")).tasks["t"]
-    told = (row.failures, row.result, row.words, row.seen, row.good, row.last)
-    assert told == (0, None, "", "", 0.0, None)
+    row = folded(*made).tasks["t"]
+    assert (row.series, row.mark, row.removed) == (4, 5000.0, False)
+    assert (row.run, row.retry, row.failures, row.result, row.words) == (None, None, 0, None, "")
+    assert (row.seen, row.good, row.last) == ("", 0.0, None)
     own = PlannedRun("t", 7200.0, series=4)
-    row = folded(
-        *made, RunFinished(RUN, result), RunStarted(own), RunFinished(own, "failed", "no")
-    ).tasks["t"]
+    row = folded(*made, RunStarted(own), RunFinished(own, "failed", "no")).tasks["t"]
     assert (row.failures, row.words) == (1, "no")
 
 
