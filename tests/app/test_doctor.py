@@ -20,7 +20,6 @@ from elwood.app.doctor import examine, examine_machine
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.shell import parts as shell
-from elwood.features.tasks import parts as tasks
 from elwood.features.telegram import parts as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
@@ -491,51 +490,8 @@ async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> Non
     assert await local(configured(tmp_path), shell.check) == []
 
 
-async def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]]:
-    found = await local(config, tasks.check, backup.check, now=now)
-    return [(one.level, one.subject, one.what) for one in found]
-
-
-async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
-    config = configured(tmp_path)
-    config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
-    (config.of(Paths).workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
-    [heartbeat] = await planned(config)
-    assert heartbeat[:2] == ("warning", "heartbeat")
-    assert "often" in heartbeat[2]
-
-
-async def test_what_tasks_may_spend_is_looked_at(tmp_path: Path) -> None:
-    text = """
-models.fallbacks = ["ollama/qwen"]
-heartbeat.usd = 0.1
-[[tasks]]
-title = "A"
-when = "daily"
-prompt = "x"
-usd = 0.1
-[[tasks]]
-title = "B"
-when = "daily"
-prompt = "x"
-usd = 0.1
-tokens = 1000
-"""
-    config = configured(tmp_path, text)
-    config.of(Paths).workspace.mkdir(parents=True)
-    (config.of(Paths).workspace / "HEARTBEAT.md").write_text(
-        "## C\nCadence: daily\nModel: default\nPrompt: x\n"
-    )
-    found = about("limits", await local(config, tasks.check))
-    counts = "does not count ollama/qwen: the price is not known"
-    assert found == [
-        ("warning", f"heartbeat.usd {counts}", "write heartbeat.tokens too"),
-        ("warning", f"usd of the task a {counts}", "write its tokens too"),
-    ]
-
-
 async def test_every_model_that_is_named_anywhere_is_looked_for(tmp_path: Path) -> None:
-    """Also one that makes vectors, and one of HEARTBEAT.md."""
+    """Also one that makes vectors."""
     listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
     async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
         text = f"""
@@ -545,14 +501,8 @@ memory.embeddings = "local/vectors"
 providers.local = {{ api = "openai", base_url = "{base}" }}
 """
         config = configured(tmp_path, text)
-        config.of(Paths).workspace.mkdir(parents=True)
-        (config.of(Paths).workspace / "HEARTBEAT.md").write_text(
-            "## C\nCadence: daily\nModel: local/gone\nPrompt: x\n"
-        )
-        found = await found_by(config, client, models.check, tasks.check)
-        assert [one.what for one in found if one.level != "ok"] == [
-            "the model local/gone is not among the 2 models that local lists"
-        ]
+        found = await found_by(config, client, models.check)
+        assert {one.level for one in found} == {"ok"}
         text = text.replace("local/vectors", "local/vektors")
         found = await found_by(configured(tmp_path, text), client, models.check)
     [gone] = [one for one in found if one.level != "ok"]
@@ -569,7 +519,9 @@ async def test_the_key_for_vectors_is_missed(tmp_path: Path) -> None:
 async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
-    assert (await planned(config)) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
+    assert await local(config, backup.check) == []
     take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
-    assert (await planned(config))[1:] == [("ok", "backup", "the last one is 24 h old")]
-    assert (await planned(config, NOW + 3 * 86_400))[1][0] == "warning"
+    (fresh,) = await local(config, backup.check)
+    assert (fresh.level, fresh.what) == ("ok", "the last one is 24 h old")
+    (old,) = await local(config, backup.check, now=NOW + 3 * 86_400)
+    assert old.level == "warning"

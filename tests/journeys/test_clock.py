@@ -234,16 +234,18 @@ async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
     assert h.effects.done == []
 
 
-async def test_mistakes_of_a_checklist_are_told_once_for_each_edit(
+async def test_mistakes_of_a_checklist_are_told_at_each_start_and_edit(
     h: Home, always: dict[str, HeartbeatSettings]
 ) -> None:
     h.settings |= always
     wrong = "## Mail\nCadence: often\nPrompt: Look.\n"
     counts = []
-    for text in (wrong, wrong, f"{wrong}And so on.\n", f"{wrong}And so on.\n", wrong):
-        write(h, "HEARTBEAT.md", text)
+    for _ in range(2):
+        write(h, "HEARTBEAT.md", wrong)
         async with h.life() as life:
-            await pass_time(h, life, 120.0)
-        counts.append(len([one for one in h.texts() if "'often' is no time" in one]))
-    assert counts == [1, 1, 2, 2, 3]
+            for text in (wrong, f"{wrong}And so on.\n"):
+                write(h, "HEARTBEAT.md", text)
+                await pass_time(h, life, HALF_HOUR)
+                counts.append(len([one for one in h.texts() if "'often' is no time" in one]))
+    assert counts == [1, 2, 3, 4]
     assert not h.broken()

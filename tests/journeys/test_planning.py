@@ -8,27 +8,13 @@ import pytest
 import trio
 
 from elwood.agent.conversation.message import Completion, Usage
-from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.session.log.entries import MAX_WAITING, Delivered, Entry, Received, Replied
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.entries import MAX_WAITING
 from elwood.agent.session.reading.receipts import NOTHING
-from elwood.features.tasks.actor import message_of
 from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
-from elwood.features.tasks.state import (
-    PlannedRun,
-    RunStarted,
-    TaskScheduled,
-    Timetable,
-    TimetableEntry,
-)
-from elwood.features.tasks.task import REMINDERS, Task, own_session
+from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.when import Once
-from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, Home, Life, Scripted, newest
@@ -94,33 +80,6 @@ async def test_reminders_share_one_log_however_many_come_at_once(h: Home) -> Non
         assert await life.address("timetable").ask(ListTasks()) == ()
     assert sorted(h.texts()) == sorted(f"⏰ m{number}" for number in range(many))
     assert [name for name in h.sessions if name.startswith("task-")] == [REMINDERS]
-
-
-async def test_a_reminder_that_an_older_version_has_said_is_not_said_again(h: Home) -> None:
-    """It had a session of its own; the end of its run was not written down."""
-    due = h.now() - 60.0
-    task, run = Task("tea", "tea", Once(due), message="tea"), PlannedRun("tea", due, 1, 1)
-    disk = Disk(blocking=inline, clock=h.now)
-    timetable = Journal[TimetableEntry, Timetable](
-        h.state / "schedule.jsonl", TimetableEntry, Timetable, disk
-    )
-    await timetable.open()
-    await timetable.append(TaskScheduled(task, due - 60.0), RunStarted(run))
-    path = h.state / "sessions" / f"{own_session(task)}.jsonl"
-    log = Journal[Entry, Session](path, Entry, Session, disk)
-    await log.open()
-    id_, route = message_of(run), Route("telegram", OWNER)
-    errand = TaskRun("tea", says="text", series=1)
-    await log.append(
-        Received(id_, "⏰ tea", "task:tea", route, due, errand=errand),
-        Replied(id_, None, (id_,), route, "⏰ tea"),
-        Delivered(id_),
-    )
-    async with h.life() as life:
-        await life.settled()
-        await trio.sleep(60)
-        assert await life.address("timetable").ask(ListTasks()) == ()
-    assert h.texts() == []
 
 
 async def test_the_owner_pauses_and_resumes_by_buttons(h: Home) -> None:

@@ -120,5 +120,5 @@ async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> N
         await pass_time(h, life, 120.0)
         await life.until(lambda: len(desk.texts) > 2)
     assert [text for text in desk.texts if "of the limit of 100,000 tokens a day" in text]
-    assert [text for text in desk.texts if text.startswith('Failed twice in a row: "Bad"')]
+    assert [text for text in desk.texts if text.startswith('Failed 2 times in a row: "Bad"')]
     assert h.texts() == []

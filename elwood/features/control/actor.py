@@ -1,6 +1,5 @@
 """The local control socket: answers the owner's command line about the running Elwood."""
 
-import logging
 import os
 import socket
 import stat
@@ -34,8 +33,6 @@ from elwood.foundation.runtime import (
     clear_error,
     report_error,
 )
-
-log = logging.getLogger("elwood.control")
 
 # Clients at once; more are turned away.
 MAX_CLIENTS = 8
@@ -91,11 +88,7 @@ def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]
 
 
 class ControlUnavailable(Exception):
-    """The socket cannot be made; *why* says what the operator should do."""
-
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path}: {why}")
-        self.path = path
+    """The socket cannot be made; the text says why, and what the operator should do."""
 
 
 class Control:
@@ -129,29 +122,16 @@ class Control:
             nursery.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        listener = await self._place()
-        path = self._folder / wire.NAME
-        ours = _identity(path)
-        try:
-            stream_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-            await trio.serve_listeners(self._serve, [stream_listener])
-        finally:
-            listener.close()
-            if _identity(path) == ours:
-                with suppress(FileNotFoundError):
-                    path.unlink()
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(await self._place()))
+        await trio.serve_listeners(self._serve, [listener])
 
     async def _place(self) -> socket.socket:
         """Make the socket.  What is in its place is a person's to move away, and not our end."""
-        told = ""
         while True:
             try:
                 listener = await self._blocking(lambda: listen(self._folder))
             except ControlUnavailable as error:
                 report_error(LISTEN, str(error))
-                if str(error) != told:
-                    told = str(error)
-                    log.warning("no control socket", extra={"why": told})
                 await trio.sleep(PAUSE)
             else:
                 clear_error(LISTEN)
@@ -212,7 +192,7 @@ def listen(folder: Path) -> socket.socket:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            raise ControlUnavailable(folder, "must be a folder of the user who runs Elwood")
+            raise ControlUnavailable(f"{folder} must be a folder of the user who runs Elwood")
         folder.chmod(0o700)
         _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -229,7 +209,7 @@ def listen(folder: Path) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise ControlUnavailable(path, f"cannot listen there: {error}") from error
+        raise ControlUnavailable(f"cannot listen on {path}: {error}") from error
     return listener
 
 
@@ -249,7 +229,7 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode):
-        raise ControlUnavailable(path, "is not a socket; move it away")
+        raise ControlUnavailable(f"{path} is not a socket; move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -261,15 +241,7 @@ def _clear(path: Path) -> None:
             return
         except BlockingIOError:
             pass  # its queue is full: somebody does listen
-    raise ControlUnavailable(path, "another Elwood listens there; stop it first")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    raise ControlUnavailable(f"another Elwood listens on {path}; stop it first")
 
 
 async def _receive_line(stream: trio.SocketStream) -> bytes:

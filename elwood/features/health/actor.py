@@ -17,7 +17,6 @@ from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,
-    ActorStatus,
     ActorTable,
     Address,
     Crashed,
@@ -67,11 +66,7 @@ LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.js
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Something stuck.
-
-    *key* is the same while it lasts, *subject* when the like of it comes back; *text* says what
-    it is.
-    """
+    """Something stuck: *key* is the same while it lasts, *subject* when the like comes back."""
 
     key: str
     subject: str
@@ -96,16 +91,11 @@ def news(told: Told, present: Iterable[Alarm], now: float) -> AlarmNews | None:
     """Compare what is stuck with what the owner knows; None if there is nothing to tell."""
     by_key = {alarm.key: alarm for alarm in present}
     begun: list[Alarm] = []
-    counted: dict[str, int] = {}
     for key, alarm in by_key.items():
-        if key in told.last:
-            continue
-        times = counted.get(alarm.subject)
-        if times is None:
-            times = sum(now - at < QUIET for at in told.times.get(alarm.subject, ()))
-        if times < OFTEN:
+        before = sum(now - at < QUIET for at in told.times.get(alarm.subject, ()))
+        now_too = sum(one.subject == alarm.subject for one in begun)
+        if key not in told.last and before + now_too < OFTEN:
             begun.append(alarm)
-            counted[alarm.subject] = times + 1
     over = tuple(alarm for key, alarm in told.last.items() if key not in by_key)
     return AlarmNews(tuple(begun), over) if begun or over else None
 
@@ -140,8 +130,7 @@ def words(news: AlarmNews) -> str:
 class HealthFile(msgspec.Struct, frozen=True):
     """What stands in health.json; *at* is Unix seconds.
 
-    *disk* tells of each folder how full its disk is, if anybody could say.  *told* are the warnings
-    for the life of a process that the owner knows: the next process does not repeat them.
+    *told* are the warnings for the life of a process that the owner knows already.
     """
 
     at: float
@@ -160,10 +149,10 @@ def told_before(data: bytes) -> frozenset[str]:
 
 
 class DiskMonitor:
-    """Looks every few seconds; *admission* is told why no new work is to be taken, if none is.
+    """Looks every few seconds, and tells *admission* why no new work is to be taken, if none is.
 
     *folders* measure the disks of what they are named after, and raise OSError; *write* raises
-    DiskFull; *inspect* is what `elwood inspect` sees.
+    DiskFull.
     """
 
     def __init__(
@@ -182,7 +171,6 @@ class DiskMonitor:
         self._now = now
 
     async def run(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Look until cancelled, and now and then have health.json written."""
         looks = 0
         while True:
             await self._look()
@@ -221,15 +209,12 @@ class DiskMonitor:
 
 
 class Health:
-    """Stands on the lowest step; nobody waits for it.
+    """Stands on the lowest step; it asks outboxes, above it, as everybody else only offers to it.
 
-    It asks the outbox, one step above: no circle of waiting can form, because everybody else
-    only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
-    by name.  *vital* names the actors without which Elwood is not alive, each with the
-    seconds that it may be away or leave its messages unread.  *up* is set when Elwood is
-    ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts.
-    What the owner has been told outlives a crash of this actor, but not the process; only
-    warnings that last are *known* from the one before.
+    *owner* is where the owner reads, best first.  *vital* names the actors without which Elwood is
+    not alive, each with the seconds that it may be away or leave its messages unread.  *up* is set
+    when Elwood is ready for the world, *stop* when it begins to stop.  What the owner has been told
+    outlives a crash of this actor, but not the process; only warnings that last are *known*.
     """
 
     def __init__(
@@ -304,11 +289,10 @@ class Health:
 
     def _look(self) -> None:
         """Compare with the look before; the log and the status line tell what has changed."""
-        stuck = {found.key: found for found in self._actor_table.stuck()}
-        for key in stuck.keys() - self._stuck.keys():
-            log.warning("stuck", extra={"actor": stuck[key].actor, "what": stuck[key].what})
-        for key in self._stuck.keys() - stuck.keys():
-            gone = self._stuck[key]
+        stuck, before = {found.key: found for found in self._actor_table.stuck()}, self._stuck
+        for found in (stuck[key] for key in stuck.keys() - before.keys()):
+            log.warning("stuck", extra={"actor": found.actor, "what": found.what})
+        for gone in (before[key] for key in before.keys() - stuck.keys()):
             log.info("no longer stuck", extra={"actor": gone.actor, "what": gone.subject})
         self._stuck = stuck
         status = self._how()
@@ -349,11 +333,9 @@ class Health:
                 continue
             outcome = await self._post(fresh, repeat)
             if outcome == "sent":
-                known = self._known()
                 self._told = after(self._told, fresh, trio.current_time())
                 repeat = False
-                if self._known() != known:
-                    await self._write()
+                await self._write()
                 continue
             repeat = outcome == "unsure" or (repeat and outcome == "down")
             if outcome == "down":
@@ -411,22 +393,16 @@ def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: fl
 
     One that has no status counts as away since *began*.
     """
-    now = actor_table.now()
-    return [
-        name
-        for name, limit in vital.items()
-        if now - _answering_until(actor_table.statuses.get(name), began, now) > limit
-    ]
-
-
-def _answering_until(status: ActorStatus | None, began: float, now: float) -> float:
-    """Return the time until which an actor surely answered: *now*, if it does."""
-    if status is None:
-        return began
-    if status.state not in ("running", "stopping"):
-        return status.since
-    unread_since = status.unread_since()
-    return now if unread_since is None else unread_since
+    now, silent = actor_table.now(), []
+    for name, limit in vital.items():
+        status = actor_table.statuses.get(name)
+        since: float | None = began
+        if status is not None:
+            answers = status.state in ("running", "stopping")
+            since = status.unread_since() if answers else status.since
+        if since is not None and now - since > limit:
+            silent.append(name)
+    return silent
 
 
 async def build(core: Core, others: Gathered) -> Parts:

@@ -33,7 +33,6 @@ from elwood.features.tasks.messages import (
     ListTasks,
     PlanTask,
     TimetableMail,
-    Unscheduled,
     WhichCancelled,
     Woken,
 )
@@ -49,8 +48,15 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Result, Task, TaskStatus, own_session, session_of
-from elwood.foundation.runtime import Address, Halt, Mailbox, clear_error, report_error
+from elwood.features.tasks.task import Result, Task, TaskStatus, session_of
+from elwood.foundation.runtime import (
+    Address,
+    Halt,
+    Mailbox,
+    clear_error,
+    report_error,
+    report_warning,
+)
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
@@ -58,6 +64,7 @@ from elwood.foundation.text.lines import one_line
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
+CLOCK = "the clock was put back"
 # Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
 # beside them: a session says them at once, and runs take half an hour.  Its mailbox holds 16.
 MAX_RUNS = 8
@@ -117,7 +124,6 @@ class TimetableActor:
                 if await self._record(found):
                     break
                 await trio.sleep(RECORD_AGAIN)
-        self._copied = None
         await self._copy()
         async for message in mailbox:
             await self._answer(message)
@@ -154,34 +160,21 @@ class TimetableActor:
     def _table(self) -> Timetable:
         return self._journal.state
 
-    async def _schedule(self, task: Task) -> TaskStatus | Unscheduled:
+    async def _schedule(self, task: Task) -> TaskStatus | CommandResult:
         now = self._clock()
         task, decision = rules.schedule(self._table, task, now)
         if not decision.ok:
-            return Unscheduled(decision.words)
-        if not await self._record(decision.entries):
-            return Unscheduled("there is no room on the disk to write it down")
-        if decision.entries:
-            log.info("task scheduled", extra={"task": task.id})
-            self._hint(Woken())
+            return CommandResult(decision.words, ok=False)
+        if not await self._settle(decision, task.id):
+            return CommandResult("there is no room on the disk to write it down", ok=False)
         return rules.task_status(self._table.tasks[task.id], now)
 
     async def _change(self, change: Change) -> CommandResult:
         decision = rules.change(
-            self._table,
-            change.id,
-            change.verb,
-            change.by,
-            self._clock(),
-            stop=change.stop,
-            own=change.own,
+            self._table, change.id, change.verb, change.by, self._clock(), own=change.own
         )
-        let_go = self._let_go(decision)
-        if not await self._record(decision.entries):
+        if not await self._settle(decision, change.id):
             return CommandResult("There is no room on the disk to write that down.", ok=False)
-        if decision.entries or decision.stop:
-            log.info("task changed", extra={"task": change.id, "verb": change.verb})
-            self._hint(Woken(stop=change.id if decision.stop else "", let_go=let_go))
         return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
@@ -190,20 +183,24 @@ class TimetableActor:
             report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
             clear_error(f"{ADOPT} ({adopt.origin})")
-        let_go = self._let_go(decision)
-        if decision.entries and await self._record(decision.entries):
-            log.info(
-                "tasks adopted", extra={"origin": adopt.origin, "entries": len(decision.entries)}
-            )
-            self._hint(Woken(let_go=let_go))
+        await self._settle(decision, adopt.origin)
 
-    def _let_go(self, decision: Decision) -> tuple[str, ...]:
-        """Name the sessions that may wait for a yes to what is cancelled."""
-        return tuple(
-            session_of(self._table.tasks[entry.task].task)
+    async def _settle(self, decision: Decision, about: str) -> bool:
+        """Write down what was decided, and have the scheduler look; False if there is no room."""
+        cancelled = [
+            self._table.tasks[entry.task].task
             for entry in decision.entries
             if isinstance(entry, TaskRemoved) and entry.cancelled
-        )
+        ]
+        if not await self._record(decision.entries):
+            return False
+        if decision.entries or decision.stop:
+            kinds = [type(entry).__name__ for entry in decision.entries]
+            log.info("tasks changed", extra={"of": about, "entries": kinds})
+            stop = [Interrupt(f"{errand.SESSION}{decision.stop}")] if decision.stop else []
+            # They may wait for a yes to what is cancelled.
+            self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
+        return True
 
     def _list(self, chores: bool) -> tuple[TaskStatus, ...]:
         now = self._clock()
@@ -213,8 +210,11 @@ class TimetableActor:
 
     async def _consult(self, now: float) -> Agenda:
         """Settle what has passed by; without room to write that down nothing new is begun."""
-        settled = await self._record(rules.clock_behind(self._table, now, self._zone))
-        settled = settled and await self._record(rules.missed_runs(self._table, now, self._zone))
+        if behind := rules.clock_behind(self._table, now, self._zone):
+            report_warning(CLOCK, behind)
+        else:
+            clear_error(CLOCK)
+        settled = await self._record(rules.missed_runs(self._table, now, self._zone))
         if settled:
             await self._record(rules.finished(self._table, now))
         agenda = rules.agenda(self._table, now)
@@ -235,16 +235,16 @@ class TimetableActor:
 
     async def _end(self, end: End) -> bool:
         one, run = self._table.tasks.get(end.run.task), end.run
-        is_running = one is not None and one.run is not None and one.run.planned == run
-        if one is None or not (is_running or one.knows(run)):
+        if one is None:
             return True
-        if end.outcome.result == "unchanged" and not is_running:
+        if one.run is not None and one.run.planned == run:
+            entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
+            return await self._record(entries, last_words=True)
+        if end.outcome.result == "unchanged" and rules.may_begin(one, run, self._clock()):
             # It stands in no log, so that doing nothing writes nothing: after a restart it is
             # looked at again, which repeats nothing.
             self._table.apply(0, self._clock(), RunFinished(run, "unchanged"))
-            return True
-        entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
-        return await self._record(entries, last_words=True)
+        return True
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
         try:
@@ -321,13 +321,9 @@ class TaskRunner:
         # Nobody knows how far it came; chores may be done twice.
         return Outcome("failed", words, acted=not run.task.chore)
 
-    def stop(self, id_: str) -> None:
-        """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
-        self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
-
-    def let_go(self, session: str) -> None:
-        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
-        self._sessions.offer(Decided(session))
+    def hint(self, hint: Interrupt | Decided) -> None:
+        """Pass a hint on to the session that it is for."""
+        self._sessions.offer(hint)
 
     async def _carry_out(self, run: DueRun) -> Outcome:
         task = run.task
@@ -344,11 +340,9 @@ class TaskRunner:
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")
-        due, now, zone = run.planned.due, self._now(), self._zone
-        if task.message:
-            words = texts.said(task, due=due, now=now, zone=zone)
-        else:
-            words = texts.framed(task, prompt, due=due, now=now, trouble=run.trouble, zone=zone)
+        now = self._now()
+        make_words = texts.said if task.message else partial(texts.framed, prompt, run.trouble)
+        words = make_words(task, run.planned.due, now, self._zone)
         taken = await self._insist(partial(self._inbound, run, words, route, now))
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)
@@ -440,12 +434,7 @@ class TaskRunner:
 
     async def _await(self, run: DueRun) -> RunResult | None:
         id_ = message_of(run.planned)
-        done = await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
-        if done is None and run.begun and run.task.message:
-            # Older versions had a session for each reminder; it may have been said there.
-            own = own_session(run.task)
-            return await self._sessions.insist(lambda: Await(session=own, id=id_))
-        return done
+        return await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
 
 
 def message_of(run: PlannedRun) -> str:
@@ -487,9 +476,7 @@ class Scheduler:
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
-        self._busy, self._telling = set(), False
-        self._room = trio.Semaphore(MAX_RUNS)
-        self._reminders = trio.Semaphore(MAX_RUNS)
+        self._telling = False
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
@@ -568,10 +555,8 @@ class Scheduler:
             try:
                 woken = await mailbox.receive()
                 while True:  # several hints to look are one
-                    if woken.stop:
-                        self._runner.stop(woken.stop)
-                    for session in woken.let_go:
-                        self._runner.let_go(session)
+                    for hint in woken.hints:
+                        self._runner.hint(hint)
                     woken = mailbox.receive_nowait()
             except trio.EndOfChannel:
                 return False

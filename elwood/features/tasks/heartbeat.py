@@ -6,29 +6,26 @@ for nothing.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from elwood.agent.conversation.settings import Hours, Owner, read_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use
-from elwood.features.tasks.settings import HeartbeatSettings
-from elwood.features.tasks.task import HEARTBEAT, MAX_PATTERNS, Task, bad_pattern
-from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields, read_when
-from elwood.foundation.settings import Config
+from elwood.features.tasks.settings import HeartbeatSettings, TaskForm, read_task
+from elwood.features.tasks.task import HEARTBEAT, Task
+from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields
+from elwood.foundation.settings import BadSetting, Config, keys
 from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
 KEYS = ("Cadence", "Prompt", "Hours", "Watch", "Model", "Silent")
-# Each entry is a task with runs and a purse of its own.
-MAX_ENTRIES = 50
-# Characters: both texts are sent with each run, a title is shown in lists.
-MAX_CHECKLIST, MAX_PROMPT, MAX_TITLE = 20_000, 8_000, 80
-# Characters of an id behind that of the checklist.
-_MAX_SLUG = 50
+# Characters of a title that are repeated where something is wrong, and of an id.
+_TITLE, _MAX_SLUG = 80, 50
 _CHECKLIST = (
     "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
     f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
@@ -43,6 +40,13 @@ _KEY = re.compile(r"([-*+] )?(?:\*\*)?([A-Za-z]{2,20}):(?:\*\*)?(?=[ \t]|$)")
 _WATCH = re.compile(r"[ \t]*(?:\*\*)?Watch:(?:\*\*)?(?=[ \t]|$)", re.IGNORECASE)
 
 
+class Written(msgspec.Struct, frozen=True):
+    """The text of HEARTBEAT.md, "" if there is none; *problem* says why not, or not all of it."""
+
+    text: str = ""
+    problem: str = ""
+
+
 class Checklist(msgspec.Struct, frozen=True):
     """What HEARTBEAT.md asks for; *problems* say what is left out of it, and why."""
 
@@ -50,60 +54,41 @@ class Checklist(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read(
-    text: str,
-    settings: HeartbeatSettings,
-    zone: str,
-    hours: str = "",
-    providers: Collection[str] = (),
-) -> Checklist:
-    r"""Make the tasks of the *text* of HEARTBEAT.md.
+def read(config: Config, written: Written) -> Checklist:
+    r"""Make the tasks of HEARTBEAT.md.
 
-    *hours* are the owner's; they and *settings* were checked with the configuration.  Entries may
-    name models of *providers*.
-
-    >>> found = read("- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look.",
-    ...              HeartbeatSettings(), "UTC")
+    >>> text = "- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look."
+    >>> found = read(Config.holding(), Written(text))
     >>> [(task.id, task.when, task.watch) for task in found.tasks]
     [('heartbeat', Every(seconds=1800.0, start=0.0), ())]
     >>> found.problems[0][:57]
     'HEARTBEAT.md, line 2, "Mail": Cadence: \'often\' is no time'
     """
-    if not settings.on:
-        return Checklist()
-    reader = _Reader(settings, zone, hours, providers)
-    reader.read(text)
-    return Checklist(tuple(reader.tasks.values()), tuple(reader.problems))
-
-
-def read_checklist(config: Config, text: str) -> Checklist:
-    """Make the tasks of the *text* of HEARTBEAT.md, as *config* has it."""
-    owner = config.of(Owner)
-    # Others have no client.
-    providers = {split_name(model)[0] for model in models_in_use(config)}
-    return read(text, config.of(HeartbeatSettings), owner.timezone, owner.hours, providers)
+    reader = _Reader(config)
+    if config.of(HeartbeatSettings).on:
+        reader.read(written.text)
+    problems = filter(None, (written.problem, *reader.problems))
+    return Checklist(tuple(reader.tasks.values()), tuple(problems))
 
 
 class _Reader:
     """Makes tasks of a text; what is wrong is collected in *problems*."""
 
-    def __init__(
-        self, settings: HeartbeatSettings, zone: str, hours: str, providers: Collection[str]
-    ) -> None:
-        usual = read_hours(settings.hours or hours)
-        if isinstance(usual, str):
-            raise ValueError(usual)  # the configuration is checked when it is read
+    def __init__(self, config: Config) -> None:
+        self._settings, owner = config.of(HeartbeatSettings), config.of(Owner)
+        hours = read_hours(self._settings.hours or owner.hours)
+        assert not isinstance(hours, str), "the configuration is checked when it is read"
         self.tasks: dict[str, Task] = {}
         self.problems: list[str] = []
-        self._settings = settings
-        self._zone = zone
-        self._hours = usual
-        self._providers = providers
-        self._purse = Purse(tokens=settings.tokens, usd=settings.usd)
+        self._zone = owner.timezone
+        self._hours = hours
+        # Others have no client.
+        self._providers = {split_name(model)[0] for model in models_in_use(config)}
+        self._purse = Purse(tokens=self._settings.tokens, usd=self._settings.usd)
 
     def read(self, text: str) -> None:
         plain: list[str] = []
-        entries: list[tuple[int, str, list[str]]] = []
+        entries: list[tuple[int, Task]] = []
         whole = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         open_ = whole.rfind("<!--")
         if open_ > whole.rfind("-->"):
@@ -111,25 +96,22 @@ class _Reader:
             self._complain(number, "", "the comment is not closed: write --> behind it")
         for number, lines in _sections(_COMMENT.sub(_line_breaks, whole)):
             title = lines[0].strip(" \t#")
-            if _ENTRY_HEADING.match(lines[0]) and _MAKES_AN_ENTRY.search("\n".join(lines)):
-                entries.append((number, title, lines[1:]))
-            else:
+            if not (_ENTRY_HEADING.match(lines[0]) and _MAKES_AN_ENTRY.search("\n".join(lines))):
                 plain += lines
+                continue
+            try:
+                entries.append((number, self._entry(title, lines[1:])))
+            except BadSetting as wrong:
+                self._complain(number, title, f"{wrong.what}: {wrong.remedy}")
         self._checklist(plain)
-        for number, title, lines in entries[:MAX_ENTRIES]:
-            problems, task = self._entry(title, lines)
-            if task is None:
-                self._complain(number, title, "; ".join(problems))
-            elif task.id in self.tasks:
-                self._complain(number, title, "another title is too like it: change one")
+        for number, task in entries:
+            if task.id in self.tasks:
+                self._complain(number, task.title, "another title is too like it: change one")
             else:
                 self.tasks[task.id] = task
-        for number, title, _ in entries[MAX_ENTRIES : MAX_ENTRIES + 1]:
-            why = f"there are more than {MAX_ENTRIES} entries: this one and all below are left out"
-            self._complain(number, title, why)
 
     def _complain(self, number: int, title: str, why: str) -> None:
-        entry = f', "{title[:MAX_TITLE]}"' if title else ""
+        entry = f', "{title[:_TITLE]}"' if title else ""
         self.problems.append(f"{FILE}, line {number}{entry}: {why}")
 
     def _checklist(self, lines: list[str]) -> None:
@@ -147,78 +129,68 @@ class _Reader:
         if _MAKES_AN_ENTRY.search(text):
             why = "Cadence and Prompt stand in no entry: write a heading above, like ## News"
             self._complain(1, "", why)
-        for why in _unwatchable(watch):
-            self._complain(1, "", why)
-        if len(text) > MAX_CHECKLIST:
-            why = f"the checklist is longer than {MAX_CHECKLIST} characters: shorten it"
-            self._complain(1, "", why)
-            return
-        sound = [one for one in watch if not bad_pattern(one)]
-        self.tasks[HEARTBEAT] = Task(
-            id=HEARTBEAT,
+        form = TaskForm(
             title="Heartbeat",
-            when=Every(self._settings.every),
-            zone=self._zone,
+            when="hourly",
             prompt=f"{_CHECKLIST}\n\n{text}",
-            hours=self._hours,
-            role=self._settings.model,
-            purse=self._purse,
-            watch=tuple(sound[:MAX_PATTERNS]),
-            origin="heartbeat",
+            watch=tuple(watch),
+            model=self._settings.model,
         )
+        try:
+            task = self._make(form)
+        except BadSetting as wrong:
+            self._complain(1, "", f"{wrong.what}: {wrong.remedy}")
+            return
+        when = Every(self._settings.every)
+        self.tasks[HEARTBEAT] = replace(task, id=HEARTBEAT, when=when, hours=self._hours)
 
-    def _entry(self, title: str, lines: list[str]) -> tuple[list[str], Task | None]:
-        values, problems = _values(lines)
-        prompt = values.get("Prompt", "")
-        when = read_when(values["Cadence"], self._zone) if "Cadence" in values else _NO_CADENCE
-        hours = read_hours(values["Hours"]) if "Hours" in values else self._usual_hours(when)
-        role, silent = values.get("Model", self._settings.model), values.get("Silent", "no").lower()
-        watch = _patterns(values["Watch"]) if "Watch" in values else None
-        problems += _unwatchable(watch or ())
-        if watch == ():
-            problems.append("Watch: there is nothing behind it: write a path like inbox/*.md")
-        if isinstance(when, Once):
-            when = "a single time is no cadence: ask Elwood in a chat to remind you"
+    def _entry(self, title: str, lines: list[str]) -> Task:
+        """Make the task of a section.  Raises BadSetting."""
         if not title:
-            problems.append("it has no title: write one behind ##")
-        if len(title) > MAX_TITLE:
-            problems.append(f"its title is longer than {MAX_TITLE} characters: shorten it")
-        if not prompt:
-            problems.append("it has no Prompt: write a line like Prompt: Look whether …")
-        elif len(prompt) > MAX_PROMPT:
-            problems.append(f"its Prompt is longer than {MAX_PROMPT} characters: shorten it")
-        if role not in ("cheap", "default") and role.partition("/")[0] not in self._providers:
-            known = " or ".join(("cheap", "default", *(f"{one}/…" for one in self._providers)))
-            problems.append(f"Model: {role[:60]!r} is none that can be asked: write {known}")
+            raise BadSetting("it has no title", "write one behind ##")
+        values = _values(lines)
+        for key, example in (("Cadence", "every 30 minutes"), ("Prompt", "Look whether …")):
+            if key not in values:
+                raise BadSetting(f"it has no {key}", f"write a line like {key}: {example}")
+        role, silent = values.get("Model", self._settings.model), values.get("Silent", "no").lower()
+        if "/" in role and role.partition("/")[0] not in self._providers:
+            known = ", ".join(f"{one}/…" for one in sorted(self._providers))
+            raise BadSetting(f"Model: {role[:60]!r} cannot be asked", f"there are {known}")
         if silent not in ("yes", "no"):
-            problems.append("Silent: write yes or no")
-        if isinstance(when, str):
-            return [f"Cadence: {when}", *problems], None
-        if isinstance(hours, str):
-            return [f"Hours: {hours}", *problems], None
-        if problems:
-            return problems, None
-        return [], Task(
-            id=f"{HEARTBEAT}-{_slug(title)}",
+            raise BadSetting("Silent: it is neither", "write yes or no")
+        form = TaskForm(
             title=title,
-            when=when,
-            zone=self._zone,
-            prompt=prompt,
-            hours=hours,
+            when=values["Cadence"],
+            hours=values.get("Hours", ""),
+            prompt=values["Prompt"],
+            watch=_patterns(values["Watch"]) if "Watch" in values else None,
+            model=role,
             silent=silent == "yes",
-            role=role,
-            purse=self._purse,
-            watch=watch,
-            origin="heartbeat",
         )
+        task = self._make(form)
+        if isinstance(task.when, Once):
+            remedy = "ask Elwood in a chat to remind you"
+            raise BadSetting("Cadence: a single time is no cadence", remedy)
+        hours = task.hours if "Hours" in values else self._usual_hours(task.when)
+        return replace(task, id=f"{HEARTBEAT}-{_slug(title)}", hours=hours)
 
-    def _usual_hours(self, when: When | str) -> Hours | None:
+    def _make(self, form: TaskForm) -> Task:
+        """Make a task, which has the purse of the heartbeat.  Raises BadSetting."""
+        for field, key in keys(TaskForm):
+            value = getattr(form, field.name)
+            for one in value if isinstance(value, tuple) else (value,):
+                try:
+                    if key.check is not None and one is not None:
+                        key.check(one)
+                except BadSetting as wrong:
+                    name = {"when": "Cadence"}.get(field.name, field.name.capitalize())
+                    raise BadSetting(f"{name}: {wrong.what}", wrong.remedy) from wrong
+        return replace(read_task(form, self._zone, "heartbeat"), purse=self._purse)
+
+    def _usual_hours(self, when: When) -> Hours | None:
         """Return the usual hours, but none for a time of day: it was meant as it was written."""
         is_time = isinstance(when, Cron) and "*" not in cron_fields(when.expression)[1]
         return None if is_time else self._hours
-
-
-_NO_CADENCE = "there is none: write a line like Cadence: every 30 minutes"
 
 
 def _line_breaks(comment: re.Match[str]) -> str:
@@ -236,43 +208,34 @@ def _sections(text: str) -> Iterator[tuple[int, list[str]]]:
     yield begin, lines
 
 
-def _values(lines: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Read the keys of an entry, and say what stands where none should; prompts have many lines."""
+def _values(lines: list[str]) -> dict[str, str]:
+    """Read the keys of an entry; prompts have many lines.  Raises BadSetting."""
     values: dict[str, str] = {}
-    problems: list[str] = []
     last, in_list = "", None
     for line in lines:
         found = _KEY.match(line)
         key = found[2].capitalize() if found else ""
         # In an entry whose keys are no list, a list is part of the prompt.
         in_list = bool(found[1]) if found and in_list is None else in_list
-        if found is None or key not in KEYS or bool(found[1]) != in_list:
-            if last == "Prompt":
-                values[last] += f"\n{line.rstrip()}"
-            elif found is not None:
-                problems.append(f"there is no key {found[2]}: there are {', '.join(KEYS)}")
-            elif not _EMPTY.fullmatch(text := " ".join(line.split())):
-                where = "write it behind Prompt:, or make it a comment"
-                problems.append(f"{text[:40]!r} stands behind no key: {where}")
-            continue
-        value = line[found.end() :].strip()
-        if key in values and key != "Watch":
-            problems.append(f"{key} stands twice: leave one")
-        values[key] = f"{values[key]},{value}" if key in values else value
-        last = key
-    return {key: value.strip() for key, value in values.items()}, problems
+        if found is not None and key in KEYS and bool(found[1]) == in_list:
+            if key in values:
+                raise BadSetting(f"{key} stands twice", "leave one")
+            values[key] = line[found.end() :].strip()
+            last = key
+        elif last == "Prompt":
+            values[last] += f"\n{line.rstrip()}"
+        elif not _EMPTY.fullmatch(text := " ".join(line.split())):
+            remedy = f"there are {', '.join(KEYS)}"
+            raise BadSetting(f"{text[:40]!r} stands behind no key", remedy)
+    for key, value in values.items():
+        if not value.strip():
+            raise BadSetting(f"{key}: there is nothing behind it", "write it there")
+    return {key: value.strip() for key, value in values.items()}
 
 
 def _patterns(text: str) -> tuple[str, ...]:
     parts = (part.strip().strip("`").strip() for part in text.split(","))
     return tuple(part for part in parts if part)
-
-
-def _unwatchable(patterns: Collection[str]) -> list[str]:
-    problems = [f"Watch: {why}" for one in patterns if (why := bad_pattern(one))]
-    if len(patterns) > MAX_PATTERNS:
-        problems.append(f"Watch: more than {MAX_PATTERNS} patterns: name folders instead")
-    return problems
 
 
 def _slug(title: str) -> str:

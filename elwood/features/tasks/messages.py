@@ -2,20 +2,15 @@
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.approvals.messages import CommandResult, Decided
+from elwood.agent.session.messages import Interrupt
 from elwood.features.tasks.rules import Agenda, Outcome, Verb
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Origin, Task, TaskStatus
 from elwood.foundation.runtime import Request
 
 
-class Unscheduled(msgspec.Struct, frozen=True):
-    """The task was not taken; *why* is for the model and people."""
-
-    why: str
-
-
-class PlanTask(Request[TaskStatus | Unscheduled], frozen=True, kw_only=True):
+class PlanTask(Request[TaskStatus | CommandResult], frozen=True, kw_only=True):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes
@@ -43,15 +38,14 @@ class WhichCancelled(Request[frozenset[tuple[str, int]]], frozen=True, kw_only=T
 class Change(Request[CommandResult], frozen=True, kw_only=True):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
-    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
-    cancelled task does not finish the run that is under way.  What its *own* run cancels has come
-    to its end: what waits for the owner's yes goes on waiting.
+    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  The run of a task
+    that is cancelled is stopped.  What its *own* run cancels has come to its end: that goes on,
+    and what waits for the owner's yes goes on waiting.
     """
 
     id: str
     verb: Verb
     by: str
-    stop: bool = False
     own: bool = False
 
 
@@ -96,14 +90,13 @@ class Heard(Request[None], frozen=True, kw_only=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
+    """The timetable has changed: look again, and pass the *hints* on to sessions.
 
-    Tasks whose runs are in the sessions *let_go* were cancelled.  A hint to the scheduler; it may
-    be lost, and repeating it is harmless.
+    A run is to be stopped, or waits for a yes that is of no use any more.  It may be lost, and
+    repeating it is harmless.
     """
 
-    stop: str = ""
-    let_go: tuple[str, ...] = ()
+    hints: tuple[Interrupt | Decided, ...] = ()
 
 
 TimetableMail = (

@@ -1,7 +1,7 @@
 """What tasks bring to one run of the app: two actors, ``/tasks``, and what they act with."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -10,9 +10,8 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
-from elwood.agent.models.check import ask_providers, is_written, uncounted
 from elwood.agent.models.messages import MayAsk
-from elwood.agent.models.settings import Limits, ModelSettings, candidates, models_in_use
+from elwood.agent.models.settings import Limits
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
@@ -26,7 +25,7 @@ from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
-from elwood.features.tasks.heartbeat import read_checklist
+from elwood.features.tasks.heartbeat import Written, read
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
@@ -35,26 +34,15 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.features.tasks.store import (
-    AGENT_FILE,
-    TOLD_FILE,
-    AgentFile,
-    HeartbeatFile,
-    Written,
-    fingerprint,
-)
+from elwood.features.tasks.store import fingerprint, read_heartbeat, write_agent_file
 from elwood.features.tasks.task import Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
-from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
-from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined
-from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.clock")
@@ -62,8 +50,8 @@ log = logging.getLogger("elwood.clock")
 # Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
 MAX_PROBLEMS = 3_500
 # Seconds: chores missed in a week of holidays are made up for.
-LATE = 8 * 86_400.0
-DAY = 86_400.0
+HOUR, DAY = 3_600.0, 86_400.0
+LATE = 8 * DAY
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
 # Who changes a task, as the model and people read it.
@@ -129,13 +117,9 @@ class TasksCommand:
         if call.again and call.given.split()[:1] == ["run"]:
             text = "It may run already: I was interrupted. /tasks tells."
             return CommandAnswer(text, buttons=("/tasks",))
-        answer = CommandAnswer(UNAVAILABLE)
-        with trio.move_on_after(COMMAND_LIMIT):
-            try:
-                answer = await self._answer(call.given)
-            except ActorUnavailable:
-                return CommandAnswer(UNAVAILABLE)
-        return answer
+        with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
+            return await self._answer(call.given)
+        return CommandAnswer(UNAVAILABLE)
 
     async def _answer(self, given: str) -> CommandAnswer:
         # The owner's zone: its name is what it was made of.
@@ -150,15 +134,10 @@ class TasksCommand:
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
                 tasks = await timetable.ask(ListTasks(chores=True))
                 found = find(wanted, tasks)
-                if not isinstance(found, str):
-                    id_ = found.task.id
-                elif verb == "stop":
-                    id_ = wanted.strip()  # it may be cancelled, and not at its end
-                else:
+                if isinstance(found, str):
                     return CommandAnswer(f"{found[0].upper()}{found[1:]}.")
-                settled = await timetable.ask(
-                    Change(id=id_, verb=verb, by=BY, stop=verb == "cancel")
-                )
+                id_ = found.task.id
+                settled = await timetable.ask(Change(id=id_, verb=verb, by=BY))
                 text = settled.text
                 if verb == "run" and settled.ok and (full := self._admission.refusal):
                     text = f"It runs when there is room: {full}."
@@ -179,21 +158,18 @@ class TaskClock:
         self._zone = core.config.of(Owner).timezone
         self._core = core
         self._others = others
-        self._channels = core.channels
-        self._file = HeartbeatFile(core.workspace, core.paths.state / TOLD_FILE)
-        self._before = Written()
+        self._heartbeat: Written | None = None
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
-        state = self._core.paths.state
-        file = AgentFile(state / AGENT_FILE, self._core.disk)
+        state, disk = self._core.paths.state, self._core.disk
 
         async def changed(tasks: Sequence[Task]) -> None:
-            await self._core.disk.blocking(lambda: file.write(tasks))
+            await disk.blocking(lambda: write_agent_file(state / "agent.toml", tasks, disk))
 
         found = self._core.admission.restored
         journal: Journal[TimetableEntry, Timetable] = Journal(
-            state / "schedule.jsonl", TimetableEntry, Timetable, self._core.disk
+            state / "schedule.jsonl", TimetableEntry, Timetable, disk
         )
         actor = TimetableActor(
             journal,
@@ -214,7 +190,7 @@ class TaskClock:
             chores={one.id: one.do for one in chores},
             watching=self._watching,
             route=self._route,
-            home=self._channels.session_at,
+            home=self._core.channels.session_at,
             refusal=self._refusal,
             now=self._core.clock.now,
             zone=self._zone,
@@ -236,30 +212,23 @@ class TaskClock:
     async def _refresh(self, nursery: trio.Nursery) -> None:
         """Take in what people have written into HEARTBEAT.md, and tell what is wrong with it."""
         try:
-            written = await self._core.environment.blocking(self._file.read)
+            written = await self._core.environment.blocking(
+                partial(read_heartbeat, self._core.workspace)
+            )
         except Unconfined as error:
             report_error(HEARTBEAT, str(error))
             return
         clear_error(HEARTBEAT)
-        if written is self._before:
+        if written == self._heartbeat:
             return
-        self._before = written
-        found = read_checklist(self._config, written.text)
+        self._heartbeat = written
+        found = read(self._config, written)
         await self._adopt("heartbeat", found.tasks)
-        problems = [*filter(None, [written.problem]), *found.problems]
-        if problems and not await self._core.environment.blocking(
-            lambda: self._file.is_told(written)
-        ):
-            log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
-            told = "\n".join(["These parts of HEARTBEAT.md do not count:", *problems])
+        if found.problems:
+            log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(found.problems)})
+            told = "\n".join(["These parts of HEARTBEAT.md do not count:", *found.problems])
             # The channel may be away: nothing else waits for that.
-            nursery.start_soon(self._tell_problems, told[:MAX_PROBLEMS], written)
-
-    async def _tell_problems(self, text: str, written: Written) -> None:
-        """Tell what is wrong with HEARTBEAT.md, once for each edit of it."""
-        if await self._tell(text):
-            with suppress(DiskFull):  # then it is told again at the next start
-                await self._core.disk.blocking(lambda: self._file.tell(written, self._core.disk))
+            nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
@@ -276,8 +245,8 @@ class TaskClock:
     # --- where it is said ------------------------------------------------------------------------
 
     def _route(self, task: Task) -> Route | None:
-        wanted, places = task.route, self._channels.owner_routes()
-        if wanted is not None and wanted.chat and wanted.channel in self._channels.outboxes:
+        wanted, places = task.route, self._core.channels.owner_routes()
+        if wanted is not None and wanted.chat and wanted.channel in self._core.channels.outboxes:
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
@@ -286,7 +255,7 @@ class TaskClock:
 
 def chore_task(chore: Chore, zone: str) -> Task:
     """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
-    words: dict[float, When] = {3_600.0: Cadence("hourly"), 86_400.0: Cadence("daily")}
+    words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,
         chore.title,
@@ -298,42 +267,3 @@ def chore_task(chore: Chore, zone: str) -> Task:
         catch_up=LATE,
         origin="house",
     )
-
-
-async def check(context: CheckContext) -> list[Finding]:
-    """Look for ``elwood doctor`` whether HEARTBEAT.md is understood, and what tasks think with."""
-    config = context.config
-    findings, tasks = await context.blocking(lambda: _read_heartbeat(config))
-    known = models_in_use(config)
-    named = dict.fromkeys(task.role for task in tasks if "/" in task.role)
-    asked = await ask_providers(context, [model for model in named if model not in known])
-    return [*findings, *_uncounted(config, tasks), *(one for one in asked if one.level != "ok")]
-
-
-def _read_heartbeat(config: Config) -> tuple[list[Finding], Sequence[Task]]:
-    workspace = config.of(Paths).workspace
-    if not workspace.is_dir():
-        return [], ()  # told with the folders
-    try:
-        written = HeartbeatFile(Root(workspace)).read()
-    except Unconfined as error:
-        return [Finding("warning", "heartbeat", f"HEARTBEAT.md cannot be read: {error}")], ()
-    checklist = read_checklist(config, written.text)
-    remedy = "correct it; that counts within a minute"
-    problems = filter(None, (written.problem, *checklist.problems))
-    found = [Finding("warning", "heartbeat", problem, remedy) for problem in problems]
-    fine = Finding("ok", "heartbeat", f"{len(checklist.tasks)} tasks in HEARTBEAT.md")
-    return found or [fine], checklist.tasks
-
-
-def _uncounted(config: Config, of_heartbeat: Sequence[Task]) -> Iterator[Finding]:
-    """Tell which tasks have a limit in dollars only, and think with what nobody has a price for."""
-    models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
-    if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
-        roles = dict.fromkeys(task.role for task in of_heartbeat)
-        names = dict.fromkeys(name for role in roles for name in candidates(models, role))
-        yield from uncounted(names, "heartbeat.usd", "heartbeat.tokens")
-    for task in config.of(ConfiguredTasks).tasks:
-        if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
-            names = dict.fromkeys(candidates(models, task.role))
-            yield from uncounted(names, f"usd of the task {task.id}", "its tokens")

@@ -12,7 +12,6 @@ from elwood.features.tasks import texts, when
 from elwood.features.tasks.state import (
     FAR_BEHIND,
     LONG,
-    ClockBehind,
     PlannedRun,
     RunFinished,
     RunRequested,
@@ -26,14 +25,14 @@ from elwood.features.tasks.state import (
     TimetableEntry,
 )
 from elwood.features.tasks.task import (
-    ID,
+    HEARTBEAT,
     MAX_ID,
     MAX_TASKS,
+    RESERVED,
     Origin,
     Result,
     Task,
     TaskStatus,
-    bad_id,
     next_run,
     runs_after,
 )
@@ -68,13 +67,13 @@ _FILES = {
 class Decision(msgspec.Struct, frozen=True):
     """What to write down, and in *words* what that means; not *ok* means that nothing is done.
 
-    With *stop* what is at work for the task is to be stopped.
+    What is at work for the task *stop* is to be stopped.
     """
 
     entries: tuple[TimetableEntry, ...] = ()
     words: str = ""
     ok: bool = True
-    stop: bool = False
+    stop: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -141,13 +140,8 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
                 return one.task, Decision()
         task = replace(task, id=_free_id(table, slug(task.title)))
     there = table.tasks.get(task.id)
-    words = problem(task)
-    if task.origin != "talk" or task.chore:
-        words = "only a prompt or a message can be scheduled here"
-    elif there is not None and there.task.origin != "talk":
-        file = _FILES[there.task.origin]
-        words = f"the id {task.id!r} belongs to a task of {file}: take another one"
-    elif not words and next_run(task, now) is None:
+    words = ""
+    if next_run(task, now) is None:
         words = "that time has passed: nothing would ever be done"
     elif there is None and len(table.tasks) >= MAX_TASKS:
         words = f"there are {MAX_TASKS} tasks already: cancel one first"
@@ -164,15 +158,10 @@ def adopt(
     count = sum(one.task.origin != origin for one in table.tasks.values())
     for task in tasks:
         there = table.tasks.get(task.id)
-        why = problem(task)
-        if task.id in wanted:
-            why = "another task has this id"
-        elif there is not None and there.task.origin != origin:
-            why = f"the id belongs to a task of {_FILES[there.task.origin]}"
+        if there is not None and there.task.origin != origin:
+            problems.append(f"{task.id}: this is a task of {_FILES[there.task.origin]}")
         elif count + len(wanted) >= MAX_TASKS:
-            why = f"there are {MAX_TASKS} tasks already"
-        if why:
-            problems.append(f"{task.id or task.title!r}: {why}")
+            problems.append(f"{task.id}: there are {MAX_TASKS} tasks already")
         else:
             wanted[task.id] = replace(task, origin=origin)
     for id_, one in table.tasks.items():
@@ -184,21 +173,11 @@ def adopt(
 
 
 def change(
-    table: Timetable,
-    id_: str,
-    verb: Verb,
-    by: str,
-    now: float,
-    *,
-    stop: bool = False,
-    own: bool = False,
+    table: Timetable, id_: str, verb: Verb, by: str, now: float, *, own: bool = False
 ) -> Decision:
-    """Pause, resume or cancel a task, have it run now, or stop its run; its *own* run may want it.
-
-    With *stop* what is cancelled does not come to its end.  What is gone can still be stopped.
-    """
+    """Pause, resume or cancel a task, run it now, or stop its run; its *own* run may want it."""
     one = table.tasks.get(id_)
-    if one is None or (one.removed and verb != "stop"):
+    if one is None or one.removed:
         return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
     match verb:
         case "stop":
@@ -207,11 +186,14 @@ def change(
             return Decision(words=f"It is paused already: {one.paused}.")
         case "pause":
             paused = TaskPaused(id_, f"paused by {by}")
-            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{_goes_on(one)}")
+            under_way = (
+                f" The run under way goes on; /tasks stop {id_} stops it." if one.run else ""
+            )
+            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{under_way}")
         case "resume":
             return _resume(one, now)
         case "cancel":
-            return _cancel(one, by, now, stop=stop, own=own)
+            return _cancel(one, by, now, own=own)
         case "run":
             if one.run is not None or one.requested is not None:
                 return Decision(words="It runs already.", ok=False)
@@ -237,15 +219,6 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     return found
 
 
-def problem(task: Task) -> str:
-    """Say what is wrong with *task*, of what must hold wherever it comes from; "" if it is fine."""
-    if not ID.fullmatch(task.id):
-        return f"an id has small letters, digits and dashes, at most {MAX_ID}"
-    if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
-        return "it has nothing to do: give one of prompt, message and chore"
-    return when.check(task.when)
-
-
 def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
     if one is None:
         return (TaskScheduled(task, now),)
@@ -261,7 +234,7 @@ def _removed(one: TaskState, now: float, why: str, *, cancelled: bool) -> list[T
     return [*close, TaskRemoved(one.task.id, why, cancelled)]
 
 
-def _cancel(one: TaskState, by: str, now: float, *, stop: bool, own: bool) -> Decision:
+def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
     origin = one.task.origin
     if origin == "house":
         return Decision(words="Elwood does it by itself: it can be paused.", ok=False)
@@ -269,16 +242,10 @@ def _cancel(one: TaskState, by: str, now: float, *, stop: bool, own: bool) -> De
         words = f"It stands in {_FILES[origin]}: take it out there, or pause it."
         return Decision(words=words, ok=False)
     entries = tuple(_removed(one, now, f"cancelled by {by}", cancelled=not own))
-    if stop and (one.run is not None or one.result == "waiting"):
-        stopped = _stop(one)
-        return Decision(entries, f"Cancelled. {stopped.words}", stop=stopped.stop)
-    return Decision(entries, f"Cancelled.{_goes_on(one)}")
-
-
-def _goes_on(one: TaskState) -> str:
-    if one.run is None:
-        return ""
-    return f" The run that is under way goes on to its end; /tasks stop {one.task.id} stops it."
+    if own or (one.run is None and one.result != "waiting"):
+        return Decision(entries, "Cancelled.")
+    stopped = _stop(one)
+    return Decision(entries, f"Cancelled. {stopped.words}", stop=stopped.stop)
 
 
 def _stop(one: TaskState) -> Decision:
@@ -291,9 +258,9 @@ def _stop(one: TaskState) -> Decision:
         return Decision(words=words, ok=False)
     if task.message or task.chore:
         words = "It goes on to its end; a model that works on it stops."
-        return Decision(words=words, stop=bool(task.chore))
+        return Decision(words=words, stop=task.id if task.chore else "")
     words = "What you allowed of it stops, if it is at work." if one.run is None else "Stopped."
-    return Decision(words=words, stop=True)
+    return Decision(words=words, stop=task.id)
 
 
 def _resume(one: TaskState, now: float) -> Decision:
@@ -313,7 +280,8 @@ def _requested(one: TaskState, now: float) -> RunRequested:
 
 def _free_id(table: Timetable, key: str) -> str:
     key = key[: MAX_ID - 4].strip("-") or "task"
-    key = f"my-{key}"[: MAX_ID - 4].strip("-") if bad_id(key) else key
+    if key in RESERVED or key.startswith(HEARTBEAT):
+        key = f"my-{key}"[: MAX_ID - 4].strip("-")
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.tasks)
 
@@ -321,12 +289,10 @@ def _free_id(table: Timetable, key: str) -> str:
 # --- what has passed -----------------------------------------------------------------------------
 
 
-def clock_behind(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """Find that the clock is far behind what it has shown; it is told once."""
-    latest = table.latest
-    if latest - now > FAR_BEHIND and latest > table.behind_told:
-        return [ClockBehind(now, texts.clock_behind(latest, now, zone))]
-    return []
+def clock_behind(table: Timetable, now: float, zone: str) -> str:
+    """Say that the clock is far behind what it has shown; "" if it is not."""
+    latest = max((one.mark for one in table.tasks.values() if not one.paused), default=0.0)
+    return texts.clock_behind(latest, zone) if latest - now > FAR_BEHIND else ""
 
 
 def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
@@ -414,10 +380,7 @@ def _planned(one: TaskState, now: float) -> float | None:
     task = one.task
     if task.watch is None:
         return next_run(task, one.mark)
-    since = max(one.mark, now - task.catch_up)
-    at = next_run(task, max(since, now - LAST_DAYS))
-    if at is None or at > now:
-        at = next_run(task, since)
+    at = next_run(task, max(one.mark, now - task.catch_up))
     while at is not None and (later := next_run(task, at)) is not None and later <= now:
         at = later
     return at
@@ -445,8 +408,7 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
         at = next_active(task.hours, max(at, now), task.zone)
     if at <= now:
         return _due(one, planned), None
-    late = planned.due + task.catch_up + 1
-    return None, min(time for time in (at, late, coming) if time is not None and time > now)
+    return None, at if coming is None or coming <= now else min(at, coming)
 
 
 def _due(one: TaskState, planned: PlannedRun) -> DueRun:
@@ -461,29 +423,34 @@ def on_run_finished(
     one: TaskState, run: PlannedRun, outcome: Outcome, now: float, zone: str
 ) -> list[TimetableEntry]:
     """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
-    task, result, words = one.task, outcome.result, texts.brief(outcome.words)
-    acted, told = outcome.acted, outcome.told
-    if result != "failed":
-        tell = result == "spent" and not told and (acted or one.result != "spent")
-        line = texts.not_done(task, words, acted=acted) if tell else ""
-        return [RunFinished(run, result, words, tell=line)]
+    task, words = one.task, texts.brief(outcome.words)
+    then = texts.ACTED if outcome.acted else ""
+    if outcome.result != "failed":
+        is_new = outcome.acted or one.result != "spent"
+        tell = outcome.result == "spent" and not outcome.told and is_new
+        line = texts.result("Not done", task, words, then) if tell else ""
+        return [RunFinished(run, outcome.result, words, tell=line)]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
     if count >= PAUSE_AFTER and not one.paused and not one.removed:
         why = f"it failed {count} times in a row: {words}"
-        halted = TaskPaused(task.id, why, texts.paused(task, count, words))
-        return [RunFinished(run, result, words), *close_times(one, now, why), halted]
+        halted = TaskPaused(task.id, why, texts.result("Paused", task, why))
+        return [RunFinished(run, "failed", words), *close_times(one, now, why), halted]
     again = None
-    if owns and not (acted or run.is_requested or one.paused or one.removed):
+    if owns and not (outcome.acted or run.is_requested or one.paused or one.removed):
         again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
-        then = next_run(task, run.due)
-        if (then is not None and then <= again) or again - run.due > task.catch_up:
+        following = next_run(task, run.due)
+        if (following is not None and following <= again) or again - run.due > task.catch_up:
             again = None
     is_last = again is None and next_run(task, one.mark) in (None, run.due)
     # What it did nobody has seen: the answer of a failed run is not sent.
-    tell = not told and (count == TELL_AFTER or run.is_requested or is_last or acted)
-    line = texts.failed(task, count, words, again, zone, acted=acted) if tell else ""
-    return [RunFinished(run, result, words, again, line)]
+    is_news = count == TELL_AFTER or run.is_requested or is_last or outcome.acted
+    if outcome.told or not is_news:
+        return [RunFinished(run, "failed", words, again)]
+    if again is not None:
+        then = f" I try it again at {when.say_clock(again, zone)}."
+    what = "Failed" if count == 1 else f"Failed {count} times in a row"
+    return [RunFinished(run, "failed", words, again, texts.result(what, task, words, then))]
 
 
 # --- what people see -----------------------------------------------------------------------------
@@ -492,19 +459,11 @@ def on_run_finished(
 def task_status(one: TaskState, now: float) -> TaskStatus:
     """Show a task as people see it."""
     since = None if one.run is None else one.run.at
-    following = None if one.paused else _coming(one, now)
+    due, at = _look(replace(one, run=None), now)
+    following = None if one.paused else at if due is None else now
     return TaskStatus(
         one.task, following, since, one.last, one.result, one.words, one.paused, one.failures
     )
-
-
-def _coming(one: TaskState, now: float) -> float | None:
-    if one.requested is not None:
-        return now
-    if one.retry is not None and _may_retry(one, now):
-        return one.retry.at
-    at = _planned(one, now)
-    return None if at is None else max(at, now)
 
 
 def telling(table: Timetable) -> Telling | None:

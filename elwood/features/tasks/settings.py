@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import attrs
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Owner, read_hours, write_hours
+from elwood.agent.conversation.settings import Hours, Owner, read_hours, write_hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks.task import (
@@ -18,8 +18,8 @@ from elwood.features.tasks.task import (
     MAX_TASKS,
     Origin,
     Task,
-    bad_id,
-    bad_pattern,
+    check_id,
+    check_pattern,
 )
 from elwood.features.tasks.when import Every, Once, read_moment, read_when, write_moment, write_when
 from elwood.foundation.settings import (
@@ -39,7 +39,6 @@ from elwood.foundation.settings import (
 )
 from elwood.foundation.text.words import slug
 
-T = TypeVar("T")
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
 # What a session may be called; it becomes the name of a file.
@@ -47,21 +46,6 @@ _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::(-?\d{1,18})(?::(\d{1,18}))?)?")
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
-# What is wrong with the key *0*, and the remedy.
-Fault = tuple[str, str, str]
-
-
-def _sound(made: T | str) -> T:
-    """Give what was read, unless that says what is wrong."""
-    if isinstance(made, str):
-        raise _wrong(made)
-    return made
-
-
-def _wrong(text: str) -> BadSetting:
-    """Take apart what is wrong and what to write instead, which are one sentence."""
-    what, mark, remedy = text.partition(": write ")
-    return BadSetting(what, f"write {remedy}" if mark else "correct it")
 
 
 def _readable(read: Callable[[str], object]) -> Check:
@@ -69,12 +53,21 @@ def _readable(read: Callable[[str], object]) -> Check:
 
     def check(text: str) -> None:
         if text:
-            _sound(read(text))
+            read(text)
 
     return check
 
 
-is_hours = _readable(read_hours)
+def sound_hours(text: str) -> Hours | None:
+    """Read hours of the day.  Raises BadSetting."""
+    hours = read_hours(text)
+    if isinstance(hours, str):
+        what, _, remedy = hours.partition(": ")
+        raise BadSetting(what, remedy)
+    return hours
+
+
+is_hours = _readable(sound_hours)
 
 
 def _owner_has_hours(loaded: Loaded) -> Iterator[Complaint]:
@@ -116,11 +109,6 @@ class HeartbeatSettings:
     )
 
 
-def _is_zone(text: str) -> None:
-    if text:
-        is_timezone(text)
-
-
 def _is_session(text: str) -> None:
     if text and not _SESSION.fullmatch(text):
         raise BadSetting("not a name for a conversation", "use letters, digits, dots, - and _")
@@ -134,15 +122,15 @@ def _shorter(most: int) -> Check:
     return check
 
 
-def read_route(text: str) -> Route | str:
-    """Read where answers go: a channel, a chat of it, a topic of that; or say what is wrong.
+def read_route(text: str) -> Route:
+    """Read where answers go: a channel, a chat of it, a topic of that.  Raises BadSetting.
 
     Without a chat, `Route.chat` is 0: the owner's own there.  Groups have negative numbers.
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
-        shown = text[:_TITLE]
-        return f"{shown!r} is no place for answers: write telegram, or telegram:123456789"
+        what = f"{text[:_TITLE]!r} is no place for answers"
+        raise BadSetting(what, "write telegram, or telegram:123456789")
     channel, chat, topic = found.groups()
     number = int(chat or 0)
     return Route(channel, number, None if topic is None else int(topic), private=number >= 0)
@@ -157,7 +145,6 @@ def write_route(route: Route) -> str:
 # A text must mean the same whenever it is read; only moments depend on the zone.
 _is_when = _readable(partial(read_when, zone="UTC"))
 _is_moment = _readable(partial(read_moment, zone="UTC"))
-_is_id = _readable(lambda text: bad_id(text) or None)
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +161,10 @@ class TaskForm:
         default="made of what is to be done",
     )
     id: str = setting(
-        "", help="small letters, digits, dashes", check=_is_id, default="made of the title"
+        "",
+        help="small letters, digits, dashes",
+        check=_readable(check_id),
+        default="made of the title",
     )
     when: str = required(help="when it runs", check=_is_when)
     start: str = setting(
@@ -184,7 +174,10 @@ class TaskForm:
         "", help="the date, or date and time, after which it runs no more", check=_is_moment
     )
     zone: str = setting(
-        "", help="the time zone of its times", check=_is_zone, default="owner.timezone"
+        "",
+        help="the time zone of its times",
+        check=_readable(is_timezone),
+        default="owner.timezone",
     )
     hours: str = setting(
         "", help="when it may run: `08:00-22:00`, `mon-fri 8-18`; else always", check=is_hours
@@ -197,7 +190,7 @@ class TaskForm:
         None,
         help="run only if one of these files of the workspace, or the prompt, has changed; "
         "folders, `*` and `**` are understood",
-        check=_readable(lambda text: bad_pattern(text) or None),
+        check=_readable(check_pattern),
     )
     deliver: str = setting(
         "",
@@ -226,30 +219,25 @@ class TaskForm:
     )
 
 
-def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | Fault:
-    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
+def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
+    """Make the task that *form* describes; *zone* is the owner's.
 
     The checks of the fields were made before.  Raises BadSetting for what they cannot tell.
     """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    if not form.prompt and not form.message:
+    if bool(form.prompt) == bool(form.message):
         remedy = "write what is to be done as prompt, or what is to be said as message"
-        return "prompt", "is missing", remedy
-    if form.prompt and form.message:
-        return "message", "there is a prompt, too", "write one of the two"
+        raise BadSetting("it must have one of prompt and message", remedy)
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
-        return "watch", f"more than {MAX_PATTERNS} patterns", "name folders instead"
+        raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
     when, id = read_when(form.when, zone), form.id or slug(title)
-    if isinstance(when, str):
-        raise _wrong(when)
-    if wrong := bad_id(id):
-        fault = _wrong(wrong)
-        return "id", fault.what, fault.remedy
+    if origin != "heartbeat":
+        check_id(id)
     if isinstance(when, Every) and form.start:
-        when = Every(when.seconds, start=_sound(read_moment(form.start, zone)))
+        when = Every(when.seconds, start=read_moment(form.start, zone))
     elif form.start:
-        return "start", "only intervals are counted from a time", "take it away"
+        raise BadSetting("start is for intervals only", "take it away")
     late = CATCH_UP_ONCE if isinstance(when, Once) and form.message else CATCH_UP
     is_bounded = form.tokens is not None or form.usd is not None
     return Task(
@@ -259,16 +247,16 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | Fault:
         zone=zone,
         prompt=form.prompt,
         message=form.message,
-        hours=_sound(read_hours(form.hours)),
+        hours=sound_hours(form.hours),
         session=form.session,
-        route=_sound(read_route(form.deliver)) if form.deliver else None,
+        route=read_route(form.deliver) if form.deliver else None,
         silent=form.silent,
         role=form.model,
         tools=form.tools,
         purse=Purse(form.tokens, form.usd) if is_bounded else None,
         catch_up=late if form.catch_up is None else form.catch_up,
         watch=form.watch,
-        ends=_sound(read_moment(form.ends, zone, end=True)) if form.ends else None,
+        ends=read_moment(form.ends, zone, end=True) if form.ends else None,
         untrusted=form.untrusted,
         origin=origin,
     )
@@ -322,10 +310,7 @@ def _collect(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue
-        if isinstance(task, tuple):
-            key, what, remedy = task
-            report(("tasks", index, key), what, remedy)
-        elif task.id in tasks:
+        if task.id in tasks:
             where = ("tasks", index, "id")
             report(where, f"there is another {task.id}", "write another id")
         else:

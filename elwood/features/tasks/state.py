@@ -125,15 +125,7 @@ class NewsTold(msgspec.Struct, frozen=True, tag="told"):
     upto: int
 
 
-class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
-    """The clock was found at Unix time *to*, far before what was dealt with; *tell* says so."""
-
-    to: float
-    tell: str = ""
-
-
-# Older logs have these two: of misses that were told later, and of a clock that was set, where what
-# was dealt with was put back.
+# Older logs have these three: of misses that were told later, and of a clock that was set.
 
 
 class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
@@ -142,6 +134,11 @@ class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
 
 
 class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
+    to: float
+    tell: str = ""
+
+
+class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
     to: float
     tell: str = ""
 
@@ -215,18 +212,6 @@ class TaskState(msgspec.Struct):
     good: float = 0.0
     seen: str = ""
 
-    def knows(self, run: PlannedRun) -> bool:
-        """Tell whether *run* is one of these times that nothing came of yet, and does not run."""
-        if self.removed or self.run is not None or run.series != self.series:
-            return False
-        if run.is_requested:
-            return run.due == self.requested
-        if self.paused:
-            return False
-        if self.retry is not None and run == self.retry.planned:
-            return True
-        return run.due > self.mark and run.attempt == 1
-
     def start(self, run: PlannedRun, at: float, seen: str) -> None:
         """Take a run as under way."""
         self.run = RunningTask(run, self.task, at, seen)
@@ -271,20 +256,14 @@ class Timetable(msgspec.Struct):
     """The fold of schedule.jsonl: one state per task, and what the owner has not been told.
 
     *shown* is up to which entry news may have been told.  *cancelled* has the tasks that were taken
-    away, by their ids, with the entry that did it.  *behind_told* is how far the clock had been
-    when the owner was told last that it is far behind.
+    away, by their ids, with the entry that did it.
     """
 
     tasks: dict[str, TaskState] = {}
     news: list[News] = []
     shown: int = 0
     cancelled: dict[str, int] = {}
-    behind_told: float = 0.0
-
-    @property
-    def latest(self) -> float:
-        """The newest planned time that is dealt with: the clock has shown it already."""
-        return max((one.mark for one in self.tasks.values()), default=0.0)
+    behind_told: float = 0.0  # of older logs
 
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
         """Take one entry into account; called by the journal, in order."""
@@ -293,9 +272,7 @@ class Timetable(msgspec.Struct):
                 self.shown = max(self.shown, upto)
             case NewsTold(upto):
                 self.news = [news for news in self.news if news.seq > upto]
-            case ClockBehind():
-                self.behind_told = max(self.behind_told, self.latest)
-            case ClockSet():
+            case ClockBehind() | ClockSet() | MissesReported():
                 pass
             case TaskScheduled(task, since):
                 self._schedule(seq, task, since)
@@ -332,7 +309,7 @@ class Timetable(msgspec.Struct):
     def _change(
         self,
         one: TaskState,
-        entry: TaskRemoved | TaskPaused | TaskResumed | RunRequested | RunsMissed | MissesReported,
+        entry: TaskRemoved | TaskPaused | TaskResumed | RunRequested | RunsMissed,
         seq: int,
     ) -> None:
         match entry:
@@ -353,8 +330,6 @@ class Timetable(msgspec.Struct):
                 one.requested = due
             case RunsMissed():
                 one.miss(entry)
-            case MissesReported():
-                pass
 
 
 def is_cancelled(known: Mapping[str, int], task: str, series: int) -> bool:

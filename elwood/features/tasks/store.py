@@ -1,29 +1,20 @@
 """The files of tasks: agent.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
 from elwood.agent.session.turn.prompt import read_document
-from elwood.features.tasks.heartbeat import FILE
+from elwood.features.tasks.heartbeat import FILE, Written
 from elwood.features.tasks.settings import write_task
-from elwood.features.tasks.task import Task, bad_pattern
+from elwood.features.tasks.task import Task
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Item, Root
 
 # Entries looked at beneath one folder; a change among those beyond is not noticed.
 MAX_FILES = 5_000
-# Bytes: of a file that is longer, and of those that come after so many, only size and time of
-# change count.
-MAX_FILE = 1 << 20
-MAX_BYTES = 32 << 20
-AGENT_FILE, TOLD_FILE = "agent.toml", "heartbeat.json"
-# Bytes; beyond is no file of ours.
-_MAX_AGENT_FILE = 16 << 20
 _HEAD = """\
 # Written by Elwood: the tasks that were made in conversations.  The truth is schedule.jsonl; what
 # you change here is not read.  To make a task your own, move it to config.toml (the whole [[tasks]]
@@ -31,32 +22,17 @@ _HEAD = """\
 """
 
 
-class AgentFile:
-    """The file *path*, which nobody else writes."""
+def write_agent_file(path: Path, tasks: Sequence[Task], disk: Disk) -> None:
+    """Let the file *path*, which nobody else writes, say *tasks*; blocks.
 
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self._path = path
-        self._disk = disk
-
-    def write(self, tasks: Sequence[Task]) -> bool:
-        """Let the file say *tasks*; False if it says so already; blocks.
-
-        Without any there is no file, unless there were some before.  After a crash it is the old
-        one or the new one.  Raises DiskFull and JournalBroken.
-        """
-        there, text = self._read(), agent_toml(tasks)
-        if there == text or not (there or tasks):
-            return False
-        self._disk.make_folder(self._path.parent)
-        self._disk.replace(self._path, text.encode("utf-8", "replace"))
-        return True
-
-    def _read(self) -> str:
-        try:
-            with self._path.open("rb") as file:
-                return file.read(_MAX_AGENT_FILE).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
+    Without any there is no file, unless there were some before.  After a crash it is the old one
+    or the new one.  Raises DiskFull and JournalBroken.
+    """
+    text = agent_toml(tasks).encode("utf-8", "replace")
+    there = path.read_bytes() if path.exists() else b""
+    if there != text and (there or tasks):
+        disk.make_folder(path.parent)
+        disk.replace(path, text)
 
 
 def agent_toml(tasks: Sequence[Task]) -> str:
@@ -83,61 +59,18 @@ def _escaped(value: object) -> object:
             return value
 
 
-class Written(msgspec.Struct, frozen=True):
-    """The text of HEARTBEAT.md, "" if there is none; *problem* says why not, or not all of it."""
+def read_heartbeat(root: Root) -> Written:
+    """Read HEARTBEAT.md in the folder *root*; blocks.  Raises Unconfined.
 
-    text: str = ""
-    problem: str = ""
-
-
-class HeartbeatFile:
-    """The file in the folder *root*; *told* is of which text its mistakes were told last."""
-
-    def __init__(self, root: Root, told: Path | None = None) -> None:
-        self._root = root
-        self._told = told
-        self._written = Written()
-        self._was_without = False
-
-    def read(self) -> Written:
-        """Return what is written: the same object as before if that has not changed; blocks.
-
-        What is gone, empty or closed to us counts when it is found so twice in a row: editors put
-        another file in the place of the old one, or empty it first, and its tasks would lose what
-        is known of them.  What strangers may have written is refused: it would become tasks.
-        Raises Unconfined.
-        """
-        page = read_document(self._root, FILE)
-        was_without, self._was_without = self._was_without, not page.text
-        if self._was_without and not was_without and self._written.text:
-            return self._written
-        problem = page.note
-        if page.untrusted:
-            problem = (
-                f"{FILE} was written after content from strangers had been read, so it counts for "
-                "nothing; look through it and save it yourself."
-            )
-        written = Written("" if page.untrusted else page.text or "", problem)
-        if written != self._written:
-            self._written = written
-        return self._written
-
-    def is_told(self, written: Written) -> bool:
-        """Tell whether the mistakes of *written* were told before, also by another run; blocks."""
-        try:
-            return self._told is not None and self._told.read_bytes() == _mark(written)
-        except FileNotFoundError:
-            return False
-
-    def tell(self, written: Written, disk: Disk) -> None:
-        """Note that the mistakes of *written* were told; blocks.  Raises what `Disk` raises."""
-        if self._told is not None:
-            disk.replace(self._told, _mark(written))
-
-
-def _mark(written: Written) -> bytes:
-    told = sha256(repr(written).encode("utf-8", "surrogatepass")).hexdigest()
-    return msgspec.json.encode({"told": told})
+    What strangers may have written is refused: it would become tasks.
+    """
+    page = read_document(root, FILE)
+    if not page.untrusted:
+        return Written(page.text or "", page.note)
+    return Written(
+        problem=f"{FILE} was written after content from strangers had been read, so it counts for "
+        "nothing; look through it and save it yourself."
+    )
 
 
 # --- what tasks watch -----------------------------------------------------------------------------
@@ -146,15 +79,13 @@ def _mark(written: Written) -> bytes:
 def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
     """Make what changes if *text* does, or the files of *root* that *patterns* mean; blocks.
 
-    Contents count, not the times at which they were written, unless a file is long.  That a file
-    is missing, or cannot be read, is a state as any other.  Links count by what they say, and are
-    not followed.  Raises Unconfined.
+    A file is another if its size or its time of change is.  That it is missing, or cannot be read,
+    is a state as any other.  Links count by what they say, and are not followed.  Raises
+    Unconfined.
     """
     digest = sha256(repr(("text", text)).encode())
-    left = MAX_BYTES
-    sound = [one for one in patterns if not bad_pattern(one)]
-    for place in sorted(set(map(search_start, sound))):
-        mine = [one for one in sound if search_start(one) == place]
+    for place in sorted(set(map(search_start, patterns))):
+        mine = [one for one in patterns if search_start(one) == place]
         try:
             items, _ = root.walk(place, MAX_FILES)
         except PathMissing:
@@ -163,28 +94,19 @@ def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
             digest.update(repr((place, refused.why)).encode())
             continue
         for item in items:
-            if item.kind == "folder" or not any(matches(one, item.name) for one in mine):
-                continue
-            state, taken = _state(root, item, left)
-            left -= taken
-            digest.update(repr((item.name, state)).encode())
+            if item.kind != "folder" and any(matches(one, item.name) for one in mine):
+                digest.update(repr((item.name, _state(root, item))).encode())
     return digest.hexdigest()
 
 
-def _state(root: Root, item: Item, left: int) -> tuple[object, int]:
-    """Say what *item* is like, and how many bytes of it were read, *left* at most."""
+def _state(root: Root, item: Item) -> object:
     if item.kind != "file":
-        return (item.kind, item.target), 0
+        return item.kind, item.target
     try:
         with root.file(item.name) as file:
-            size = file.stat.st_size
-            if size > min(MAX_FILE, left):
-                return ("long", size, file.stat.st_mtime_ns), 0
-            return ("file", sha256(file.read(size + 1)).hexdigest()), size
-    except PathMissing:
-        return "missing", 0
+            return file.stat.st_size, file.stat.st_mtime_ns
     except PathRefused as refused:
-        return ("refused", refused.why), 0
+        return refused.why
 
 
 def search_start(pattern: str) -> str:
@@ -208,20 +130,15 @@ def matches(pattern: str, path: str) -> bool:
     (False, False)
     """
     names = _names(pattern)
-    return _fits(names if any(map(_is_wild, names)) else [*names, "**"], path.split("/"))
+    wanted = names if any(map(_is_wild, names)) else [*names, "**"]
+    return re.fullmatch("".join(map(_expression, wanted)), f"{path}/") is not None
 
 
-def _fits(pattern: list[str], names: list[str]) -> bool:
-    if not pattern:
-        return not names
-    first, rest = pattern[0], pattern[1:]
-    if first == "**" and _fits(rest, names):
-        return True
-    if not names or (names[0].startswith(".") and not first.startswith(".")):
-        return False
-    if first == "**":
-        return _fits(pattern, names[1:])
-    return fnmatchcase(names[0], first) and _fits(rest, names[1:])
+def _expression(name: str) -> str:
+    if name == "**":
+        return r"(?:[^./][^/]*/)*"
+    like = re.escape(name).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return f"{like}/" if name.startswith(".") else rf"(?!\.){like}/"
 
 
 def _is_wild(name: str) -> bool:

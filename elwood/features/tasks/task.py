@@ -11,6 +11,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours, next_active
 from elwood.agent.conversation.task_run import SESSION, Purse
 from elwood.features.tasks.when import Once, When, next_at
+from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
 
 # Seconds that a run may come late, unless the task says otherwise: a morning's job is still of use
@@ -76,12 +77,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def session_of(task: Task) -> str:
     """Name the session in which *task* runs: reminders share one, whose log is bounded."""
-    return task.session or (REMINDERS if task.message else own_session(task))
-
-
-def own_session(task: Task) -> str:
-    """Name the session that is only *task*'s."""
-    return f"{SESSION}{task.id}"
+    return task.session or (REMINDERS if task.message else f"{SESSION}{task.id}")
 
 
 @lru_cache(maxsize=4 * MAX_TASKS)
@@ -135,36 +131,23 @@ class TaskStatus(msgspec.Struct, frozen=True):
     failures: int = 0
 
 
-def bad_id(text: str) -> str:
-    """Say what is wrong with the id *text* and what to write instead; "" if it is fine.
-
-    >>> bad_id("water-plants"), bad_id("Water!")
-    ('', "'Water!' is no id: write small letters, digits and dashes, 64 at most")
-    """
+def check_id(text: str) -> None:
+    """Raise BadSetting unless *text* may be the id of a task that people or models make."""
+    remedy = f"write small letters, digits and dashes, {MAX_ID} at most"
     if not text:
-        return "no id can be made of the title: write one, like water-plants"
+        raise BadSetting("no id can be made of the title", "write one, like water-plants")
     if not ID.fullmatch(text):
-        shown = text[:MAX_ID]
-        return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
-    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
-        return f"ids like {text!r} are those of HEARTBEAT.md: write another"
-    taken = text in RESERVED
-    return f"the id {text!r} is that of a task of Elwood: write another" if taken else ""
+        raise BadSetting(f"{text[:MAX_ID]!r} is no id", remedy)
+    if text in RESERVED or text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
+        what = f"the id {text!r} is that of a task of Elwood, or of HEARTBEAT.md"
+        raise BadSetting(what, "write another")
 
 
-def bad_pattern(pattern: str) -> str:
-    """Say what is wrong with a *pattern* of `Task.watch`, and what to write instead; "" if fine."""
-    why = refusal(pattern)
-    if len(pattern) > MAX_PATTERN:
-        wrong = f"a pattern has at most {MAX_PATTERN} characters"
-    elif pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
-        wrong = f"{pattern!r} leads out of the workspace"
-    elif why is not None:
-        wrong = f"{pattern!r} is no path of the workspace, {why}"
-    elif holds_secrets(pattern) or is_git(pattern):
-        wrong = f"{pattern!r} is kept from Elwood"
-    elif pattern.count("**") > MAX_DEEP:
-        wrong = f"{pattern!r} has too many stars"
-    else:
-        return ""
-    return f"{wrong}: write a path within it, like inbox/*.md"
+def check_pattern(pattern: str) -> None:
+    """Raise BadSetting unless *pattern* may stand in `Task.watch`."""
+    leads_out = pattern.startswith(("/", "~")) or ".." in pattern.split("/")
+    is_closed = holds_secrets(pattern) or is_git(pattern)
+    is_costly = len(pattern) > MAX_PATTERN or pattern.count("**") > MAX_DEEP
+    if refusal(pattern) is not None or leads_out or is_closed or is_costly:
+        remedy = "write a path within the workspace, like inbox/*.md"
+        raise BadSetting(f"{pattern[:80]!r} cannot be watched", remedy)

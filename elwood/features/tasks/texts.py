@@ -8,7 +8,7 @@ from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending import dollars
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import duration, one_line
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3
@@ -27,7 +27,6 @@ USAGE = (
     "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
     "run under way); /tasks all lists what Elwood does by itself, too."
 )
-_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 
 
 # --- what the owner is told ----------------------------------------------------------------------
@@ -52,39 +51,23 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
     return f"Missed: {name(task)}, {times}: {why}."
 
 
-def clock_behind(before: float, now: float, zone: str) -> str:
-    """Tell the owner that the clock is far behind: it has shown *before* already."""
+def clock_behind(before: float, zone: str) -> str:
+    """Tell the owner that the clock has shown *before* already, and is far behind that."""
     return (
-        f"My clock was put back: it has shown {say_clock(before, zone)} already, and shows "
-        f"{say_clock(now, zone)} now. What was planned up to then rests until it shows that again. "
-        "If it is wrong, please set it right; if it is right now, /tasks resume ID has a task go "
-        "on at once."
+        f"My clock is far behind: it has shown {say_clock(before, zone)} already. Tasks rest "
+        "until it does again; if it is right now, /tasks resume ID."
     )
 
 
-def failed(
-    task: Task, count: int, words: str, again: float | None, zone: str, *, acted: bool = False
-) -> str:
-    """Tell the owner that a task failed, the *count*-th time in a row."""
-    times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
-    then = "" if again is None else f" I try it again at {say_clock(again, zone)}."
-    return f"Failed{times}: {name(task)}: {brief(words)}.{ACTED if acted else then}"
-
-
-def not_done(task: Task, words: str, *, acted: bool = False) -> str:
-    """Tell the owner that a task was not done, or not to its end: no model may be asked for it."""
-    return f"Not done: {name(task)}: {brief(words)}.{ACTED if acted else ''}"
-
-
-def paused(task: Task, count: int, words: str) -> str:
-    """Tell the owner that a task was paused after *count* failures in a row."""
-    return f"Paused: {name(task)} failed {count} times in a row, the last time: {brief(words)}."
+def result(what: str, task: Task, words: str, then: str = "") -> str:
+    """Tell the owner in *words* what came of a task, and what is done about it *then*."""
+    return f"{what}: {name(task)}: {brief(words)}.{then}"
 
 
 # --- what a run is told, and what it says --------------------------------------------------------
 
 
-def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone: str) -> str:
+def framed(text: str, trouble: str, task: Task, due: float, now: float, zone: str) -> str:
     """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
 
     *trouble* is why the try before failed, if there was one.
@@ -103,7 +86,7 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
             f"Your answer is sent to {whom}; if there is nothing to tell, answer exactly {QUIET}."
         )
     if now - due > ON_TIME:
-        late = f"It comes {_span(now - due)} late: it is {say_clock(now, zone)} now"
+        late = f"It comes {duration(now - due)} late: it is {say_clock(now, zone)} now"
         lines.append(f"{late}; mind what is over.")
     if trouble:
         lines.append(
@@ -112,19 +95,12 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
     return f"{' '.join(lines)}]\n\n{text}"
 
 
-def said(task: Task, *, due: float, now: float, zone: str) -> str:
-    r"""Say a plain reminder, and that it is late if it is."""
+def said(task: Task, due: float, now: float, zone: str) -> str:
+    """Say a plain reminder, and that it is late if it is."""
     text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
         return text
-    return f"{text}\n\n(This was planned for {say_clock(due, zone)}, {_span(now - due)} ago.)"
-
-
-def _span(seconds: float) -> str:
-    for size, unit in _UNITS:
-        if (count := int(seconds // size)) > 0:
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return "1 minute"
+    return f"{text}\n\n(This was planned for {say_clock(due, zone)}, {duration(now - due)} ago.)"
 
 
 # --- how tasks are listed ------------------------------------------------------------------------
@@ -232,16 +208,9 @@ def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:
 
 
 def find(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus | str:
-    """Find the task that is called *wanted*, by its id or its title, or say why there is none."""
-    given = " ".join(wanted.split()).casefold()
-    found = [seen for seen in tasks if seen.task.id == given]
-    found = found or [
-        seen for seen in tasks if " ".join(seen.task.title.split()).casefold() == given
-    ]
-    if len(found) == 1:
-        return found[0]
-    ids = [seen.task.id for seen in (found or tasks)]
-    named = ", ".join(ids[:MAX_NAMED]) + (" …" if len(ids) > MAX_NAMED else "")
-    if found:
-        return f"{wanted} may be one of several tasks: {named}"
-    return f"there is no task {wanted}; " + (f"there are: {named}" if ids else "there are none")
+    """Find the task with the id *wanted*, or say why there is none."""
+    known = {seen.task.id: seen for seen in tasks}
+    if (found := known.get(wanted.strip().lower())) is not None:
+        return found
+    named = ", ".join([*known][:MAX_NAMED]) + (" …" if len(known) > MAX_NAMED else "")
+    return f"there is no task {wanted}; " + (f"there are: {named}" if known else "there are none")

@@ -8,17 +8,19 @@ import attrs
 import msgspec
 from msgspec import Meta
 
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.conversation.settings import read_hours
 from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
 from elwood.agent.models.spending import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled
+from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
+from elwood.features.tasks.settings import sound_hours
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, listing, next_runs
 from elwood.features.tasks.when import (
+    MAX_EXPRESSION,
     UNITS,
     Cron,
     Every,
@@ -30,12 +32,13 @@ from elwood.features.tasks.when import (
     say_moment,
 )
 from elwood.foundation.runtime import Address
+from elwood.foundation.settings import BadSetting
 from elwood.foundation.text.lines import one_line
 
 # Characters of a reminder: one message of Telegram's; and of what a job is told.
 MAX_REMINDER, MAX_JOB = 4000, 8000
-# Characters of a date with time, and of a cron expression.
-MAX_TIME, MAX_CRON = 40, 300
+# Characters of a date with time.
+MAX_TIME = 40
 # Tools that are named for a job; who needs more needs all.
 MAX_TOOLS = 32
 
@@ -72,7 +75,7 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
     cron: Annotated[
         str,
         Meta(
-            max_length=MAX_CRON,
+            max_length=MAX_EXPRESSION,
             description=(
                 "Again and again at times of day in the owner's zone, as cron of five fields: "
                 "'30 7 * * 1-5' is every weekday at 7:30, '0 10 1 * *' the 1st of every month"
@@ -145,7 +148,7 @@ class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(
             max_length=MAX_TITLE,
-            description="Its id, or its exact title; in a run, leave it out to mean its own task",
+            description="Its id, as list_tasks tells it; in a run, leave it out for its own task",
         ),
     ] = ""
 
@@ -203,33 +206,37 @@ class TaskTools:
             )
         answer = await self._timetable.ask(PlanTask(task=drafted.task))
         match answer:
-            case Unscheduled(why):
-                raise ToolFailure(f"not scheduled: {why}")
+            case CommandResult(text):
+                raise ToolFailure(f"not scheduled: {text}")
             case TaskStatus(task, next=at):
                 return _scheduled(task, at, context)
 
     async def _draft(self, given: ScheduleTask, context: ToolContext) -> _Drafted:
         """Examine what is wanted.  Raises ToolFailure with what is wrong and what to write."""
+        try:
+            return await self._examine(given, context)
+        except BadSetting as wrong:
+            clock = say_clock(context.now, context.zone)
+            raise ToolFailure(f"{wrong}; nothing was scheduled (it is now {clock})") from wrong
+
+    async def _examine(self, given: ScheduleTask, context: ToolContext) -> _Drafted:
         now, zone = context.now, context.zone
         reminder, job = given.remind.strip(), given.do.strip()
         if bool(reminder) == bool(job):
-            raise ToolFailure(
-                "give one of remind (the text of a plain reminder) and do (a job for yourself); "
-                "nothing was scheduled"
+            raise BadSetting(
+                "it must have one of remind and do",
+                "give the text of a plain reminder, or a job for yourself",
             )
         bounding = (given.budget_usd, given.tools)
         if reminder and (given.here or given.silent or given.cheap or bounding != (None, None)):
-            raise ToolFailure(
-                "here, silent, cheap, budget_usd and tools are for do: a reminder is sent as it "
-                "stands, without a model"
+            raise BadSetting(
+                "here, silent, cheap, budget_usd and tools are for do",
+                "a reminder is sent as it stands, without a model",
             )
         if given.here and (not context.session or context.session.startswith(SESSION)):
-            raise ToolFailure("this is the run of a task, not a conversation: leave out here")
+            raise BadSetting("this is the run of a task, not a conversation", "leave out here")
         when = _when(given, zone, now)
         ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
-        hours = read_hours(given.only_between)
-        if isinstance(hours, str):
-            raise ToolFailure(f"only_between: {hours}")
         tools, purse = bounds_of(given, context, self._usual)
         place = await self._messenger.place("here", context.route)
         task = Task(
@@ -239,7 +246,7 @@ class TaskTools:
             zone,
             prompt=job,
             message=reminder,
-            hours=hours,
+            hours=sound_hours(given.only_between),
             session=context.session if given.here else "",
             # Not as an answer to the message of today: in a year nobody looks there.
             route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
@@ -252,11 +259,9 @@ class TaskTools:
             untrusted=context.label.untrusted,
         )
         if not task.title:
-            raise ToolFailure("title has no words; nothing was scheduled")
+            raise BadSetting("title has no words", "write some")
         if next_run(task, now) is None:
-            raise ToolFailure(
-                f"it would never run: its times lie behind until. It is now {say_clock(now, zone)}"
-            )
+            raise BadSetting("it would never run", "its times must lie before until")
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
         return _Drafted(task, place.name if place else "", facts)
 
@@ -303,10 +308,7 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
     """Read when it is to be done, which exactly one of four parameters says."""
     given_ones = (given.at.strip(), given.in_minutes, given.cron.strip(), given.every)
     if sum(one not in ("", None) for one in given_ones) != 1:
-        raise ToolFailure(
-            "give exactly one of at, in_minutes, cron and every; nothing was scheduled "
-            f"(it is now {say_clock(now, zone)})"
-        )
+        raise BadSetting("it has no time, or several", "give one of at, in_minutes, cron and every")
     if given.in_minutes is not None:
         when: When = Once(now + 60.0 * given.in_minutes)
     elif given.cron.strip():
@@ -318,8 +320,7 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
         when = Every(seconds, start=begin)
     else:
         when = Once(_moment("at", given.at, zone, now))
-    if why := check(when):
-        raise ToolFailure(f"{why} (it is now {say_clock(now, zone)})")
+    check(when)
     return when
 
 
@@ -334,17 +335,16 @@ def bounds_of(
     own = run.purse or Purse()
     known = [name for name in sorted(context.tools) if run.tools is None or name in run.tools]
     if unknown := [name for name in given.tools or () if name not in known]:
-        there = f"there are: {', '.join(known)}" if known else "there are none"
-        raise ToolFailure(f"tools: there is no {', '.join(unknown)} here; {there}")
+        remedy = f"there are: {', '.join(known)}" if known else "there are none"
+        raise BadSetting(f"tools: there is no {', '.join(unknown)} here", remedy)
     usd, most = (
         given.budget_usd,
         min((one for one in (own.usd, usual.usd) if one is not None), default=None),
     )
     if usd is not None and most is not None and usd > most:
-        raise ToolFailure(
-            f"budget_usd: more than {dollars(most)} a day is not for a task that is made in a "
-            "conversation; the owner can raise limits.job_usd in config.toml, or write the task "
-            "there; nothing was scheduled"
+        raise BadSetting(
+            f"budget_usd: more than {dollars(most)} a day is not for tasks of conversations",
+            "the owner can raise limits.job_usd in config.toml, or write the task there",
         )
     purse = Purse(own.tokens, own.usd if usd is None else usd)
     names = run.tools if given.tools is None else tuple(dict.fromkeys(given.tools))
@@ -353,14 +353,14 @@ def bounds_of(
 
 def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:
     """Read a local date and time to come; only an *end* may be a day alone, and ends with it."""
-    at = read_moment(text, zone, end=end)
-    clock = f"(it is now {say_clock(now, zone)})"
-    if not (end or isinstance(at, str)) and len(text.strip()) <= len("2026-12-24"):
-        at = f"{text!r} has no time of day: write it like 2026-12-24T18:00"
-    if isinstance(at, str):
-        raise ToolFailure(f"{key}: {at} {clock}")
+    try:
+        at = read_moment(text, zone, end=end)
+    except BadSetting as wrong:
+        raise BadSetting(f"{key}: {wrong.what}", wrong.remedy) from wrong
+    if not end and len(text.strip()) <= len("2026-12-24"):
+        raise BadSetting(f"{key}: {text!r} has no time of day", "write it like 2026-12-24T18:00")
     if at <= now:
-        raise ToolFailure(f"{key}: {text!r} lies in the past {clock}")
+        raise BadSetting(f"{key}: {text!r} lies in the past", "write a time to come")
     return at
 
 
@@ -373,15 +373,6 @@ def _scheduled(task: Task, at: float | None, context: ToolContext) -> str:
         f"scheduled: {one_line(task.title, MAX_TITLE)}, {first}\n"
         f"id {task.id}; {how}; time zone {zone}; next: {next_runs(task, zone, now)}"
     )
-
-
-def _target(given: ScheduleTask) -> str:
-    if given.in_minutes is not None:
-        return f"{given.title}, in {given.in_minutes:g} minutes"
-    if given.every is not None:
-        plural = "s" if given.every.n > 1 else ""
-        return f"{given.title}, every {given.every.n} {given.every.unit}{plural}"
-    return f"{given.title}, {given.at or given.cron}"
 
 
 def tools(
@@ -408,7 +399,7 @@ def tools(
             risk="write",
             effect="once",
             timeout=30.0,
-            target=_target,
+            target=lambda given: given.title,
             plan=tasks.plan_schedule,
             tells=True,
         ),

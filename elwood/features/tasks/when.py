@@ -14,6 +14,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from elwood.agent.conversation.settings import DAYS, local_time, moment_at
+from elwood.foundation.settings import BadSetting
 
 # Seconds.  What runs more often than each minute should be a program, not a task.
 MIN_EVERY = 60.0
@@ -111,23 +112,22 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     return None if found is None or found > LATEST else found
 
 
-def check(when: When) -> str:
-    """Say what is wrong with *when* and what to write instead; "" if it is fine."""
+def check(when: When) -> None:
+    """Raise BadSetting unless *when* can be planned."""
+    at = 0.0
     match when:
         case Cron(expression):
-            return cron_problem(expression)
-        case Every(seconds, start):
-            if seconds < MIN_EVERY:
-                return f"every {seconds:g} seconds is too often: the least is {MIN_EVERY:g} seconds"
-            if not seconds <= MAX_EVERY:
-                days = f"every {seconds / UNITS['day']:g} days"
-                return f"{days} is too seldom: the most is {MAX_EVERY / UNITS['day']:g} days"
-            at = start
+            _check_cron(expression)
+        case Every(seconds, at):
+            if not MIN_EVERY <= seconds <= MAX_EVERY:
+                raise BadSetting(
+                    f"every {seconds:g} seconds cannot be planned",
+                    f"it is every {MIN_EVERY:g} seconds at least, and once in 366 days",
+                )
         case Once(at):
             pass
-        case Cadence():
-            return ""
-    return "" if 0 <= at <= LATEST else "times are from 1970 to 2200"
+    if not 0 <= at <= LATEST:
+        raise BadSetting("it is too early or too late", "times are from 1970 to 2200")
 
 
 def _settled(when: When, key: str) -> Cron | Every | Once:
@@ -138,34 +138,20 @@ def _settled(when: When, key: str) -> Cron | Every | Once:
     if when.word == "hourly":
         return Every(3600.0, start=number % 3600)
     days, seconds = divmod(number, UNITS["day"])
-    clock = f"{seconds // 60 % 60} {seconds // 3600}"
-    match when.word:
-        case "daily":
-            return Cron(f"{clock} * * *")
-        case "weekly":
-            return Cron(f"{clock} * * {days % 7}")
-        case "monthly":
-            return Cron(f"{clock} {days % _MONTH + 1} * *")
+    days_of = {"daily": "* * *", "weekly": f"* * {days % 7}", "monthly": f"{days % _MONTH + 1} * *"}
+    return Cron(f"{seconds // 60 % 60} {seconds // 3600} {days_of[when.word]}")
 
 
-def cron_problem(expression: str) -> str:
-    """Say what is wrong with *expression* and what to write instead; "" if it is fine.
-
-    >>> cron_problem("*/5 8-18 * * mon-fri"), cron_problem("@daily")
-    ('', '')
-    >>> cron_problem("0 25 * * *")
-    "'0 25 * * *' has a bad hour: write minute, hour, day, month and day of the week, like 30 7 * * 1-5, or @daily"
-    """  # noqa: E501
-    if len(expression) > MAX_EXPRESSION:
-        return f"a cron expression has at most {MAX_EXPRESSION} characters"
-    fields = cron_fields(expression)
-    if len(fields) != 5:
-        return f"{expression!r} is no cron expression: {_CRON_FORM}"
+def _check_cron(expression: str) -> None:
+    shown, fields = expression[:_SHOWN], cron_fields(expression)
+    if len(expression) > MAX_EXPRESSION or len(fields) != 5:
+        raise BadSetting(f"{shown!r} is no cron expression", _CRON_FORM)
     try:
         found = next(CronSim(" ".join(fields), datetime(2000, 1, 1)), None)  # noqa: DTZ001 -- no zone is meant
     except CronSimError as error:
-        return f"{expression!r} has a {str(error).lower()}: {_CRON_FORM}"
-    return "" if found else f"no day ever fits {expression!r}"
+        raise BadSetting(f"{shown!r} has a {str(error).lower()}", _CRON_FORM) from None
+    if found is None:
+        raise BadSetting(f"no day ever fits {shown!r}", _CRON_FORM)
 
 
 def cron_fields(expression: str) -> list[str]:
@@ -175,24 +161,27 @@ def cron_fields(expression: str) -> list[str]:
 # --- as it is written in files, where a text must always mean the same ----------------------------
 
 
-def read_when(text: str, zone: str) -> When | str:
-    """Read when something is done, or say what is wrong; intervals are counted from 1970 UTC.
+def read_when(text: str, zone: str) -> When:
+    """Read when something is done; intervals are counted from 1970 UTC.  Raises BadSetting.
 
     >>> read_when("every 20 minutes", "UTC"), read_when("2026-12-24 18:00", "Europe/Berlin")
     (Every(seconds=1200.0, start=0.0), Once(at=1798131600.0))
     """
     said = " ".join(text.split())
-    if said.lower() in _WORDS:
-        return _WORDS[said.lower()]
+    when = _WORDS.get(said.lower())
+    if when is not None:
+        return when
     if _CRON.fullmatch(said):
-        return check(Cron(said)) or Cron(said)
-    if found := _EVERY.fullmatch(said):
-        every = Every(float(int(found[1] or 1) * UNITS[found[2].lower()]))
-        return check(every) or every
-    if _ISO.fullmatch(said):
-        at = read_moment(said, zone)
-        return at if isinstance(at, str) else Once(at)
-    return f"{said[:_SHOWN]!r} is no time that is understood: write one of {FORMS}"
+        when = Cron(said)
+    elif found := _EVERY.fullmatch(said):
+        when = Every(float(int(found[1] or 1) * UNITS[found[2].lower()]))
+    elif _ISO.fullmatch(said):
+        when = Once(read_moment(said, zone))
+    else:
+        what = f"{said[:_SHOWN]!r} is no time that is understood"
+        raise BadSetting(what, f"write one of {FORMS}")
+    check(when)
+    return when
 
 
 def write_when(when: When, zone: str) -> str:
@@ -206,17 +195,22 @@ def write_when(when: When, zone: str) -> str:
             return say_when(when, zone)
 
 
-def read_moment(text: str, zone: str, *, end: bool = False) -> float | str:
-    """Read a date, or a date and time; a mere date is its beginning, or its *end*."""
-    wrong = f"{text[:_SHOWN]!r} is no moment: write a date, and maybe a time, like 2026-12-24 18:00"
+def read_moment(text: str, zone: str, *, end: bool = False) -> float:
+    """Read a date, or a date and time; a mere date is its beginning, or its *end*.
+
+    Raises BadSetting.
+    """
     try:
         given = datetime.fromisoformat(text.strip())
         if end and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text.strip()):
             given += timedelta(days=1)
         at = moment_at(given, zone) if given.tzinfo is None else given.timestamp()
+        if 0 <= at <= LATEST:
+            return float(at)
     except (ValueError, OverflowError):
-        return wrong
-    return float(at) if 0 <= at <= LATEST else wrong
+        pass
+    remedy = "write a date, and maybe a time, like 2026-12-24 18:00"
+    raise BadSetting(f"{text[:_SHOWN]!r} is no moment", remedy)
 
 
 def write_moment(at: float, zone: str) -> str:
@@ -228,7 +222,7 @@ def write_moment(at: float, zone: str) -> str:
 
 
 def say_when(when: When, zone: str) -> str:
-    """Say *when*, which is fine by `check`, as people do.
+    """Say *when*, which can be planned, as people do.
 
     >>> say_when(Cron("0 8 * * 1"), "UTC"), say_when(Cron("*/5 8-18 * * *"), "UTC")
     ('every Mon at 08:00', 'cron */5 8-18 * * *')

@@ -480,4 +480,4 @@ async def test_health_is_written_each_minute() -> None:
         await trio.sleep(180)
         disks.full = False
         await trio.sleep(60)
-        assert len(disks.written) == 3
+        assert len(disks.written) > 2

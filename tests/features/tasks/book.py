@@ -26,8 +26,7 @@ class Book:
     def at(self, now: float) -> tuple[list[TimetableEntry], list[DueRun]]:
         """Consult."""
         self.now = now
-        settled = self.write(*rules.clock_behind(self.table, now, ZONE))
-        settled += self.write(*rules.missed_runs(self.table, now, ZONE))
+        settled = self.write(*rules.missed_runs(self.table, now, ZONE))
         self.write(*rules.finished(self.table, now))
         return settled, list(rules.agenda(self.table, now).runs)
 

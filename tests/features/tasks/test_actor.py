@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.messages import (
     Adopt,
@@ -21,7 +22,6 @@ from elwood.features.tasks.messages import (
     ListTasks,
     PlanTask,
     TimetableMail,
-    Unscheduled,
 )
 from elwood.features.tasks.rules import Agenda, DueRun, Outcome
 from elwood.features.tasks.state import PlannedRun, Timetable, TimetableEntry
@@ -159,7 +159,7 @@ async def test_a_full_disk_begins_nothing_and_forgets_nothing(
         it.disk.is_full = True
         assert not await it.begin(run)
         answer = await it.box.address.ask(PlanTask(task=replace(TASK, title="other")))
-        assert isinstance(answer, Unscheduled)
+        assert isinstance(answer, CommandResult)
         assert not (
             await it.box.address.ask(Change(id="check-the-build", verb="pause", by="me"))
         ).ok
@@ -199,11 +199,12 @@ async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(
 
 async def test_what_cannot_be_adopted_is_shown(tmp_path: Path, autojump_clock: object) -> None:
     async with house(tmp_path) as it:
-        bad, good = replace(TASK, id="bad", when=Every(5.0)), replace(TASK, id="good")
+        bad, good = replace(TASK, id="bad"), replace(TASK, id="good")
+        await it.box.address.ask(Adopt(origin="house", tasks=(bad,)))
         await it.box.address.ask(Adopt(origin="config", tasks=(bad, good)))
-        assert await it.listed() == ["good"]
+        assert await it.listed() == ["bad", "good"]
         (trouble,) = it.actor_table.statuses["timetable"].troubles.values()
-        assert "too often" in trouble.error
+        assert trouble.error == "bad: this is a task of Elwood itself"
         await it.box.address.ask(Adopt(origin="config", tasks=(good,)))
         assert not it.actor_table.statuses["timetable"].troubles
 

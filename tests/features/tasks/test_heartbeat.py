@@ -8,29 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elwood
-from elwood.agent.conversation.settings import Hours
-from elwood.features.tasks.heartbeat import MAX_ENTRIES, MAX_PROMPT, MAX_TITLE, read
-from elwood.features.tasks.rules import problem
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.agent.conversation.settings import Hours, Owner
+from elwood.agent.models.settings import ModelSettings
+from elwood.features.tasks.heartbeat import Checklist, Written, read
+from elwood.features.tasks.settings import MAX_PROMPT, MAX_TITLE, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Cadence, Cron, Every
+from elwood.features.tasks.when import Cadence, Cron, Every, check
+from elwood.foundation.settings import Config
 
-SETTINGS = HeartbeatSettings()
-AWAKE = "08:00-22:00"
 ZONE = "Europe/Berlin"
-# Unix seconds of 2026-11-22 00:00 UTC.
-NOW = 1_795_305_600.0
+OWNER = Owner(timezone=ZONE, hours="08:00-22:00")
 
 
-def tasks(text: str, settings: HeartbeatSettings = SETTINGS) -> tuple[Task, ...]:
-    found = read(text, settings, ZONE, AWAKE, {"local"})
-    assert found.problems == ()
-    return found.tasks
+def found(text: str, settings: HeartbeatSettings | None = None) -> Checklist:
+    settings = settings or HeartbeatSettings()
+    models = ModelSettings(default="local/qwen")
+    return read(Config.holding(OWNER, models, settings), Written(text))
+
+
+def tasks(text: str, settings: HeartbeatSettings | None = None) -> tuple[Task, ...]:
+    checklist = found(text, settings)
+    assert checklist.problems == ()
+    return checklist.tasks
 
 
 def problems(text: str) -> list[str]:
-    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
-    return [problem.removeprefix("HEARTBEAT.md, ") for problem in found.problems]
+    return [problem.removeprefix("HEARTBEAT.md, ") for problem in found(text).problems]
 
 
 # --- the checklist --------------------------------------------------------------------------------
@@ -93,13 +96,9 @@ def test_lines_that_name_files_are_watched_and_not_sent() -> None:
     assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
 
 
-def test_a_pattern_that_leads_out_is_told_and_the_checklist_stands() -> None:
-    found = read("- a\nWatch: ../diary.md, b.md, /etc/passwd", SETTINGS, ZONE)
-    assert found.tasks[0].watch == ("b.md",)
-    assert [problem[:44] for problem in found.problems] == [
-        "HEARTBEAT.md, line 1: Watch: '../diary.md' l",
-        "HEARTBEAT.md, line 1: Watch: '/etc/passwd' l",
-    ]
+def test_a_pattern_that_leads_out_is_told() -> None:
+    (said,) = problems("- a\nWatch: b.md, ../diary.md")
+    assert said.startswith("line 1: Watch: '../diary.md' cannot be watched")
 
 
 # --- entries --------------------------------------------------------------------------------------
@@ -110,8 +109,7 @@ def test_an_entry_has_all_it_says() -> None:
         "## Check the Mail ##\r\n"
         "Cadence: every 20 minutes\r\n"
         "**Hours:** mon-fri 8-18\r\n"
-        "watch: inbox/*.md\r\n"
-        "Watch: notes\r\n"
+        "watch: inbox/*.md, notes\r\n"
         "Model: local/qwen\r\n"
         "Silent: Yes\r\n"
         "Prompt: Look into it.\r\n"
@@ -159,29 +157,28 @@ def test_the_usual_hours_hold_for_what_names_no_time_of_day(
 
 MALFORMED = [
     # the entry "A", and of what is said about it
-    ("Prompt: x", "Cadence: there is none: write a line like Cadence: every 30 minutes"),
+    ("Prompt: x", "it has no Cadence: write a line like Cadence: every 30 minutes"),
     ("Cadence: daily", "it has no Prompt: write a line like Prompt: Look whether"),
-    ("Cadence: daily\nPrompt:\n\n", "it has no Prompt: write a line like Prompt:"),
+    ("Cadence: daily\nPrompt:\n\n", "Prompt: there is nothing behind it: "),
     ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood: "),
-    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds is too often: "),
+    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds cannot be planned: "),
     ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time is no cadence: "),
     ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence stands twice: leave one"),
-    ("Cadence: daily\nColour: red\nPrompt: x", "there is no key Colour: there are"),
-    ("Please look.\nCadence: daily\nPrompt: x", "'Please look.' stands behind no key: "),
+    ("Cadence: daily\nColour: red\nPrompt: x", "'Colour: red' stands behind no key: there are"),
     ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: "),
-    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' is none that can"),
-    ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: write yes or no"),
-    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' leads out of the"),
+    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' cannot be asked: "),
+    ("Cadence: daily\nPrompt: x\nModel: gpt", "Model: 'gpt' is not a model: write cheap, "),
+    ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: it is neither: write yes or no"),
+    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' cannot be watched: "),
     ("Cadence: daily\nPrompt: x\nWatch:", "Watch: there is nothing behind it: "),
-    ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), "its Prompt is longer than"),
+    ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), "Prompt: longer than"),
 ]
 
 
 @pytest.mark.parametrize(("body", "said"), MALFORMED)
 def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) -> None:
     text = f"## A\n{body}\n## B\nCadence: hourly\nPrompt: y\n"
-    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
-    assert [task.id for task in found.tasks] == ["heartbeat-b"]
+    assert [task.id for task in found(text).tasks] == ["heartbeat-b"]
     (problem,) = problems(text)
     assert problem.startswith('line 1, "A": ')
     assert said in problem
@@ -191,7 +188,7 @@ def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) ->
     ("title", "said"),
     [
         ("", "line 4: it has no title: write one behind ##"),
-        ("x" * (MAX_TITLE + 1), f'line 4, "{"x" * MAX_TITLE}": its title is longer than'),
+        ("x" * (MAX_TITLE + 1), f'line 4, "{"x" * 80}": Title: longer than'),
         ("B!", 'line 4, "B!": another title is too like it: change one'),
     ],
 )
@@ -211,14 +208,6 @@ def test_a_comment_that_is_not_closed_is_told() -> None:
     assert problems("- a\n<!-- b\n## C\nCadence: daily")[0].startswith("line 2: the comment is not")
 
 
-def test_too_many_entries_are_told() -> None:
-    text = "".join(f"## e{n}\nCadence: hourly\nPrompt: x\n" for n in range(MAX_ENTRIES + 3))
-    found = read(text, SETTINGS, ZONE)
-    assert len(found.tasks) == MAX_ENTRIES
-    assert len(found.problems) == 1
-    assert f'"e{MAX_ENTRIES}": there are more than {MAX_ENTRIES} entries' in found.problems[0]
-
-
 # --- any text -------------------------------------------------------------------------------------
 
 PIECES = [
@@ -232,14 +221,14 @@ texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_si
 
 @given(texts)
 def test_any_text_gives_sound_tasks_and_short_problems(text: str) -> None:
-    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
-    ids = [task.id for task in found.tasks]
-    assert len(set(ids)) == len(ids) <= MAX_ENTRIES + 1
-    for task in found.tasks:
+    checklist = found(text)
+    ids = [task.id for task in checklist.tasks]
+    assert len(set(ids)) == len(ids)
+    for task in checklist.tasks:
         assert re.fullmatch(r"heartbeat(-[a-z0-9][a-z0-9-]{0,63})?", task.id)
-        assert problem(task) == ""
+        check(task.when)
         assert task.prompt
         assert task.message == task.chore == ""
-    for told in found.problems:
+    for told in checklist.problems:
         assert re.match(r'HEARTBEAT\.md, line \d+(, "|: )', told)
         assert len(told) < 4000

@@ -5,18 +5,15 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks import rules, texts
-from elwood.features.tasks.rules import BACKOFF, OFF, PAUSE_AFTER, RESTORED, TELL_AFTER
+from elwood.features.tasks.rules import BACKOFF, OFF, PAUSE_AFTER, TELL_AFTER
 from elwood.features.tasks.state import (
-    LONG,
     NewsPosting,
     PlannedRun,
     RunFinished,
-    RunRequested,
     RunsMissed,
     RunStarted,
     TaskPaused,
     TaskRemoved,
-    TaskResumed,
     Timetable,
     TimetableEntry,
 )
@@ -59,28 +56,6 @@ def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> Non
     book.end(book.at(HOUR)[1][0])
     assert book.at(HOUR + 60) == ([], [])
     assert book.next() == 2 * HOUR
-
-
-def test_nothing_runs_beside_a_run() -> None:
-    book = Book(HOURLY)
-    (run,) = book.at(HOUR)[1]
-    book.write(RunStarted(run.planned))
-    settled, (standing,) = book.at(3 * HOUR + 5)
-    assert settled == []
-    assert (standing.begun, standing.planned) == (True, run.planned)
-    book.end(standing)
-    settled, (following,) = book.at(3 * HOUR + 5)
-    assert [(entry.first, entry.why) for entry in passed(settled)] == [(2 * HOUR, LONG)]
-    assert following.planned.due == 3 * HOUR
-
-
-def test_what_falls_outside_of_its_hours_comes_when_they_begin() -> None:
-    book = Book(replace(HOURLY, hours=Hours("08:00", "10:00")))
-    assert book.at(7 * HOUR) == ([], [])
-    assert book.next() == 8 * HOUR
-    for hour in (8, 9):
-        book.end(book.at(hour * HOUR)[1][0])
-    assert rules.task_status(book.table.tasks["t"], 9.5 * HOUR).next == 32 * HOUR
 
 
 def test_what_was_planned_within_hours_waits_for_them() -> None:
@@ -167,19 +142,6 @@ def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
     assert book.table.tasks["t"].failures == 0
 
 
-def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
-    book = Book(Task("t", "t", Once(HOUR), prompt="p"))
-    now = HOUR
-    for pause in (*BACKOFF, 0.0):
-        book.end(book.at(now)[1][0], "failed")
-        now += pause
-    assert book.table.tasks["t"].paused
-    decision = book.change("resume")
-    assert [type(entry) for entry in decision.entries] == [TaskResumed, RunRequested]
-    (run,) = book.at(now)[1]
-    assert run.planned.is_requested
-
-
 def test_what_is_resumed_after_its_only_time_runs_then() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     book.change("pause")
@@ -224,15 +186,10 @@ def running(task: Task, **changed: object) -> Book:
 def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
     book = running(HOURLY)
     stopped = book.change("stop")
-    assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == (
-        "Stopped.",
-        True,
-        True,
-        (),
-    )
+    assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == ("Stopped.", True, "t", ())
     book.write(RunFinished(PlannedRun("t", HOUR, series=1), "done"))
     over = book.change("stop")
-    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, False)
+    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, "")
 
 
 @pytest.mark.parametrize("kind", ["message", "chore"])
@@ -241,32 +198,16 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped(kind: str) -> None:
     book.write(RunStarted(book.at(HOUR)[1][0].planned))
     said = book.change("stop")
     assert "goes on to its end" in said.words
-    assert said.stop is (kind == "chore"), "a model may work on what it found"
+    assert bool(said.stop) is (kind == "chore"), "a model may work on what it found"
 
 
-def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
+def test_who_cancels_a_task_stops_its_run_unless_that_does_it() -> None:
     book = running(HOURLY)
-    cancelled = rules.change(book.table, "t", "cancel", "me", book.now, stop=True)
-    assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", True)
-    assert not book.change("cancel").stop, "it goes on to its end"
+    own = rules.change(book.table, "t", "cancel", "me", book.now, own=True)
+    assert (own.words, own.stop) == ("Cancelled.", "")
+    cancelled = book.change("cancel")
+    assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", "t")
     assert book.table.tasks["t"].removed
-    assert book.change("stop").stop
-
-
-def test_a_backup_closes_what_was_before_it() -> None:
-    book = Book(HOURLY, replace(HOURLY, id="u"))
-    runs = book.at(HOUR)[1]
-    book.write(RunStarted(runs[0].planned))
-    entries = book.write(*rules.restored(book.table, 4.5 * HOUR, ZONE))
-    ended = [entry for entry in entries if isinstance(entry, RunFinished)]
-    assert [(entry.run, entry.result) for entry in ended] == [(runs[0].planned, "missed")]
-    assert [(e.task, e.first, e.count, e.why) for e in passed(entries)] == [
-        ("t", 2 * HOUR, 3, RESTORED),
-        ("u", HOUR, 4, RESTORED),
-    ]
-    assert all(news.text.startswith("Missed") for news in book.table.news)
-    assert len(book.table.news) == 3
-    assert rules.restored(book.table, 4.5 * HOUR, ZONE) == []
 
 
 def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
@@ -307,29 +248,17 @@ def test_the_same_task_is_taken_once() -> None:
     assert other.id == "check-the-build-2"
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (replace(HOURLY, when=Once(5.0)), "that time has passed"),
-        (replace(HOURLY, when=Every(5.0)), "too often"),
-        (replace(HOURLY, prompt=""), "nothing to do"),
-        (replace(HOURLY, message="m"), "nothing to do"),
-        (replace(HOURLY, prompt="", chore="backup"), "only a prompt"),
-        (replace(HOURLY, id="A b"), "small letters"),
-    ],
-)
-def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
-    _, decision = rules.schedule(Timetable(), task, 10.0)
-    assert not decision.ok
-    assert words in decision.words
-
-
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
 def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
     """Else those could not be taken when they come."""
     task, decision = rules.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
     assert decision.ok
     assert task.id.startswith("my-")
+
+
+def test_what_is_over_is_not_taken() -> None:
+    _, decision = rules.schedule(Timetable(), replace(HOURLY, when=Once(5.0)), 10.0)
+    assert (decision.ok, decision.words[:20]) == (False, "that time has passed")
 
 
 def test_there_is_a_bound_for_tasks() -> None:
@@ -364,15 +293,6 @@ def test_what_is_gone_from_its_place_leaves_and_others_stay() -> None:
     assert isinstance(left, TaskRemoved)
     _, problems = rules.adopt(book.table, "heartbeat", [HOURLY], 1.0)
     assert "config.toml" in problems[0]
-
-
-def test_what_is_over_leaves() -> None:
-    book = Book()
-    task = Task("t", "t", Once(HOUR), message="m")
-    book.write(*rules.schedule(book.table, task, 0.0)[1].entries)
-    book.end(book.at(HOUR)[1][0])
-    book.at(HOUR + 60)
-    assert book.table.tasks == {}
 
 
 def passed(entries: list[TimetableEntry]) -> list[RunsMissed]:

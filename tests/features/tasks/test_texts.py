@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
-from elwood.features.tasks.texts import MAX_BUTTONS, buttons, cadence, find, listing, state
+from elwood.features.tasks.texts import MAX_BUTTONS, buttons, listing, state
 from elwood.features.tasks.when import Cron, Every, Once, When
 
 PARIS = "Europe/Paris"
@@ -40,18 +40,6 @@ def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
     assert next_runs(task(twice, ends=NOW + HOUR), NOW) == []
     assert next_runs(task(Once(NOW + 10 * HOUR), hours=by_day), NOW) == [NOW + 10 * HOUR]
     assert next_runs(task(Once(NOW - HOUR)), NOW) == []
-
-
-@pytest.mark.parametrize(
-    ("one", "said"),
-    [
-        (task(Cron("0 8 * * 1"), ends=NOW), "every Mon at 08:00, until Sun 2026-11-22 12:00 CET"),
-        (task(Every(1200.0), hours=Hours("08:00", "20:00", (5,))), "every 20 minutes, only sat "
-         "08:00-20:00"),
-    ],
-)  # fmt: skip
-def test_when_a_task_runs_is_said(one: Task, said: str) -> None:
-    assert cadence(one, PARIS) == said
 
 
 @pytest.mark.parametrize(
@@ -87,11 +75,3 @@ def test_no_words_break_the_lines_of_the_list(title: str, prompt: str, why: str)
     assert first.startswith("mail")
     assert len(others) == 3
     assert all(line.startswith("  ") for line in others)
-
-
-@given(st.text(min_size=1))
-def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
-    seen = TaskStatus(Task("mail", wanted, Every(HOUR)))
-    found = find(wanted, [seen])
-    assert found == seen
-    assert isinstance(find(f"{wanted}?", [seen]), str)

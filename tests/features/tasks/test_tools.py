@@ -18,7 +18,6 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse, TaskRun
-from elwood.agent.policy.decide import Allow, Ask, Rules, Situation, Who, decide
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
@@ -34,6 +33,7 @@ from elwood.features.tasks.tools import (
 )
 from elwood.features.tasks.when import Cron, Every, Once
 from elwood.foundation.runtime import Address, Mailbox
+from elwood.foundation.settings import BadSetting
 from tests.features.tasks.timetables import keeping
 
 # Sunday 2026-11-22 12:00 in Paris.
@@ -170,12 +170,12 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (ScheduleTask("a", remind="x"), "exactly one of at, in_minutes.*now Sun 2026-11-22 12:00"),
-        (ScheduleTask("a", "2026-11-23T09:00", in_minutes=5, remind="x"), "exactly one"),
+        (ScheduleTask("a", remind="x"), "one of at, in_minutes.*now Sun 2026-11-22 12:00"),
+        (ScheduleTask("a", "2026-11-23T09:00", in_minutes=5, remind="x"), "or several"),
         (ScheduleTask("a", "2026-11-22 09:00", remind="x"), "past.*now Sun 2026-11-22 12:00"),
         (ScheduleTask("a", "2026-11-27", remind="x"), "no time of day"),
-        (ScheduleTask("a", cron="0 25 * * *", do="x"), "bad hour: write minute"),
-        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "too seldom"),
+        (ScheduleTask("a", cron="0 25 * * *", do="x"), "bad hour; write minute"),
+        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "once in 366 days"),
         (ScheduleTask("a", every=Interval(1, "day", "friday"), do="x"), "every.first: 'friday'"),
         (ScheduleTask("a", in_minutes=60), "one of remind"),
         (ScheduleTask("a", in_minutes=60, remind="x", silent=True), "for do"),
@@ -248,21 +248,21 @@ async def test_tasks_are_listed_and_shown_whole(tmp_path: Path) -> None:
             "  does: Sum it. All of it.",
             "(now: Sun 2026-11-22 12:00 CET)",
         ]
-        whole = await w.listed("the INBOX")
+        whole = await w.listed("INBOX")
         assert "does: Sum it.\nAll of it." in whole
         with pytest.raises(ToolFailure, match="there is no task tea; there are: inbox"):
             await w.listed("tea")
 
 
-async def test_tasks_are_paused_resumed_and_cancelled_by_id_or_title(tmp_path: Path) -> None:
+async def test_tasks_are_paused_resumed_and_cancelled_by_id(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("The inbox", every=Interval(1, "hour"), do="Look.")
         said = await w.do(given)
         assert await w.do(given) == said, "it is scheduled once"
         assert await w.change("pause", "the-inbox") == "the-inbox: Paused."
         assert "paused by the assistant" in await w.listed()
-        assert await w.change("resume", "the inbox") == "the-inbox: It goes on."
-        assert await w.change("cancel", "The inbox") == "the-inbox: Cancelled."
+        assert await w.change("resume", "the-inbox") == "the-inbox: It goes on."
+        assert await w.change("cancel", "the-inbox") == "the-inbox: Cancelled."
         assert await w.tasks() == []
         for wanted in ("the-inbox", ""):
             with pytest.raises(ToolFailure, match=r"no task|which task"):
@@ -311,23 +311,10 @@ def test_no_job_gets_more_than_its_conversation_has(
     given = ScheduleTask("a", tools=wanted, budget_usd=usd)
     try:
         tools, purse = bounds_of(given, context, Purse(usd=usual_usd))
-    except ToolFailure:
+    except BadSetting:
         return
     purse = purse or Purse()
     assert held is None or (tools is not None and set(tools) <= set(held))
     assert purse.tokens == held_tokens
     for most in (held_usd, usual_usd if usd is not None else None):
         assert most is None or (purse.usd is not None and purse.usd <= most)
-
-
-@pytest.mark.parametrize("label", [Label(), Label(untrusted=True), Label(True, True)])
-def test_runs_of_tasks_make_no_tasks_unasked(label: Label) -> None:
-    def decided(action: Schedule | Reschedule, who: Who) -> object:
-        return type(decide("t", action, Situation(label=label, principal=who), Rules()))
-
-    strange = label.untrusted
-    assert decided(Schedule(), "owner") is (Ask if strange else Allow)
-    assert decided(Schedule(), "task") is Ask
-    assert decided(Reschedule(), "task") is Ask
-    assert decided(Reschedule(own=True), "task") is Allow
-    assert decided(Reschedule(own=True), "guest") is Ask
