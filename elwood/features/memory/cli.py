@@ -76,7 +76,7 @@ def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[N
     try:
         try:
             with holding(state):
-                return store.indexed.look_up(lambda _: fn())
+                return store.indexed.look_up(fn)
         except AlreadyRunning:
             return fn()
         finally:

@@ -34,14 +34,7 @@ from elwood.features.memory.learning import (
     read,
     request,
 )
-from elwood.features.memory.messages import (
-    Learn,
-    ListKnown,
-    MemoryMail,
-    Suggest,
-    Unlearn,
-    Unlearned,
-)
+from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
 from elwood.features.memory.note import Note, fit
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
@@ -266,8 +259,9 @@ class MemoryExtension(SessionExtension):
         state, nodes = self._log.state, self._new
         label, done, upto = state.taint.label, state.done, nodes[-1].seq
         messages = tuple(node.message for node in nodes)
-        known = await self._memory.ask(ListKnown())
-        facts = await self._undisturbed(request(messages, known, label))
+        known = await self._memory.ask(Overlook())
+        shown = request(messages, (*known.newest, *known.pending), label)
+        facts = await self._undisturbed(shown)
         if facts is None:
             return ""
         if isinstance(facts, Unreadable):

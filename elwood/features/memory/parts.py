@@ -20,7 +20,6 @@ from elwood.features.memory.feature import MemorySettings
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
-    ListKnown,
     MemoryMail,
     MemoryOverview,
     Overlook,
@@ -140,8 +139,7 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
             return shown(results(notes, "")) or f"There is no note called {key}."
         case ["pending"]:
-            known = await memory.ask(ListKnown())
-            return listing(observations_of(known))
+            return listing(observations_of((await memory.ask(Overlook())).pending))
         case ["keep" | "drop" as word, code]:
             settle = SettleObservation(code=code.strip(), keep=word == "keep")
             return (await memory.ask(settle)).text
@@ -149,21 +147,22 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return USAGE
 
 
-def overview(seen: MemoryOverview | None) -> str:
+def overview(seen: MemoryOverview) -> str:
     """Say what is remembered."""
-    if seen is None:
+    counts = seen.counts
+    if counts is None:
         return f"Nobody can say now how much I remember.\n\n{USAGE}"
     kinds = [
-        (seen.counts.pending, "wait for your word"),
-        (seen.counts.untrusted, "may hold strangers' words"),
-        (seen.counts.expired, "are out of date"),
+        (counts.pending, "wait for your word"),
+        (counts.untrusted, "may hold strangers' words"),
+        (counts.expired, "are out of date"),
     ]
     told = [f"{number} {what}" for number, what in kinds if number]
-    number = "1 note" if seen.counts.all == 1 else f"{seen.counts.all:,} notes"
+    number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
     lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
     for title, notes in (("Newest", seen.newest), ("Waiting", seen.pending)):
         if notes:
-            lines += ["", f"{title}:", *map(_glimpse, notes)]
+            lines += ["", f"{title}:", *map(_glimpse, notes[:LISTED])]
     return "\n".join([*lines, "", USAGE])
 
 

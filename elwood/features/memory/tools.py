@@ -14,8 +14,8 @@ from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
-    ListKnown,
     MemoryMail,
+    Overlook,
     ReadNotes,
     Recall,
     Remember,
@@ -102,9 +102,8 @@ class NoteTools:
             given.importance or None,
             given.ttl or None,
         )
-        [answer] = await self._memory.ask(Remember(drafts=(draft,)))
         marked = _MARKED if untrusted else ""
-        match answer:
+        match await self._memory.ask(Remember(draft=draft)):
             case Unsaved(_, why):
                 raise ToolFailure(f"not saved: {why}")
             case Saved(key, replaced):
@@ -163,8 +162,7 @@ class NoteTools:
 
     async def _meant(self, given: ForgetMemory) -> list[Note]:
         """Find what is to be forgotten, also what was only noticed, or is out of date."""
-        known = await self._memory.ask(ListKnown())
-        waiting = [note for note in known if note.status == "pending"]
+        waiting = (await self._memory.ask(Overlook())).pending
         if given.key:
             notes = await self._memory.ask(ReadNotes(keys=(given.key,)))
             return list(notes) or [note for note in waiting if note.subject == given.key]

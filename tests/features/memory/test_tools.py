@@ -109,7 +109,8 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
             draft_of(Observation("drinks", text, "fact", "s", label, 0.0, f"s/{n}"))
             for n, (text, label) in enumerate([("Likes tea.", PRIVATE), ("Likes wine.", STRANGE)])
         ]
-        await memory.ask(Remember(drafts=tuple(noticed)))
+        for one in noticed:
+            await memory.ask(Remember(draft=one))
         now = 7200.0
 
         plan = await notes.plan_forget(ForgetMemory(query="tea"), OWN)
