@@ -200,7 +200,7 @@ class Memory:
             case Suggest(message=text):
                 found: list[Note] = []
                 if store.indexed.is_ready:  # a turn waits: this comes of what is known
-                    query = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
+                    query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
                     found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
                 message.reply.set(tuple(found))
                 await self._look()
@@ -214,19 +214,16 @@ class Memory:
 
     async def _recall(self, message: Recall) -> Sequence[Note]:
         await self._look()
-        vector = None
-        if message.every:
-            query = SearchQuery(query=message.query, now=-math.inf, words="all")
-        else:
-            query = SearchQuery(query=message.query, now=self._now())
-            if self._vectors is not None:
-                vector = await self._vectors.of(message.query)
+        store, vectors, vector = self._store, self._vectors, None
+        query = SearchQuery(query=message.query, now=self._now())
+        if vectors is not None:
+            vector = await vectors.of(message.query)
 
         def search() -> list[Note]:
             close: Sequence[str] = ()
-            if self._vectors is not None and vector is not None:
-                close = ranked(near(self._store.indexed.index, self._vectors.model, vector, query))
-            return self._store.search(query, message.limit, close)
+            if vectors is not None and vector is not None:
+                close = ranked(near(store.indexed.index, vectors.model, vector, query))
+            return store.search(query, message.limit, close)
 
         return await self._indexed(search, [])
 

@@ -89,14 +89,10 @@ class Remember(Request[Saved | Unsaved], frozen=True, kw_only=True):
 
 
 class Recall(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """Find kept notes by the words, and the meaning, of *query*.
-
-    With *every*, only those that have all the words, but also those that are out of date.
-    """
+    """Find kept notes by the words, and the meaning, of *query*."""
 
     query: str
     limit: int
-    every: bool = False
 
 
 class Suggest(Request[tuple[Note, ...]], frozen=True, kw_only=True):

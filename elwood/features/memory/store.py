@@ -12,7 +12,7 @@ import secrets
 import stat
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,8 +66,6 @@ SPARE = 5
 MOST_PENDING = 2 * MAX_PENDING
 # Batches that can be taken back; and lines of their log, which then is written anew.
 MAX_BATCHES, MAX_LINES = 10, 50
-# Notes of each kind in an overview.
-LISTED = 5
 # Notes whose return is watched for, each by two hashes; the oldest are let go.
 MAX_FORGOTTEN = 20_000
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
@@ -166,14 +164,6 @@ class NoteFiles:
                         entry.name.removesuffix(_SUFFIX),
                         stamp_of(entry.stat(follow_symlinks=False)),
                     )
-
-    def passed_over(self) -> list[str]:
-        """Name the Markdown files that are no notes, as their names cannot be keys."""
-        return sorted(
-            entry.name
-            for entry in self._entries()
-            if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
-        )
 
     def _entries(self) -> Iterator["os.DirEntry[str]"]:
         try:
@@ -325,16 +315,12 @@ class NoteStore:
             # Of versions that fit about equally well by words, meaning must not choose the old.
             versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
             keys = placed(fused(keys, close), versions)
-        alive = (note for note in self._each(keys[: limit + SPARE]) if _is_found(note, query))
-        return list(islice(alive, limit))
+        notes = self.read(keys[: limit + SPARE])
+        return [note for note in notes if _is_found(note, query)][:limit]
 
     def read(self, keys: Sequence[str]) -> list[Note]:
         """Read these notes, as far as they are there."""
-        return list(self._each(keys))
-
-    def _each(self, keys: Sequence[str]) -> Iterator[Note]:
-        found = (self.files.read(key) for key in keys)
-        return (filed.note for filed in found if filed is not None)
+        return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
         """Read the newest notes, kept or *pending*, the newest first.  Raises DatabaseUnusable."""

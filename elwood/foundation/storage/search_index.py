@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -98,14 +97,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Of its words documents must have *all*, or *any*; or, in any form (`widened`), all, else all but
-    one, else any, whatever finds something first.  Without *untrusted*, what may hold strangers'
-    words is left out.
+    Of its words, in any form (`widened`), documents must have all, else all but one, else any,
+    whatever finds something first; or *any* as they are.  Without *untrusted*, what may hold
+    strangers' words is left out.
     """
 
     query: str
     now: float
-    words: Literal["all", "any", "all, else any"] = "all, else any"
+    any: bool = False
     untrusted: bool = True
 
 
@@ -329,13 +328,9 @@ class SearchIndex:
         if not chosen:
             return []
         most = len(chosen)
-        match query.words:
-            case "all":  # to the letter: what is to be forgotten is found by it
-                tries = [(most, f"{{key tags text}} : ({expression(chosen, most)})")]
-            case "any":
-                tries = [(1, expression(chosen, 1))]
-            case _:
-                tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        if query.any:
+            tries = [(1, expression(chosen, 1))]
         with self.reading() as db:
             for least, wanted in tries:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
