@@ -108,7 +108,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
     memory = NoteStore(tmp_path, Disk(blocking=inline, clock=time.time), max_notes=2 * bench_notes)
 
     began = time.perf_counter()
-    memory.indexed.open()
+    memory.indexed.index.open()
     start_cold = time.perf_counter() - began
     began = time.perf_counter()
     assert sum(memory.indexed.catch_up()) == bench_notes
@@ -136,7 +136,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
     memory.indexed.close()
 
     began = time.perf_counter()
-    memory.indexed.open()
+    memory.indexed.index.open()
     start = time.perf_counter() - began
     memory.indexed.close()
 

@@ -110,7 +110,7 @@ async def test_what_was_forgotten_is_not_learned_again_by_any_name(h: Home) -> N
     assert len(waiting(h)) == 1
     watching.facts = []
     async with h.life() as life:
-        h.fake.say(typed("forget_memory", key="sister-birthday"))
+        h.fake.say(typed("forget_memory", keys=["sister-birthday"]))
         await life.until(lambda: questions(h))
         [question] = questions(h)
         [yes] = [data for data in question.buttons if data.endswith(":o")]

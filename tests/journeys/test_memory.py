@@ -30,7 +30,7 @@ def equip(h: Home) -> None:
     h.more_tools, h.think = TOOLS, thinking
 
 
-def typed(tool: str, **given: str) -> str:
+def typed(tool: str, **given: str | list[str]) -> str:
     return f"{tool} {msgspec.json.encode(given).decode()}"
 
 
@@ -105,7 +105,7 @@ async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) ->
         h.fake.say(typed("save_memory", **BIRTHDAY))
         await life.settled()
         await trio.sleep(5)  # until the day's note is written
-        h.fake.say(typed("forget_memory", query="sister birthday"))
+        h.fake.say(typed("forget_memory", keys=["sister-birthday"]))
         await life.until(lambda: any(sent.buttons for sent in h.fake.sent))
         [question] = [sent for sent in h.fake.sent if sent.buttons]
         assert "sister-birthday" in question.text
@@ -113,7 +113,7 @@ async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) ->
         assert (h.state / "memory" / "sister-birthday.md").exists()
         [yes] = [data for data in question.buttons if data.endswith(":o")]
         h.fake.press(yes, message=question)
-        await life.until(lambda: ("forget_memory sister birthday", "ok") in h.ended())
+        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
         await life.settled()
         h.fake.say("/memory")
         await life.settled()

@@ -5,12 +5,12 @@ is marked, keeps its mark, and does not come back.
 """
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -47,6 +47,8 @@ from elwood.foundation.text.words import asked, having
 
 log = logging.getLogger("elwood.daily_notes")
 
+T = TypeVar("T")
+
 # Bytes of one note that are read: all characters may be long ones.
 _MAX_FILE = 4 * MAX_DAILY
 # Days back in which the newest weekly reflection is sought: this week's, or that of the last.
@@ -59,8 +61,6 @@ MAX_PAGES = 10_000
 MAX_READ = 20
 # Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
 STEP = 16
-# Seconds for which a search does not look for changes of the pages again.
-LOOK_EVERY = 5.0
 
 
 class DailyNotes:
@@ -209,17 +209,11 @@ class PageFiles:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._there: frozenset[str] = frozenset()
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         """Go through all pages, by path and stamp, in no order."""
-        found = [one for folder in FOLDERS for one in self._of(folder)]
-        self._there = frozenset(path for path, _ in found)
-        yield from found
-
-    def there(self, key: str) -> bool:
-        """Tell whether there was a page of this path when they were last gone through."""
-        return key in self._there
+        for folder in FOLDERS:
+            yield from self._of(folder)
 
     def document(self, key: str) -> Document | None:
         """Read what the index takes in of a page."""
@@ -280,18 +274,14 @@ class DailyNoteSearch:
         self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
         self._blocking = blocking
         self._writing = trio.Lock()
-        self._is_checked = False
-        self._looked = -math.inf
 
     async def search(self, query: str, limit: int) -> list[SearchResult]:
         """Find what the *limit* best pages say, as their files are now."""
         try:
-            async with self._writing:
-                await self._bring_up()
+            await self._indexed.look(self._write)
             return await self._blocking(partial(self._search, query, limit))
         except DatabaseUnusable as error:
-            log.warning("daily notes not searched", extra={"why": str(error)})
-            self._is_checked, self._looked = False, -math.inf
+            self._indexed.distrust(error)
             return []
 
     async def forget(self, key: str, text: str, tool: str) -> list[str]:
@@ -299,27 +289,16 @@ class DailyNoteSearch:
 
         Those are people's words, or pages that we may not write.  Raises ForgettingFailed.
         """
-        chosen = asked(text)
+        cleanse = partial(self._cleanse, asked(text), f"{tool} `{key}`")
         try:
             await self._settle()
-            async with self._writing:
-                left = await self._blocking(partial(self._cleanse, chosen, f"{tool} `{key}`"))
-                self._looked = -math.inf
-                await self._bring_up()  # and of what was removed before no byte stays there either
+            return await self._write(cleanse)
         except (Unconfined, DatabaseUnusable) as error:
             raise ForgettingFailed(str(error)) from error
-        return left
 
-    async def _bring_up(self) -> None:
-        if trio.current_time() < self._looked + LOOK_EVERY:
-            return
-        if not self._is_checked:
-            await self._blocking(self._indexed.check)
-            self._is_checked = True
-        steps = self._indexed.catch_up()
-        while await self._blocking(lambda: next(steps, None)) is not None:
-            await self._settle()
-        self._looked = trio.current_time()
+    async def _write(self, fn: Callable[[], T]) -> T:
+        async with self._writing:
+            return await self._blocking(fn)
 
     def _search(self, query: str, limit: int) -> list[SearchResult]:
         chosen = asked(query)
@@ -334,19 +313,23 @@ class DailyNoteSearch:
         return found
 
     def _cleanse(self, chosen: Sequence[str], saved: str) -> list[str]:
-        left = []
+        changed, left = [], []
         for key in sorted(key for key, _ in self._files.stamps()):
             try:
-                said, changed = _rewrite(
+                said, is_changed = _rewrite(
                     self._root, key, lambda text: cleansed(text, chosen, saved)
                 )
             except PathRefused:
                 left.append(key)  # whoever sees to it must not be kept from the others
                 continue
-            if changed:
-                self._indexed.drop([key])
+            if is_changed:
+                changed.append(key)
             if may_have(said, chosen) and any(
                 having(one, chosen) == len(chosen) for one, _ in passages(said)
             ):
                 left.append(key)
+        self._indexed.drop(changed)
+        # And of what was removed before no byte stays there either.
+        for _ in self._indexed.catch_up():
+            pass
         return left

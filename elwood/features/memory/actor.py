@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, assert_never
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.client import EmbeddingFailed
@@ -26,7 +26,6 @@ from elwood.features.memory.messages import (
     Forget,
     Forgotten,
     Learn,
-    ListKnown,
     MemoryMail,
     MemoryOverview,
     Overlook,
@@ -63,10 +62,6 @@ MAX_READERS = 4
 LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
 SUGGESTED = 20
-# Seconds after which a search has the files looked through for changes by hand; with many files
-# that is as many times the time it takes, so that it is a twentieth of the work at most.
-LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
-
 INDEX = "memory index"
 # Seconds that a search waits for the vector of its question, and after a failure of the service
 # until it is asked again.
@@ -113,42 +108,24 @@ class Memory:
         self._others = others
         self._blocking = blocking
         self._now = now
-        self._embedder = embedder
         self._readers = trio.CapacityLimiter(MAX_READERS)
-        self._reset()
-
-    def _reset(self) -> None:
         self._writing = trio.Lock()
-        self._looking = trio.Lock()
-        self._look_again = -math.inf
-        self._is_checked = False
         self._vectors: NoteVectors | None = None
-        if self._embedder is not None:
-            self._vectors = NoteVectors(self._embedder, self._store, self._blocking, self._write)
+        if embedder is not None:
+            self._vectors = NoteVectors(embedder, store, blocking, self._write)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         """Answer until stopped."""
-        self._reset()
-        await self._blocking(self._store.indexed.open)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._look)
-                if self._vectors is not None:
-                    nursery.start_soon(self._vectors.run)
+                nursery.start_soon(self._begin)
                 async for message in mailbox:
                     match message:
-                        case Suggest(message=text):
-                            # A turn waits for suggestions: they come of what is known.
-                            nursery.start_soon(self._look)
-                            if self._store.indexed.is_empty:
-                                message.reply.set(())
-                            else:
-                                nursery.start_soon(self._suggest, message, text)
-                        case Recall() | ReadNotes() | ListKnown() | Overlook():
+                        case Suggest() | Recall() | ReadNotes() | Overlook():
                             nursery.start_soon(self._read, message)
-                        case Remember(drafts=drafts):
-                            save = partial(self._store.save, drafts)
-                            message.reply.set(tuple(await self._write(save)))
+                        case Remember(draft=draft):
+                            [answer] = await self._write(partial(self._store.save, [draft]))
+                            message.reply.set(answer)
                             self._want_vectors()
                         case Learn():
                             message.reply.set(await self._learn(message))
@@ -161,13 +138,18 @@ class Memory:
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
                         case Undo():
-                            message.reply.set(await self._command(self._undo))
+                            message.reply.set(await self._command(self._store.undo))
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
                 await self._blocking(self._store.indexed.close)
+
+    async def _begin(self) -> None:
+        await self._look()
+        if self._vectors is not None:
+            await self._vectors.run()
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -192,12 +174,16 @@ class Memory:
             forgotten = await self._write(partial(self._store.forget, keys))
         except DiskFull as error:
             return CommandResult(Forgotten(why=str(error)).text, ok=False)
-        forgotten = await forgotten_elsewhere(forgotten, notes, self._others)
+        left: set[str] = set()
+        why = [forgotten.why] if forgotten.why else []
+        for other in self._others:
+            try:
+                for note in notes:
+                    left.update(await other.forget(note.key, note.text, SAVE))
+            except ForgettingFailed as error:
+                why.append(f"the {other.name} may still say it ({error})")
+        forgotten = replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))
         return CommandResult(forgotten.text, forgotten.ok)
-
-    def _undo(self) -> str:
-        done = self._store.undo()
-        return "There is nothing to take back." if done is None else done.text
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:
@@ -209,112 +195,67 @@ class Memory:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(self, message: Recall | ReadNotes | ListKnown | Overlook) -> None:
+    async def _read(self, message: Suggest | Recall | ReadNotes | Overlook) -> None:
         store = self._store
         match message:
+            case Suggest(message=text):
+                found: list[Note] = []
+                if store.indexed.is_ready:  # a turn waits: this comes of what is known
+                    query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
+                    found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
+                message.reply.set(tuple(found))
+                await self._look()
             case Recall():
                 message.reply.set(tuple(await self._recall(message)))
             case ReadNotes(keys=keys):
                 async with self._readers:
                     message.reply.set(tuple(await self._blocking(lambda: store.read(keys))))
-            case ListKnown():
-                message.reply.set(await self._indexed(store.known, ()))
             case Overlook():
-                nothing: MemoryOverview | None = None
-                message.reply.set(await self._indexed(store.overview, nothing))
+                message.reply.set(await self._indexed(store.overview, MemoryOverview()))
 
     async def _recall(self, message: Recall) -> Sequence[Note]:
         await self._look()
-        if message.every:
-            query = SearchQuery(query=message.query, now=-math.inf, words="all")
-        else:
-            vector = None if self._vectors is None else await self._vectors.of(message.query)
-            query = SearchQuery(query=message.query, now=self._now(), vector=vector)
+        store, vectors, vector = self._store, self._vectors, None
+        query = SearchQuery(query=message.query, now=self._now())
+        if vectors is not None:
+            vector = await vectors.of(message.query)
 
         def search() -> list[Note]:
             close: Sequence[str] = ()
-            if self._vectors is not None and query.vector is not None:
-                close = ranked(near(self._store.indexed.index, self._vectors.model, query))
-            return self._store.search(query, message.limit, close)
+            if vectors is not None and vector is not None:
+                close = ranked(near(store.indexed.index, vectors.model, vector, query))
+            return store.search(query, message.limit, close)
 
         return await self._indexed(search, [])
-
-    async def _suggest(self, message: Suggest, text: str) -> None:
-        query = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
-
-        def search() -> list[Note]:
-            return self._store.search(query, SUGGESTED) if self._store.indexed.is_ready else []
-
-        try:
-            async with self._readers:
-                message.reply.set(tuple(await self._blocking(search)))
-        except DatabaseUnusable as error:
-            self._distrust(error)
-            message.reply.set(())
 
     async def _indexed(self, fn: Callable[[], T], nothing: T) -> T:
         """Read by the index, which is brought up to the files before if it has to be.
 
         Gives *nothing* if that cannot be done; people are told of it as a trouble.
         """
-        for again in (False, True):
-            if again:
-                self._look_again = -math.inf
+        indexed = self._store.indexed
+        for _ in range(2):
+            if not indexed.is_ready:
                 await self._look()
-            try:
-                async with self._readers:
-                    if await self._blocking(lambda: self._store.indexed.is_ready):
+            if indexed.is_ready:
+                try:
+                    async with self._readers:
                         return await self._blocking(fn)
-            except DatabaseUnusable as error:
-                self._distrust(error)
+                except DatabaseUnusable as error:
+                    indexed.distrust(error)
         return nothing
 
-    def _distrust(self, error: DatabaseUnusable) -> None:
-        log.warning("memory index not read", extra={"why": str(error)})
-        self._is_checked = False
-
     async def _look(self) -> None:
-        """Bring the index up to the files, which anybody may change, unless that was done just now.
-
-        Others may write between the steps of it.
-        """
-        async with self._looking:
-            began = trio.current_time()
-            if began < self._look_again:
-                return
-            count = 0
-            try:
-                if not self._is_checked:
-                    await self._write(self._store.indexed.check)
-                steps = self._store.indexed.catch_up()
-                while (took := await self._write(lambda: next(steps, None))) is not None:
-                    count += took
-            except DatabaseUnusable as error:
-                log.warning("memory index not up to date", extra={"why": str(error)})
-                report_error(INDEX, str(error))
-            else:
-                clear_error(INDEX)
-                self._is_checked = True
-            took_ = trio.current_time() - began
-            self._look_again = trio.current_time() + max(LOOK_EVERY, LOOK_SHARE * took_)
+        try:
+            count = await self._store.indexed.look(self._write)
+        except DatabaseUnusable as error:
+            log.warning("memory index not up to date", extra={"why": str(error)})
+            report_error(INDEX, str(error))
+            return
+        clear_error(INDEX)
         if count:
             log.info("memory index up to date", extra={"files taken in": count})
-        self._want_vectors()
-
-
-async def forgotten_elsewhere(
-    forgotten: Forgotten, notes: Sequence[Note], others: Sequence[TextSearch]
-) -> Forgotten:
-    """Let *others* forget *notes*, too, which were *forgotten*; say what is left of them."""
-    left: set[str] = set()
-    why = [forgotten.why] if forgotten.why else []
-    for other in others:
-        try:
-            for note in notes:
-                left.update(await other.forget(note.key, note.text, SAVE))
-        except ForgettingFailed as error:
-            why.append(f"the {other.name} may still say it ({error})")
-    return msgspec.structs.replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))
+            self._want_vectors()
 
 
 # --- vectors -------------------------------------------------------------------------------------
@@ -340,9 +281,8 @@ class NoteVectors:
         self._blocking = blocking
         self._write = write
         self._due = trio.Event()
+        self._due.set()
         self._silent_until = -math.inf
-        # What the service does not take, as fingerprints of texts.
-        self._refused: set[bytes] = set()
 
     async def of(self, question: str) -> Vector | None:
         """Give the vector of *question*; None if there is none in time."""
@@ -364,7 +304,7 @@ class NoteVectors:
         self._due.set()
 
     async def run(self) -> None:
-        """Give vectors to notes that have none, whenever that is wanted."""
+        """Give vectors to notes that have none, at first and whenever that is wanted."""
         while True:
             await self._due.wait()
             self._due = trio.Event()
@@ -379,34 +319,28 @@ class NoteVectors:
 
     async def _give(self) -> None:
         before = NEWEST
-        while self._index.is_open:
-            ask = partial(missing, self._index, self.model, before, BATCH)
-            if not (without := await self._blocking(ask)):
-                return
+        while without := await self._blocking(
+            partial(missing, self._index, self.model, before, BATCH)
+        ):
             before = without[-1][1]
             read = partial(self._store.read, [key for key, _ in without])
             notes = {note.key: note for note in await self._blocking(read)}
-            told = [
-                (id_, said, notes[key])
-                for key, id_ in without
-                if key in notes and (said := fingerprint(notes[key].text)) not in self._refused
-            ]
+            told = [(id_, notes[key]) for key, id_ in without if key in notes]
             if not told:
                 continue
-            vectors = await self._embedded([_told(note) for _, _, note in told])
-            rows = []
-            for (id_, said, _), vector in zip(told, vectors, strict=True):
-                if vector is None:
-                    self._refused.add(said)
-                else:
-                    rows.append((id_, said, vector))
+            vectors = await self._embedded([_told(note) for _, note in told])
+            rows = [
+                (id_, fingerprint(note.text), vector)
+                for (id_, note), vector in zip(told, vectors, strict=True)
+            ]
             await self._write(partial(put, self._index, self.model, rows))
             self._worked()
 
-    async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+    async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector]:
         """Ask for the vectors of *texts*: one by one if one of them keeps the others from theirs.
 
-        Raises EmbeddingFailed if it is not that: the service does not take anything.
+        What the service does not take gets an empty one, which is near to nothing.  Raises
+        EmbeddingFailed if it does not take anything.
         """
         try:
             return (await self._embedder.embed(texts)).vectors
@@ -414,7 +348,7 @@ class NoteVectors:
             if not error.refused:
                 raise
             refusal = error
-        vectors: list[Vector | None] = []
+        vectors: list[Vector] = []
         for text in texts:
             try:
                 vectors += (await self._embedder.embed([text])).vectors
@@ -422,8 +356,8 @@ class NoteVectors:
                 if not error.refused:
                     raise
                 await self._embedder.embed([TAKEN])
-                vectors.append(None)
-        count = vectors.count(None)
+                vectors.append(())
+        count = vectors.count(())
         log.warning("notes without vectors", extra={"count": count, "why": refusal.why})
         return vectors
 
@@ -464,9 +398,9 @@ def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vect
             )
 
 
-def near(index: SearchIndex, model: str, query: SearchQuery) -> list[SearchHit]:
-    """Find the notes whose vectors by *model* are near to that of *query*."""
-    wanted = unit(query.vector or ())
+def near(index: SearchIndex, model: str, vector: Vector, query: SearchQuery) -> list[SearchHit]:
+    """Find the notes whose vectors by *model* are near to *vector*, of those *query* is about."""
+    wanted = unit(vector)
     rough, size = signs(wanted), len(_bits(wanted))
     hits = []
     with index.reading() as db:

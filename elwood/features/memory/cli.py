@@ -36,8 +36,6 @@ def show_list(config: Config, given: Namespace) -> int:
     for note in notes:
         marks = ["pending"] if note.status == "pending" else []
         print(_line(note.updated, note.key, note.text, note.untrusted, marks))
-    for name in store.files.passed_over():
-        print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
 
 
@@ -76,7 +74,7 @@ def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[N
     try:
         try:
             with holding(state):
-                return store.indexed.look_up(lambda _: fn())
+                return store.indexed.look_up(fn)
         except AlreadyRunning:
             return fn()
         finally:

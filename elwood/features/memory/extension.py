@@ -25,7 +25,6 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
-    AGAIN,
     PROMPT,
     Fact,
     LearningQuestion,
@@ -34,20 +33,13 @@ from elwood.features.memory.learning import (
     read,
     request,
 )
-from elwood.features.memory.messages import (
-    Learn,
-    ListKnown,
-    MemoryMail,
-    Suggest,
-    Unlearn,
-    Unlearned,
-)
-from elwood.features.memory.note import Note, fit
+from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
+from elwood.features.memory.note import Note
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import asked, having
 
 log = logging.getLogger("elwood.observer")
 
@@ -63,8 +55,6 @@ ROLE = "observer"
 LIMIT, TO_SAY_WHY = 60.0, 5.0
 # Tokens of the answer: ten facts, and room for models that think first.
 MAX_TOKENS = 2_000
-# Calls of one pass: what cannot be read is asked for once more.
-CALLS = 2
 # Seconds for a question to be sent; one that is lost waits under /memory pending.
 POST_LIMIT = 60.0
 
@@ -95,25 +85,17 @@ class Learning:
         self._calls = 0
 
     async def find(self, session: str, text: str) -> tuple[Fact, ...] | Unreadable:
-        """Ask for the facts in *text*; `Unreadable` if nobody answered.
-
-        Nonsense, twice, comes to no facts.
-        """
-        text = self.redact(text)
-        wanted, why = text, ""
-        for _ in range(CALLS):
-            if not self._may_call():
-                return Unreadable("the calls of this day are used up (learning.calls_per_day)")
-            answer = await self._ask(session, wanted)
-            if not isinstance(answer, Completion):
-                return Unreadable(answer)
-            found = read(answer, self.redact)
-            if not isinstance(found, Unreadable):
-                return found
-            why = found.why
-            wanted = f"{text}\n\n{AGAIN.format(why[:200])}"
-        log.warning("observer gave up", extra={"why": why})
-        return ()
+        """Ask for the facts in *text*; `Unreadable` if nobody answered.  Nonsense holds none."""
+        if not self._may_call():
+            return Unreadable("the calls of this day are used up (learning.calls_per_day)")
+        answer = await self._ask(session, self.redact(text))
+        if not isinstance(answer, Completion):
+            return Unreadable(answer)
+        found = read(answer, self.redact)
+        if isinstance(found, Unreadable):
+            log.warning("observer not understood", extra={"why": found.why})
+            return ()
+        return found
 
     async def ask_owner(self, question: LearningQuestion) -> None:
         """Send *question*; one that is lost waits under /memory pending."""
@@ -266,8 +248,9 @@ class MemoryExtension(SessionExtension):
         state, nodes = self._log.state, self._new
         label, done, upto = state.taint.label, state.done, nodes[-1].seq
         messages = tuple(node.message for node in nodes)
-        known = await self._memory.ask(ListKnown())
-        facts = await self._undisturbed(request(messages, known, label))
+        known = await self._memory.ask(Overlook())
+        shown = request(messages, (*known.newest, *known.pending), label)
+        facts = await self._undisturbed(shown)
         if facts is None:
             return ""
         if isinstance(facts, Unreadable):
@@ -315,8 +298,8 @@ def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ..
     for note in notes:
         if note.untrusted or note.status != "kept":
             continue
-        different = fit(note, chosen)
-        named = fit(msgspec.structs.replace(note, text=""), chosen)
+        different = having(note.words, chosen)
+        named = having(msgspec.structs.replace(note, text="").words, chosen)
         if named or different >= ENOUGH:
             fitting.append(((different + named, note.importance, note.updated), note))
     fitting.sort(key=lambda one: one[0], reverse=True)

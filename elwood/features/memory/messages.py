@@ -68,37 +68,10 @@ class Forgotten(msgspec.Struct, frozen=True):
         return bool(self.keys) and not self.why
 
 
-class Undone(msgspec.Struct, frozen=True):
-    """The newest batch was taken back.
-
-    Its notes, by what they are about, were removed, put back as they were before, or left, as they
-    have changed since.
-    """
-
-    removed: tuple[str, ...] = ()
-    restored: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """Say what was taken back.
-
-        >>> Undone(("tea",), ("car",), ("cat",)).text
-        'Removed: tea. As before: car. Left, as changed since: cat.'
-        """
-        parts = [
-            ("Removed", self.removed),
-            ("As before", self.restored),
-            ("Left, as changed since", self.changed),
-        ]
-        told = [f"{what}: {', '.join(keys)}." for what, keys in parts if keys]
-        return " ".join(told) or "There was nothing left of it to take back."
-
-
 class MemoryOverview(msgspec.Struct, frozen=True):
-    """How much there is, and what came last."""
+    """What was remembered last, and all that waits for the owner; without *counts* nobody knows."""
 
-    counts: IndexCounts
+    counts: IndexCounts | None = None
     newest: tuple[Note, ...] = ()
     pending: tuple[Note, ...] = ()
 
@@ -109,21 +82,17 @@ class Unlearned(msgspec.Struct, frozen=True):
     why: str
 
 
-class Remember(Request[tuple[Saved | Unsaved, ...]], frozen=True, kw_only=True):
-    """Keep *drafts*; each is answered, in order.  Repeating it changes nothing but the time."""
+class Remember(Request[Saved | Unsaved], frozen=True, kw_only=True):
+    """Keep *draft*.  Repeating it changes nothing but the time."""
 
-    drafts: tuple[NoteDraft, ...]
+    draft: NoteDraft
 
 
 class Recall(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """Find kept notes by the words, and the meaning, of *query*.
-
-    With *every*, only those that have all the words, but also those that are out of date.
-    """
+    """Find kept notes by the words, and the meaning, of *query*."""
 
     query: str
     limit: int
-    every: bool = False
 
 
 class Suggest(Request[tuple[Note, ...]], frozen=True, kw_only=True):
@@ -136,10 +105,6 @@ class ReadNotes(Request[tuple[Note, ...]], frozen=True, kw_only=True):
     """Read these notes, pending ones too, as far as they are there."""
 
     keys: tuple[str, ...]
-
-
-class ListKnown(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """List what was kept last, and all that waits for the owner."""
 
 
 class Learn(Request[Lesson | Unlearned], frozen=True, kw_only=True):
@@ -180,8 +145,8 @@ class Undo(Request[CommandResult], frozen=True, kw_only=True):
     """Take back what was written last."""
 
 
-class Overlook(Request[MemoryOverview | None], frozen=True, kw_only=True):
-    """How much is remembered, and what came last?  None if nobody can say now."""
+class Overlook(Request[MemoryOverview], frozen=True, kw_only=True):
+    """How much is remembered, and what?"""
 
 
 MemoryMail = (
@@ -189,7 +154,6 @@ MemoryMail = (
     | Recall
     | Suggest
     | ReadNotes
-    | ListKnown
     | Learn
     | Unlearn
     | SettleObservation

@@ -6,7 +6,7 @@ it says that it is not, and as pending if it says what we do not know.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -14,7 +14,7 @@ import msgspec
 
 from elwood.agent.conversation.labels import Label
 from elwood.foundation.text.lines import one_line
-from elwood.foundation.text.words import KEY, matches, words
+from elwood.foundation.text.words import KEY
 
 TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
@@ -65,7 +65,12 @@ class Note(msgspec.Struct, frozen=True):
     @property
     def is_observation(self) -> bool:
         """Whether it was noticed in a conversation (`learning.Observation`): many may be alike."""
-        return is_observed(self.more)
+        return "about" in fields_of(self.more)
+
+    @property
+    def words(self) -> str:
+        """By what it is found."""
+        return f"{self.key} {' '.join(self.tags)} {self.text}"
 
     @property
     def subject(self) -> str:
@@ -150,21 +155,10 @@ def fields_of(more: Iterable[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (m.partition(":") for m in more)}
 
 
-def is_observed(more: Iterable[str] | None) -> bool:
-    """Tell whether these lines above a text say that it was noticed in a conversation."""
-    return any(line.startswith("about:") for line in more or ())
-
-
 def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """Put the lines *new* in the place of those of *old* that have their names."""
     names = {line.partition(":")[0] for line in new}
     return (*(line for line in old if line.partition(":")[0] not in names), *new)
-
-
-def fit(note: Note, chosen: Sequence[str]) -> int:
-    """Count the *chosen* words that *note* has, in its key, tags or text."""
-    there = set(words(f"{note.key} {' '.join(note.tags)} {note.text}"))
-    return sum(any(matches(word, other) for other in there) for word in chosen)
 
 
 def render(note: Note) -> str:

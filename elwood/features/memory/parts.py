@@ -1,6 +1,7 @@
 """What memory brings to one run of the app; and ``/memory``, what is remembered, for the owner."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -13,14 +14,13 @@ from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.settings import LearningSettings, SessionSettings
-from elwood.agent.tools.tool import SearchResult, TextSearch
+from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import Learning, MemoryExtension
 from elwood.features.memory.feature import MemorySettings
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
-    ListKnown,
     MemoryMail,
     MemoryOverview,
     Overlook,
@@ -29,15 +29,15 @@ from elwood.features.memory.messages import (
     Undo,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.store import LISTED, NoteStore
-from elwood.features.memory.tools import NoteSearch, results, search_all, tools
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
 
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
-# Characters of a note in a list.
-GLIMPSE = 120
+# Notes of each kind in an overview, and found; characters of each in a list.
+LISTED, GLIMPSE = 5, 120
 # Characters of notes in one answer.
 MAX_SHOWN = 12_000
 
@@ -118,13 +118,9 @@ async def command(
     memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
 ) -> CommandAnswer:
     """Carry ``/memory`` out; *searches* are asked for what is looked up."""
-    answer = UNAVAILABLE
-    with trio.move_on_after(COMMAND_LIMIT):
-        try:
-            answer = await _answer(call.given, memory, searches)
-        except ActorUnavailable:
-            return CommandAnswer(UNAVAILABLE)
-    return CommandAnswer(answer)
+    with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
+        return CommandAnswer(await _answer(call.given, memory, searches))
+    return CommandAnswer(UNAVAILABLE)
 
 
 async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> str:
@@ -135,13 +131,12 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return (await memory.ask(Undo())).text
         case ["search", words]:
             found = await search_all(searches, (words,), LISTED)
-            return shown(found) or "No note has any of these words."
+            return shown(found, MAX_SHOWN) or "No note has any of these words."
         case ["show", key]:
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
-            return shown(results(notes, "")) or f"There is no note called {key}."
+            return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
         case ["pending"]:
-            known = await memory.ask(ListKnown())
-            return listing(observations_of(known))
+            return listing(observations_of((await memory.ask(Overlook())).pending))
         case ["keep" | "drop" as word, code]:
             settle = SettleObservation(code=code.strip(), keep=word == "keep")
             return (await memory.ask(settle)).text
@@ -149,36 +144,23 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return USAGE
 
 
-def overview(seen: MemoryOverview | None) -> str:
+def overview(seen: MemoryOverview) -> str:
     """Say what is remembered."""
-    if seen is None:
+    counts = seen.counts
+    if counts is None:
         return f"Nobody can say now how much I remember.\n\n{USAGE}"
     kinds = [
-        (seen.counts.pending, "wait for your word"),
-        (seen.counts.untrusted, "may hold strangers' words"),
-        (seen.counts.expired, "are out of date"),
+        (counts.pending, "wait for your word"),
+        (counts.untrusted, "may hold strangers' words"),
+        (counts.expired, "are out of date"),
     ]
     told = [f"{number} {what}" for number, what in kinds if number]
-    number = "1 note" if seen.counts.all == 1 else f"{seen.counts.all:,} notes"
+    number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
     lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
     for title, notes in (("Newest", seen.newest), ("Waiting", seen.pending)):
         if notes:
-            lines += ["", f"{title}:", *map(_glimpse, notes)]
+            lines += ["", f"{title}:", *map(_glimpse, notes[:LISTED])]
     return "\n".join([*lines, "", USAGE])
-
-
-def shown(found: Sequence[SearchResult]) -> str:
-    """Show what was *found* whole, as far as it fits into one answer."""
-    room = MAX_SHOWN // max(1, len(found))
-    parts = []
-    for one in found:
-        about = [one.updated[:10]] if one.updated else []
-        about += ["may hold strangers' words"] if one.label.untrusted else []
-        about += [one.about] if one.about else []
-        cut = "…" if len(one.text) > room else ""
-        head = f"{one.origin} ({'; '.join(about)})" if about else one.origin
-        parts.append(f"{head}\n{one.text[:room]}{cut}")
-    return "\n\n".join(parts)
 
 
 def _glimpse(note: Note) -> str:

@@ -10,9 +10,9 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from elwood.features.memory.learning import (
     learn,
     observations_of,
 )
-from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Undone, Unsaved
+from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
 from elwood.features.memory.note import (
     MAX_FILE,
     Note,
@@ -66,8 +66,6 @@ SPARE = 5
 MOST_PENDING = 2 * MAX_PENDING
 # Batches that can be taken back; and lines of their log, which then is written anew.
 MAX_BATCHES, MAX_LINES = 10, 50
-# Notes of each kind in an overview.
-LISTED = 5
 # Notes whose return is watched for, each by two hashes; the oldest are let go.
 MAX_FORGOTTEN = 20_000
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
@@ -107,9 +105,7 @@ class NoteFiles:
         if not _is_key(key):
             return None
         try:
-            fd = os.open(
-                self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            fd = os.open(self.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(fd, "rb") as file:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode):
@@ -143,7 +139,7 @@ class NoteFiles:
 
         Raises DiskFull, JournalBroken.
         """
-        path = self._path(key)
+        path = self.path(key)
         self._disk.make_folder(self.folder)
         self._disk.replace(path, data)
 
@@ -155,14 +151,9 @@ class NoteFiles:
             if is_left and not entry.is_dir(follow_symlinks=False):
                 self._disk.remove(self.folder / entry.name, durably=True)
 
-    def is_file(self, key: str) -> bool:
-        """Tell whether there is something of this name that can be removed: no folder."""
-        path = self._path(key)
-        return _is_key(key) and (path.is_symlink() or (path.exists() and not path.is_dir()))
-
-    def there(self, key: str) -> bool:
-        """Tell whether there is something of this name."""
-        return os.path.lexists(self._path(key))
+    def path(self, key: str) -> Path:
+        """Name the file that a note has, or would have."""
+        return self.folder / f"{key}{_SUFFIX}"
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         """Go through all notes, by key and stamp, in no order."""
@@ -174,23 +165,12 @@ class NoteFiles:
                         stamp_of(entry.stat(follow_symlinks=False)),
                     )
 
-    def passed_over(self) -> list[str]:
-        """Name the Markdown files that are no notes, as their names cannot be keys."""
-        return sorted(
-            entry.name
-            for entry in self._entries()
-            if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
-        )
-
     def _entries(self) -> Iterator["os.DirEntry[str]"]:
         try:
             with os.scandir(self.folder) as entries:
                 yield from entries
         except (FileNotFoundError, NotADirectoryError):
             return
-
-    def _path(self, key: str) -> Path:
-        return self.folder / f"{key}{_SUFFIX}"
 
 
 class NoteWrite(msgspec.Struct, frozen=True):
@@ -241,26 +221,9 @@ class UndoLog:
         """Let go of a batch.  Raises DiskFull, JournalBroken."""
         self._write([batch for batch in self.read() if batch.id != id_])
 
-    def forget(self, keys: Collection[str], said: Collection[str]) -> None:
-        """Let go of what these notes were, or was seen of them, and of whatever said the same.
-
-        *said* are hashes (`said_hash`).  Raises DiskFull, JournalBroken.
-        """
-
-        def is_kept(write: NoteWrite) -> bool:
-            if write.key in keys:
-                return False
-            if write.before is None:
-                return True
-            before = parse(write.key, write.before.decode("utf-8", "replace"))
-            return before.subject not in keys and said_hash(before) not in said
-
-        left = [
-            msgspec.structs.replace(batch, writes=tuple(filter(is_kept, batch.writes)))
-            for batch in self.read()
-        ]
-        if _read(self._path):
-            self._write([batch for batch in left if batch.writes])
+    def clear(self) -> None:
+        """Let go of all of them.  Raises DiskFull, JournalBroken."""
+        self._disk.remove(self._path, durably=True)
         self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
 
     def _write(self, batches: list[UndoBatch]) -> None:
@@ -268,18 +231,15 @@ class UndoLog:
 
 
 def _batches(data: bytes) -> list[UndoBatch]:
-    """Read an undo log: of what one batch wrote to a note, what was there first counts."""
+    """Read an undo log; what one batch wrote may stand in several lines."""
     batches: list[UndoBatch] = []
     for line in data.split(b"\n"):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             for batch in msgspec.json.decode(line, type=list[UndoBatch]):
-                writes: dict[str, NoteWrite] = {}
+                writes = batch.writes
                 if batches and batches[-1].id == batch.id:
-                    writes = {one.key: one for one in batches.pop().writes}
-                for write in batch.writes:
-                    first = writes.pop(write.key, write)
-                    writes[write.key] = msgspec.structs.replace(write, before=first.before)
-                batches.append(msgspec.structs.replace(batch, writes=tuple(writes.values())))
+                    writes = (*batches.pop().writes, *writes)
+                batches.append(msgspec.structs.replace(batch, writes=writes))
     return batches[-MAX_BATCHES:]
 
 
@@ -355,16 +315,12 @@ class NoteStore:
             # Of versions that fit about equally well by words, meaning must not choose the old.
             versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
             keys = placed(fused(keys, close), versions)
-        alive = (note for note in self._each(keys[: limit + SPARE]) if _is_found(note, query))
-        return list(islice(alive, limit))
+        notes = self.read(keys[: limit + SPARE])
+        return [note for note in notes if _is_found(note, query)][:limit]
 
     def read(self, keys: Sequence[str]) -> list[Note]:
         """Read these notes, as far as they are there."""
-        return list(self._each(keys))
-
-    def _each(self, keys: Sequence[str]) -> Iterator[Note]:
-        found = (self.files.read(key) for key in keys)
-        return (filed.note for filed in found if filed is not None)
+        return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
         """Read the newest notes, kept or *pending*, the newest first.  Raises DatabaseUnusable."""
@@ -374,16 +330,12 @@ class NoteStore:
         """List what was noticed and waits.  Raises DatabaseUnusable."""
         return observations_of(self.newest(MOST_PENDING, pending=True))
 
-    def known(self) -> tuple[Note, ...]:
-        """List what was remembered last, and all that waits.  Raises DatabaseUnusable."""
-        return (*self.newest(MAX_KNOWN), *self.newest(MOST_PENDING, pending=True))
-
     def overview(self) -> MemoryOverview:
-        """Say how much there is, and what came last.  Raises DatabaseUnusable."""
+        """Say how much there is, what came last, and what waits.  Raises DatabaseUnusable."""
         return MemoryOverview(
             self.indexed.index.counts(self._disk.clock()),
-            tuple(self.newest(LISTED)),
-            tuple(self.newest(LISTED, pending=True)),
+            tuple(self.newest(MAX_KNOWN)),
+            tuple(self.newest(MOST_PENDING, pending=True)),
         )
 
     # --- writing ---------------------------------------------------------------------------------
@@ -425,7 +377,7 @@ class NoteStore:
 
     def _refused(self, draft: NoteDraft, before: NoteFile | None) -> str | None:
         if before is None:
-            if self.files.there(draft.key):
+            if os.path.lexists(self.files.path(draft.key)):
                 return "what is there under this name cannot be read"
             if self._count() >= self._max_notes:
                 return f"there are {self._max_notes:,} notes already; forget some, or replace one"
@@ -485,7 +437,7 @@ class NoteStore:
         hashes = {one: digests(one.key, one.text) for one in found}
         buried = self._tombstones.buried(chain.from_iterable(hashes.values()))
         facts = [one for one in found if buried.isdisjoint(hashes[one])]
-        pending = self.indexed.look_up(lambda _: self.observations())
+        pending = self.indexed.look_up(self.observations)
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
         known = [note for note in notes if note.status == "kept"]
         lesson = learn(facts, pending, known, settings)
@@ -497,7 +449,7 @@ class NoteStore:
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
-        pending = self.indexed.look_up(lambda _: self.observations())
+        pending = self.indexed.look_up(self.observations)
         lesson = keep(code, pending) if is_kept else drop(code, pending)
         if lesson is None:
             return "There is nothing of that kind."
@@ -522,8 +474,7 @@ class NoteStore:
         What stays are salted hashes, which keep them from being learned again.  Raises DiskFull
         (nothing was forgotten yet) and JournalBroken.
         """
-        keys = tuple(dict.fromkeys(keys))
-        there = tuple(key for key in keys if self.files.is_file(key))
+        there = [key for key in dict.fromkeys(keys) if self._is_there(key)]
         known = self.read(there)
         if known:
             self._tombstones.bury(
@@ -531,34 +482,36 @@ class NoteStore:
             )
         said = {said_hash(note) for note in known}
         about = {note.subject for note in known}
-        noticed: Sequence[str] = ()
-        why = ""
+        self._undo_log.clear()
+        noticed, why = list[str](), ""
         try:
-            noticed = self.indexed.look_up(lambda _: self._observed(about, said))
+            noticed = [
+                note.key
+                for note in self.indexed.look_up(lambda: self.newest(MOST_PENDING, pending=True))
+                if note.is_observation and (note.subject in about or said_hash(note) in said)
+            ]
         except DatabaseUnusable as error:
             why = f"what was noticed of it may still be there: {error}"
-        self._undo_log.forget({*keys, *noticed, *about}, said)
         try:
-            self._remove((*keys, *noticed))
+            self._remove((*there, *noticed))
         except DatabaseUnusable as error:
             why = f"the index still has them, and could not be removed: {error}"
-        return Forgotten(there, tuple(key for key in keys if key not in there), why)
+        return Forgotten(tuple(there), tuple(key for key in keys if key not in there), why)
 
-    def _observed(self, about: Collection[str], said: Collection[str]) -> list[str]:
-        """Name the observations that are about one of these, or say one of these."""
-        return [
-            note.key
-            for note in self.newest(MOST_PENDING, pending=True)
-            if note.is_observation and (note.subject in about or said_hash(note) in said)
-        ]
+    def _is_there(self, key: str) -> bool:
+        """Tell whether there is something of this name that can be removed: no folder."""
+        path = self.files.path(key)
+        return _is_key(key) and (path.is_symlink() or (path.exists() and not path.is_dir()))
 
-    def undo(self) -> Undone | None:
-        """Take the newest batch back; None if there is none.
+    def undo(self) -> str:
+        """Take the newest batch back, and say what came of its notes, by what they are about.
 
         Raises DiskFull, JournalBroken, DatabaseUnusable.
         """
         batches = self._undo_log.read()
-        return self._take_back(batches[-1], for_good=batches[-1].learned) if batches else None
+        if not batches:
+            return "There is nothing to take back."
+        return self._take_back(batches[-1], for_good=batches[-1].learned)
 
     def unlearn(self, session: str, parts: Sequence[tuple[int, int]]) -> str:
         """Let go of what looks back at *parts* of the log of *session* have found.
@@ -573,28 +526,36 @@ class NoteStore:
         for batch in reversed(self._undo_log.read()):
             if batch.learned and is_gone(batch.id):
                 self._take_back(batch, for_good=False)
-        pending = self.indexed.look_up(lambda _: self.observations())
+        pending = self.indexed.look_up(self.observations)
         self._remove([one.name for one in pending if is_gone(one.batch)])
         return "Let go of."
 
-    def _take_back(self, batch: UndoBatch, *, for_good: bool) -> Undone:
-        removed, restored, changed = dict[str, str](), list[str](), list[str]()
-        for write in batch.writes:
+    def _take_back(self, batch: UndoBatch, *, for_good: bool) -> str:
+        removed, restored, changed = dict[str, str](), dict[str, str](), dict[str, str]()
+        for write in reversed(batch.writes):
             now = self.files.read(write.key)
             if now is None or content_hash(now.data) != write.after:
-                changed.append(write.key)
+                changed[write.key] = write.key
             elif write.before is not None:
                 self._put(write.key, write.before)
-                restored.append(write.key)
+                restored[write.key] = write.key
             else:
                 if for_good:
                     # The text alone: something else may be learned of the same.
                     self._tombstones.bury((said_hash(now.note),))
                 removed[write.key] = now.note.subject
+                restored.pop(write.key, None)
         self._remove(tuple(removed))
         self._undo_log.drop(batch.id)
-        names = tuple(dict.fromkeys(removed.values()))
-        return Undone(names, tuple(restored), tuple(changed))
+        told = []
+        for what, notes in (
+            ("Removed", removed),
+            ("As before", restored),
+            ("Left, as changed since", changed),
+        ):
+            if notes:
+                told.append(f"{what}: {', '.join(dict.fromkeys(notes.values()))}.")
+        return " ".join(told)
 
     def _remove(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -14,18 +14,18 @@ from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
-    ListKnown,
     MemoryMail,
+    Overlook,
     ReadNotes,
     Recall,
     Remember,
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft, fit
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft
 from elwood.features.memory.store import fused
 from elwood.foundation.runtime import Address
-from elwood.foundation.text.words import KEY, asked
+from elwood.foundation.text.words import KEY, asked, having
 
 _MARKED = ", marked as from a conversation with strangers' words"
 
@@ -74,11 +74,10 @@ class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
-    key: Annotated[str, Meta(pattern=KEY, description="The note to forget")] = ""
-    query: Annotated[
-        str,
-        Meta(max_length=500, description="Or words: the notes that have all of them are forgotten"),
-    ] = ""
+    keys: Annotated[
+        tuple[Annotated[str, Meta(pattern=KEY)], ...],
+        Meta(min_length=1, max_length=MAX_FOUND, description="The notes to forget"),
+    ]
 
 
 class NoteTools:
@@ -102,9 +101,8 @@ class NoteTools:
             given.importance or None,
             given.ttl or None,
         )
-        [answer] = await self._memory.ask(Remember(drafts=(draft,)))
         marked = _MARKED if untrusted else ""
-        match answer:
+        match await self._memory.ask(Remember(draft=draft)):
             case Unsaved(_, why):
                 raise ToolFailure(f"not saved: {why}")
             case Saved(key, replaced):
@@ -118,8 +116,7 @@ class NoteTools:
         found = await search_all(self._searches, (given.query, *also), given.limit)
         if not found:
             return "no note has any of these words"
-        room = MAX_SHOWN // len(found)
-        text = "\n\n".join(_shown(one, room) for one in found)
+        text = shown(found, MAX_SHOWN, "## ")
         strange = [one.origin for one in found if one.label.untrusted]
         origin = f"memory: {', '.join(strange)}" if strange else ""
         return Output(text, untrusted=bool(strange), private=True, origin=origin)
@@ -144,38 +141,17 @@ class NoteTools:
         question names the keys alone, for it is kept with the approvals: a text that is to vanish
         must not be copied there.
         """
-        if bool(given.key) == bool(given.query.strip()):
-            raise ToolFailure("give either a key or a query")
-        notes = await self._meant(given)
+        waiting = (await self._memory.ask(Overlook())).pending
+        noticed = [note for note in waiting if note.subject in given.keys]
+        notes = {n.key: n for n in (*await self._memory.ask(ReadNotes(keys=given.keys)), *noticed)}
         if not notes:
             raise ToolFailure("there is no such note; nothing was forgotten")
-        if len(notes) > MAX_FOUND:
-            why = (
-                f"more than {MAX_FOUND} notes have these words; give more words, or keys one by one"
-            )
-            raise ToolFailure(f"{why}. Nothing was forgotten")
-        keys = [note.key for note in notes]
-        names = dict.fromkeys(map(_named, notes))
-        count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
+        names = dict.fromkeys(map(_named, notes.values()))
+        count = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
         question = f"Forget {count} for good: {', '.join(names)}"
-        strange = ", ".join(note.key for note in notes if note.untrusted)
-        return Plan(Other("destructive"), question, {"notes": " ".join(keys), "untrusted": strange})
-
-    async def _meant(self, given: ForgetMemory) -> list[Note]:
-        """Find what is to be forgotten, also what was only noticed, or is out of date."""
-        known = await self._memory.ask(ListKnown())
-        waiting = [note for note in known if note.status == "pending"]
-        if given.key:
-            notes = await self._memory.ask(ReadNotes(keys=(given.key,)))
-            return list(notes) or [note for note in waiting if note.subject == given.key]
-        words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
-        chosen = asked(given.query)
-        noticed = (
-            note
-            for note in waiting
-            if fit(msgspec.structs.replace(note, key=note.subject), chosen) == len(chosen)
-        )
-        return [*await self._memory.ask(words), *noticed] if chosen else []
+        strange = ", ".join(key for key, note in notes.items() if note.untrusted)
+        facts = {"notes": " ".join(notes), "untrusted": strange}
+        return Plan(Other("destructive"), question, facts)
 
 
 async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
@@ -233,15 +209,20 @@ def joined(
     return [*better, *notes, *found[len(better) :]]
 
 
-def _shown(found: SearchResult, room: int) -> str:
-    about = [f"updated {found.updated}"] if found.updated else []
-    about += [found.about] if found.about else []
-    about += ["may hold strangers' words"] if found.label.untrusted else []
-    head = f"## {found.origin}" + (f" ({'; '.join(about)})" if about else "")
-    text = found.text
-    if len(text) > room:
-        text = f"{text[:room]}\n[cut: {len(text) - room} more characters; limit=1 shows more]"
-    return f"{head}\n{text}"
+def shown(found: Sequence[SearchResult], room: int, head: str = "") -> str:
+    """Show what was *found*, as far as it fits into *room* characters, each behind a *head*."""
+    room //= max(1, len(found))
+    parts = []
+    for one in found:
+        about = [f"updated {one.updated[:10]}"] if one.updated else []
+        about += [one.about] if one.about else []
+        about += ["may hold strangers' words"] if one.label.untrusted else []
+        said = f" ({'; '.join(about)})" if about else ""
+        text = one.text
+        if len(text) > room:
+            text = f"{text[:room]}\n[cut: {len(text) - room} more characters]"
+        parts.append(f"{head}{one.origin}{said}\n{text}")
+    return "\n\n".join(parts)
 
 
 class NoteSearch:
@@ -278,7 +259,7 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
                 label=note.label,
                 updated=note.updated,
                 about="; ".join(about),
-                words=fit(note, chosen),
+                words=having(note.words, chosen),
             )
         )
     return found
@@ -326,16 +307,15 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             name="forget_memory",
             id="memory.note.forget",
             description=(
-                "Forget notes for good, when the user wants something forgotten: one by its key, "
-                "or all that have certain words. The user is asked first. To correct a note, save "
-                "it anew."
+                "Forget notes for good, when the user wants something forgotten. Look up first "
+                "which they are. The user is asked. To correct a note, save it anew."
             ),
             input=ForgetMemory,
             run=notes.forget,
             risk="destructive",
             effect="keyed",
             timeout=60.0,
-            target=lambda given: given.key or given.query,
+            target=lambda given: ", ".join(given.keys),
             plan=notes.plan_forget,
             forgets=True,
         ),

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -29,10 +28,6 @@ _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 VERSION = 4
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
-# From this version on FTS5 can overwrite what is deleted at once (sqlite.org/fts5.html).
-SECURE_FTS = (3, 42, 0)
-# Stands in the head of a file (application_id) that has once caught up with all documents: "Elwo".
-COMPLETE = 0x456C776F
 
 _TABLES = """
 CREATE TABLE notes (
@@ -40,18 +35,19 @@ CREATE TABLE notes (
   untrusted INTEGER NOT NULL, importance INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
   saying BLOB NOT NULL, length INTEGER NOT NULL
 );
-CREATE INDEX lengths ON notes (length);
 CREATE INDEX newest ON notes (kept, updated);
 CREATE VIRTUAL TABLE words USING fts5 (key, tags, text, parts, tokenize = 'unicode61');
 CREATE TABLE vectors (
   id INTEGER PRIMARY KEY, model TEXT NOT NULL, bits BLOB NOT NULL, vector BLOB NOT NULL
 );
 """
-_SECURE = "INSERT INTO words (words, rank) VALUES ('secure-delete', 1);"
 # bm25 holds against a text that it is long; so a long correction would come behind the short note
 # that it corrects.  This takes that back, for words that are in it once (k1 is 1.2, b is 0.75).
+# How long texts are on average is told by the newest: to look at all of them takes longer than to
+# search.
 _FIND = """
-SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM notes)), n.updated,
+WITH newest AS (SELECT length FROM notes ORDER BY id DESC LIMIT 1000)
+SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated,
   n.importance
 FROM (
   SELECT rowid, rank FROM words
@@ -61,22 +57,8 @@ WHERE (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
 """
 _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
-  count(*) FILTER (WHERE expires <= ?), (SELECT count(*) FROM vectors) FROM notes
+  count(*) FILTER (WHERE expires <= ?) FROM notes
 """
-_COLUMNS = (
-    "key",
-    "stamp",
-    "kept",
-    "untrusted",
-    "importance",
-    "updated",
-    "expires",
-    "saying",
-    "length",
-)
-_INSERT = f"INSERT INTO notes ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_UPDATE = f"UPDATE notes SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE id = ?"
-
 # The importance of what nobody has weighed, of 1 to 5.
 USUAL = 3
 # What one step of importance is worth.
@@ -115,16 +97,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Of its words documents must have *all*, or *any*; or, in any form (`widened`), all, else all but
-    one, else any, whatever finds something first.  Without *untrusted*, what may hold strangers'
-    words is left out.
+    Of its words, in any form (`widened`), documents must have all, else all but one, else any,
+    whatever finds something first; or *any* as they are.  Without *untrusted*, what may hold
+    strangers' words is left out.
     """
 
     query: str
     now: float
-    words: Literal["all", "any", "all, else any"] = "all, else any"
+    any: bool = False
     untrusted: bool = True
-    vector: Sequence[float] | None = None
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -141,13 +122,12 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class IndexCounts(msgspec.Struct, frozen=True):
-    """How many documents there are, and of which kinds; *vectors* can be found by meaning."""
+    """How many documents there are, and of which kinds."""
 
     all: int = 0
     pending: int = 0
     untrusted: int = 0
     expired: int = 0
-    vectors: int = 0
 
 
 def stamp_of(found: os.stat_result) -> str:
@@ -202,7 +182,6 @@ class SearchIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_secure = sqlite3.sqlite_version_info >= SECURE_FTS
         self._db: sqlite3.Connection | None = None
         self._idle: list[sqlite3.Connection] = []
         self._epoch = 0
@@ -286,13 +265,6 @@ class SearchIndex:
             raise DatabaseUnusable("it is not open")
         return self._db
 
-    def truncate(self) -> None:
-        """Empty the log that changes are written to first."""
-        with judged():
-            [(busy, _, _)] = self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if busy:
-            raise DatabaseUnusable("somebody reads what was deleted", damaged=True)
-
     def _reader(self) -> tuple[sqlite3.Connection, int]:
         with self._at_idle:
             if self._idle:
@@ -327,20 +299,7 @@ class SearchIndex:
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA secure_delete = ON")
         if not tables:
-            made = _TABLES + _SECURE if self._is_secure else _TABLES
-            db.executescript(f"BEGIN IMMEDIATE; {made} PRAGMA user_version = {VERSION}; COMMIT;")
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it has once caught up with all documents; since then it lacks changes only."""
-        with self.reading() as db:
-            [(mark,)] = db.execute("PRAGMA application_id").fetchall()
-        return bool(mark == COMPLETE)
-
-    def complete(self) -> None:
-        """Note that it has caught up with all documents."""
-        with self.writing() as db:
-            db.execute(f"PRAGMA application_id = {COMPLETE}")
+            db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def put(self, documents: Sequence[Document]) -> None:
         """Take in these documents, all of them or none."""
@@ -355,11 +314,13 @@ class SearchIndex:
                 for (id_,) in db.execute("SELECT id FROM notes WHERE key = ?", (key,)).fetchall():
                     for table, column in (("words", "rowid"), ("vectors", "id"), ("notes", "id")):
                         db.execute(f"DELETE FROM {table} WHERE {column} = ?", (id_,))
-        if not self._is_secure:
-            # It keeps the words of what was deleted until its parts are merged.
-            with judged():
-                self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
-        self.truncate()
+        with judged():
+            # What was deleted stays in the index of words until its parts are merged, and in the
+            # log that changes are written to first until that is emptied.
+            self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
+            [(busy, _, _)] = self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            raise DatabaseUnusable("somebody reads what was deleted", damaged=True)
 
     def search(self, query: SearchQuery) -> list[SearchHit]:
         """Find by words: documents that have all of them, else all but one, else any."""
@@ -367,13 +328,9 @@ class SearchIndex:
         if not chosen:
             return []
         most = len(chosen)
-        match query.words:
-            case "all":  # to the letter: what is to be forgotten is found by it
-                tries = [(most, f"{{key tags text}} : ({expression(chosen, most)})")]
-            case "any":
-                tries = [(1, expression(chosen, 1))]
-            case _:
-                tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        if query.any:
+            tries = [(1, expression(chosen, 1))]
         with self.reading() as db:
             for least, wanted in tries:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
@@ -395,11 +352,9 @@ class SearchIndex:
         with self.reading() as db:
             return dict(db.execute(f"SELECT key, stamp FROM notes WHERE key IN ({marks})", keys))
 
-    def keys(self, after: str, limit: int) -> list[str]:
-        """Name the next *limit* documents behind *after*, by key."""
+    def all_keys(self) -> list[str]:
         with self.reading() as db:
-            ask = "SELECT key FROM notes WHERE key > ? ORDER BY key LIMIT ?"
-            return [key for (key,) in db.execute(ask, (after, limit))]
+            return [key for (key,) in db.execute("SELECT key FROM notes")]
 
     def count(self) -> int:
         with self.reading() as db:
@@ -417,7 +372,14 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
     said = fingerprint(found.text)
     told = [words(part) for part in (found.key, " ".join(found.tags), found.text)]
     told.append(parts(chain(*told)))
-    values = (
+    before = db.execute("SELECT id, saying FROM notes WHERE key = ?", (found.key,)).fetchone()
+    id_, said_before = before or (None, said)
+    if before is not None:
+        db.execute("DELETE FROM words WHERE rowid = ?", (id_,))
+    if said_before != said:
+        db.execute("DELETE FROM vectors WHERE id = ?", (id_,))
+    row = (
+        id_,
         found.key,
         found.stamp,
         found.listed,
@@ -428,15 +390,8 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         said,
         sum(map(len, told)),
     )
-    row = db.execute("SELECT id, saying FROM notes WHERE key = ?", (found.key,)).fetchone()
-    if row is None:
-        id_ = db.execute(_INSERT, values).lastrowid
-    else:
-        id_ = row[0]
-        db.execute(_UPDATE, (*values, id_))
-        db.execute("DELETE FROM words WHERE rowid = ?", (id_,))
-        if row[1] != said:
-            db.execute("DELETE FROM vectors WHERE id = ?", (id_,))
+    put = f"INSERT OR REPLACE INTO notes VALUES ({', '.join('?' * len(row))})"
+    id_ = db.execute(put, row).lastrowid
     if found.listed:
         columns = map(" ".join, told)
         ask = "INSERT INTO words (rowid, key, tags, text, parts) VALUES (?, ?, ?, ?, ?)"

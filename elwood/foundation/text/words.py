@@ -134,7 +134,7 @@ def widened(chosen: Sequence[str], least: int) -> str:
     >>> widened(["books", "rad"], 2)
     '"book"* AND {key tags text} : "rad"*'
     >>> widened(["zahnarzt"], 1)
-    '("zahnarzt"* OR ("zahn" AND ("arzt" OR "arzt")))'
+    '("zahnarzt"* OR ("zahn" AND ("arzt")))'
     """
     return _combined([_forms(word) for word in chosen], least)
 
@@ -161,10 +161,11 @@ def _forms(word: str) -> str:
     if not _may_be_compound(stem):
         return term
     # As whole words: what begins with either half is much, and takes long to put together.
-    both = [
-        f'("{_LINK.sub("", stem[:at])}" AND ("{stem[at:]}" OR "{word[at:]}"))'
-        for at in range(PART, len(stem) - PART + 1)
-    ]
+    both = []
+    for at in range(PART, len(stem) - PART + 1):
+        # Each only once: of whatever stands here SQLite counts the texts that have it.
+        ends = " OR ".join(dict.fromkeys([f'"{stem[at:]}"', f'"{word[at:]}"']))
+        both.append(f'("{_LINK.sub("", stem[:at])}" AND ({ends}))')
     return f"({' OR '.join([term, *both])})"
 
 

@@ -12,9 +12,10 @@ from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import MAX_DAILY, MAX_EXCERPT
-from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNotes, DailyNoteSearch
+from elwood.features.daily_notes.store import MAX_READ, DailyNotes, DailyNoteSearch
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.indexed_files import LOOK_EVERY
 from tests.features.memory.store_alone import holding
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

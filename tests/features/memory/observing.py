@@ -16,7 +16,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import Kind, Observation, observations_of
-from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Unlearned
+from elwood.features.memory.messages import Learn, MemoryMail, MemoryOverview, Overlook, Unlearned
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import Address, Mailbox, inline
@@ -65,8 +65,8 @@ class Notebook(Address[MemoryMail]):
     async def ask(self, message: Any) -> Any:
         await trio.lowlevel.checkpoint()
         match message:
-            case ListKnown():
-                return self.notes
+            case Overlook():
+                return self.overview
             case Learn(found=found, batch=batch, settings=settings):
                 if self.full:
                     return Unlearned(self.full)
@@ -74,8 +74,12 @@ class Notebook(Address[MemoryMail]):
         raise AssertionError(message)
 
     @property
+    def overview(self) -> MemoryOverview:
+        return self.store.indexed.look_up(self.store.overview)
+
+    @property
     def notes(self) -> tuple[Note, ...]:
-        return self.store.indexed.look_up(lambda _: self.store.known())
+        return (*self.overview.newest, *self.overview.pending)
 
     @property
     def seen(self) -> list[Observation]:

@@ -40,7 +40,6 @@ def opened(
     """One process with this memory, caught up."""
     state.mkdir(exist_ok=True)
     memory = NoteStore(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
-    memory.indexed.open()
     try:
         for _ in memory.indexed.catch_up():
             pass
@@ -60,12 +59,12 @@ def save(
 def find(memory: NoteStore, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
     """Search."""
     wanted = SearchQuery(query=query, now=now)
-    return memory.indexed.look_up(lambda _: memory.search(wanted, limit))
+    return memory.indexed.look_up(lambda: memory.search(wanted, limit))
 
 
 def pending(memory: NoteStore) -> list[Note]:
     """List what waits for the owner."""
-    return memory.indexed.look_up(lambda _: memory.newest(9, pending=True))
+    return memory.indexed.look_up(lambda: memory.newest(9, pending=True))
 
 
 def keys(memory: NoteStore, query: str, limit: int = 10) -> list[str]:

@@ -15,7 +15,7 @@ from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory.actor import LOOK_EVERY, PAUSE
+from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
     Forget,
@@ -33,6 +33,8 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.parts import command as run_command
 from elwood.features.memory.tools import NoteSearch
 from elwood.foundation.runtime import Address, inline
+from elwood.foundation.storage.indexed_files import LOOK_EVERY
+from elwood.foundation.storage.search_index import IndexCounts
 from tests.features.memory.observing import seen
 from tests.features.memory.store_alone import draft, holding, remembering
 from tests.hashed_vectors import hashed
@@ -42,8 +44,8 @@ Mail = Address[MemoryMail]
 
 
 async def keep(memory: Mail, key: str, text: str, *, untrusted: bool = False) -> None:
-    [answer] = await memory.ask(Remember(drafts=(draft(key, text, untrusted=untrusted),)))
-    assert answer == Saved(key)
+    made = draft(key, text, untrusted=untrusted)
+    assert await memory.ask(Remember(draft=made)) == Saved(key)
 
 
 async def find(memory: Mail, query: str) -> list[str]:
@@ -90,13 +92,13 @@ async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
         nonlocal steps
         await trio.lowlevel.checkpoint()
         steps += 1
-        if steps == 4:  # in the middle of the rebuild
+        if steps == 2:  # in the middle of the rebuild
             await held.wait()
         return fn()
 
     async with remembering(tmp_path, blocking=slow) as memory:
         await trio.testing.wait_all_tasks_blocked()
-        assert steps == 4
+        assert steps == 2
         read = await memory.ask(ReadNotes(keys=("n7",)))
         assert [note.key for note in read] == ["n7"]
         assert await memory.ask(Suggest(message="number 399 of many")) == ()
@@ -113,25 +115,22 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
     async with remembering(tmp_path) as memory:
         await keep(memory, "tea", "Green tea")
         await keep(memory, "theirs", "Obey the tea", untrusted=True)
-        waiting = draft("maybe", "Tea at five", status="pending")
-        await memory.ask(Remember(drafts=(waiting,)))
+        await memory.ask(Remember(draft=draft("maybe", "Tea at five", status="pending")))
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
         assert [note.key for note in found] == ["tea"]
-        told = await memory.ask(Overlook())
-        assert told is not None
-        assert (told.counts.all, told.counts.pending, told.counts.untrusted) == (3, 1, 1)
+        assert (await memory.ask(Overlook())).counts == IndexCounts(3, 1, 1)
 
 
 async def test_forgetting_and_undoing_are_told(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         await keep(memory, "tea", "Zanzibar tea")
-        await keep(memory, "cup", "A cup")
+        assert (await memory.ask(Undo())).text == "Removed: tea."
+        await keep(memory, "tea", "Zanzibar tea")
         gone = await memory.ask(Forget(keys=("tea",)))
         assert gone.ok
         assert "conversations still stands in their logs" in gone.text
         assert holding(tmp_path, "zanzibar") == []
         assert not (await memory.ask(Forget(keys=("tea",)))).ok
-        assert (await memory.ask(Undo())).text == "Removed: cup."
         assert (await memory.ask(Undo())).text == "There is nothing to take back."
 
 
@@ -220,11 +219,8 @@ async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
 ) -> None:
     embedder = Switched()
     async with remembering(tmp_path, embedder=embedder) as memory:
-        drafts = (
-            draft("feast", "The birthdays of the grandparents"),
-            draft("diary", "an endless story"),
-        )
-        await memory.ask(Remember(drafts=drafts))
+        await keep(memory, "feast", "The birthdays of the grandparents")
+        await keep(memory, "diary", "an endless story")
         await trio.sleep(PAUSE)
         assert await find(memory, "grandparental birthdayparty") == ["feast"]
         await keep(memory, "more", "another endless story")

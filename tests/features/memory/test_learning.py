@@ -45,9 +45,8 @@ from elwood.features.memory.learning import (
     read,
     request,
 )
-from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
+from elwood.features.memory.messages import Forgotten, Saved, Unsaved
 from elwood.features.memory.note import Note, NoteDraft, above, parse, render
-from elwood.features.memory.store import UndoBatch
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
@@ -497,26 +496,13 @@ def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:
         assert answer == Saved("tea", replaced=True)
 
 
-def test_what_was_seen_once_of_a_forgotten_note_is_not_kept_for_undoing(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        save(memory, "tea", "Likes tea.")
-        other = seen("Prefers zanzibar coffee.", "tea")
-        memory.save([draft_of(other)], batch="a/1", learned=True)
-        memory.save([draft_of(replace(other, asked=True))], batch="b/1", learned=True)
-        memory.settle(other.code, is_kept=False)
-        memory.forget(["tea"])
-        path = tmp_path / "memory.undo"
-        batches = msgspec.json.decode(path.read_bytes(), type=list[UndoBatch])
-        assert [write.key for batch in batches for write in batch.writes if write.before] == []
-
-
 def test_what_was_refused_or_taken_back_may_be_learned_in_other_words(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         one, other = seen(), seen("Has a cat.", "cat")
         memory.save([draft_of(one)], batch="a/1", learned=True)
         memory.settle(one.code, is_kept=False)
         memory.save([draft_of(other)], batch="a/2", learned=True)
-        assert memory.undo() == Undone(("cat",))
+        assert memory.undo() == "Removed: cat."
         assert pending(memory) == []
         drafts = [
             learned(text, key)

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.features.memory.tools import NoteQuery
+from elwood.foundation.storage.search_index import Document, SearchIndex, SearchQuery
 from elwood.foundation.text.words import asked, parts, widened, words
 from tests.features.memory.store_alone import keys, note_tools, opened, save
 
@@ -77,6 +79,23 @@ def test_a_long_correction_comes_before_the_short_note_that_it_corrects(tmp_path
         save(memory, "harbour-move", f"{said * 6}{text} {said * 6}")
         for query in ("Where in the harbour is the boat?", "boat berth", "boat"):
             assert keys(memory, query)[:2] == ["harbour-move", "boat-berth"]
+
+
+def test_a_search_does_not_look_at_notes_that_it_does_not_find(tmp_path: Path) -> None:
+    """What SQLite does for it stays the same, however many others there are."""
+    index, costs = SearchIndex(tmp_path / "notes.db"), list[int]()
+    index.open()
+    index.put([Document(key="tea", stamp="", text="Green tea", untrusted=False)])
+    for group in range(4):
+        names = [f"n{group}-{number}" for number in range(1000)]
+        index.put([Document(key=n, stamp="", text="Else", untrusted=False) for n in names])
+        steps: list[None] = []
+        with index.reading() as db:  # it is lent again
+            db.set_progress_handler(partial(steps.append, None), 1)
+        assert [hit.key for hit in index.search(SearchQuery(query="tea", now=0.0))] == ["tea"]
+        costs.append(len(steps))
+    index.close()
+    assert costs[-1] < 1.1 * costs[0]
 
 
 def test_an_index_of_before_is_made_anew(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_an_index_that_is_no_good_is_made_anew(tmp_path: Path, damage: str) -> N
     assert keys(memory, "number 7") == ["n7"]  # it is repaired before
     catch_up(memory)
     assert keys(memory, "number 7") == ["n7"]
-    assert memory.indexed.index.is_complete
+    assert memory.indexed.is_ready
     assert save(memory, "new", "a new one") == Saved("new")
     assert keys(memory, "new") == ["new"]
     memory.indexed.close()
@@ -211,8 +211,8 @@ def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path
 def _story(memory: NoteStore) -> None:
     save(memory, "tea", "Black tea")
     save(memory, "car", "A red car")
-    memory.forget(["cat"])
     memory.undo()
+    memory.forget(["cat"])
 
 
 def _prepared(state: Path) -> None:

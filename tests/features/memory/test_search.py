@@ -157,8 +157,10 @@ def give_vectors(memory: NoteStore) -> None:
 
 
 def ask(memory: NoteStore, query: str, *, vectors: bool) -> list[str]:
-    wanted = SearchQuery(query=query, now=0.0, vector=hashed(query) if vectors else None)
-    close = ranked(actor.near(memory.indexed.index, MODEL, wanted)) if vectors else ()
+    wanted = SearchQuery(query=query, now=0.0)
+    index, close = memory.indexed.index, list[str]()
+    if vectors:
+        close = ranked(actor.near(index, MODEL, hashed(query), wanted))
     return [note.key for note in memory.search(wanted, 5, close)]
 
 

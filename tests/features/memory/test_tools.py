@@ -44,8 +44,7 @@ async def test_what_was_saved_is_found_with_where_it_is_from(tmp_path: Path) -> 
         assert await notes.save(given, OWN) == "replaced tea"
         found = await search(notes, "any Sugar?")
         assert found == Output(
-            "## tea (updated 1970-01-01T00:00:00+00:00; tags: drinks; from tg-1 by tg:1)\n"
-            "No **sugar**.",
+            "## tea (updated 1970-01-01; tags: drinks; from tg-1 by tg:1)\nNo **sugar**.",
             private=True,
         )
         assert await notes.search(NoteQuery("coffee"), OWN) == "no note has any of these words"
@@ -73,7 +72,7 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
         found = (await search(notes, "word", MAX_FOUND)).text
         assert found.count("## ") == MAX_FOUND
         assert len(found) < SEARCH.limit
-        assert "limit=1 shows more" in found
+        assert "more characters]" in found
         assert len((await search(notes, "word", 1)).text) > MAX_NOTE
 
 
@@ -95,8 +94,6 @@ async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:
         found = await search(notes, "new boiler", 1)
         assert found.text.endswith(read.strip())
         assert (found.untrusted, found.origin) == (True, "memory: threads/daily/2026-04-01.md")
-        with pytest.raises(ToolFailure, match="no such note"):
-            await notes.plan_forget(ForgetMemory(query="drain"), OWN)
 
 
 async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Path) -> None:
@@ -109,28 +106,21 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
             draft_of(Observation("drinks", text, "fact", "s", label, 0.0, f"s/{n}"))
             for n, (text, label) in enumerate([("Likes tea.", PRIVATE), ("Likes wine.", STRANGE)])
         ]
-        await memory.ask(Remember(drafts=tuple(noticed)))
+        for one in noticed:
+            await memory.ask(Remember(draft=one))
         now = 7200.0
 
-        plan = await notes.plan_forget(ForgetMemory(query="tea"), OWN)
-        assert plan.subject == "Forget 3 notes for good: tea, milk, drinks (noticed)"
-        plan = await notes.plan_forget(ForgetMemory(key="drinks"), OWN)
+        plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
+        assert plan.subject == "Forget 4 notes for good: tea, milk, drinks (noticed)"
+        plan = await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
         assert plan.subject == "Forget 2 notes for good: drinks (noticed)"
         assert plan.facts["untrusted"] == noticed[1].key
-        done = await notes.forget(ForgetMemory(), attrs.evolve(OWN, facts=plan.facts))
+        done = await notes.forget(ForgetMemory(("drinks",)), attrs.evolve(OWN, facts=plan.facts))
         assert noticed[0].key in done.text
         for path in (tmp_path / "state").rglob("*"):
             assert path.is_dir() or b"Likes" not in path.read_bytes()
         with pytest.raises(ToolFailure, match="no such note"):
-            await notes.plan_forget(ForgetMemory(query="wine"), OWN)
-
-
-async def test_more_than_can_be_named_is_not_forgotten_in_part(tmp_path: Path) -> None:
-    async with note_tools(tmp_path) as notes:
-        for number in range(MAX_FOUND + 1):
-            await notes.save(NoteToSave(f"n{number}", f"word {number}"), OWN)
-        with pytest.raises(ToolFailure, match="more than 20 notes have these words"):
-            await notes.plan_forget(ForgetMemory(query="word"), OWN)
+            await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
 
 
 async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
