@@ -93,8 +93,7 @@ _FORMS = (
     ("Dropbox token", "sl.", r"[A-Za-z0-9_-]{100,2048}"),
     ("Pulumi token", "pul-", r"[0-9a-f]{40}"),
     ("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}"),
-    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
-    ("signed token", "eyJ", r"(?<![_-]eyJ)[A-Za-z0-9_-]{8,1024}"
+    ("signed token", "eyJ", r"[A-Za-z0-9_-]{8,1024}"
      r"(?:\.[A-Za-z0-9_-]{0,6144}){1,3}\.[A-Za-z0-9_-]{16,4096}"),
 )  # fmt: skip
 _HEADS = tuple((head, kind, rest) for kind, heads, rest in _FORMS for head in heads.split())
@@ -110,27 +109,35 @@ def _pattern(head: str, rest: str, *, glued: bool = False) -> re.Pattern[str]:
     return re.compile(f"{re.escape(head)}{'' if glued else _left(re.escape(head))}{rest}")
 
 
-def _left(head: str = "") -> str:
+def _left(head: str) -> str:
     befores = (
         ("!", "[A-Za-z0-9]"),
         ("=", r"\\[nrt]"),
         ("=", "%[0-9A-Fa-f][0-9A-Fa-f]"),
         ("=", r"\\u00[0-9A-Fa-f][0-9A-Fa-f]"),
     )
-    return f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
+    left = f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
+    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
+    return f"{left}(?<![_-]eyJ)" if head == "eyJ" else left
 
 
-# Their first characters may be any, so they are looked for by a mark further on.
+# Their first characters may be any, so they are looked for by a mark further on, behind any word;
+# or their heads are the ends of words, and they are looked for behind what is no such word.
 _BY_MARK = (
     ((":", "%3"), "Telegram bot token",
      re.compile(r"(?<![0-9])[0-9]{6,12}(?::|%3[Aa])[A-Za-z0-9_-]{34,64}")),
     (("Q~",), "Azure secret",
-     re.compile(_left() + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
+     re.compile(r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
+    # Behind a capital, with a digit in its first part, which is the number of a user in base64.
     ((".",), "Discord token",
-     re.compile(f"(?:{_left()}|(?<=[a-z]))"
+     re.compile(rf"(?:{_left('')}|(?<=[a-z])|(?=[A-Za-z]{{1,28}}[0-9]))"
                 r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
     # In capitals it would be the end of a word: TASK.
-    (("SK",), "Twilio key", re.compile(r"(?<=[a-z])SK[0-9a-f]{32}(?![0-9A-Za-z])")),
+    (("SK",), "Twilio key",
+     re.compile(r"(?<=[a-z0-9B-DF-HJ-NP-TV-Z])SK[0-9a-f]{32}(?![0-9A-Za-z])")),
+    (("key-",), "Mailgun key", re.compile(r"(?<=[A-Z0-9])key-[0-9a-f]{32}(?![0-9A-Za-z])")),
+    (("SG.",), "SendGrid key",
+     re.compile(r"(?<=[A-Za-z0-9])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])")),
     # As crypt(3) writes them: in /etc/shadow, .htpasswd and databases.
     (("$",), "password hash",
      re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|md5|sha1|scrypt|argon2(?:id|i|d))"
@@ -167,7 +174,7 @@ def _judged(match: re.Match[str], kind: str) -> FoundSecret:
 # Characters of a name or word that a token may be glued to, and of the longest head.
 _GLUE, _HEAD = 40, 28
 # What words end with, too: task-, monkey-, MSG.
-_WORD_ENDS = frozenset({"sk-", "key-", "SK", "BSA", "SG.", "sl.", "pul-", "dapi", "eyJ"})
+_WORD_ENDS = frozenset({"sk-", "key-", "SK", "SG.", "sl.", "pul-", "eyJ"})
 
 
 def _glued(text: str, at: int, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
