@@ -6,15 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from elwood.foundation.secrets.redaction import (
-    Clean,
-    Credential,
-    Masked,
-    Redactor,
-    Secret,
-    redact,
-    screen,
-)
+from elwood.foundation.secrets.redaction import Credential, Masked, Redactor, Secret, redact, screen
 from tests.corpora.gen_secrets import (
     AN,
     FILTERS,
@@ -115,7 +107,7 @@ def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> N
         "disk-8c7e1a9d-4b2f-4d0a-9e57-1f2a3b4c5d6e",
         "monkey-0123456789abcdef0123456789abcdef", "MSG.internal_error_code_17.not_found_in_cache",
         "risk-assessment-of-Project-2026-v2", "com.example.mysql.ConnectionPoolFactory2Impl",
-        "apikey-3f786850e387550fdab836ed7e6dc881", "com.acme.NewestManagerOfUsers2.create.OneByName",
+        "apikey-3f786850e387550fdab836ed7e6dc881", "com.acme.NewManagerOfUsers2.create.OneByName",
         "CZECHOSLOVAKIATRANSPORTATION2", "desk-Berlin2-Room12B-Window3C",
     ],
 )  # fmt: skip
@@ -185,7 +177,7 @@ def test_ids_hashes_and_pictures_stay_bit_for_bit(around: str) -> None:
         for name in LOOKALIKES:
             text = around.format(Maker(f"{seed}{around}").make(name))
             assert redact(text, [Secret("hunter2-hunter3")]) == text
-            assert screen(text) == Clean()
+            assert screen(text) is None
 
 
 def promised() -> Iterator[tuple[str, str, str]]:
@@ -272,5 +264,5 @@ def test_a_credential_within_a_message_is_masked() -> None:
     ],
 )  # fmt: skip
 def test_talk_about_secrets_is_no_secret(text: str) -> None:
-    assert screen(text) == Clean()
+    assert screen(text) is None
     assert redact(text, []) == text
