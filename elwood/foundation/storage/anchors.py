@@ -6,18 +6,18 @@ and at the end.  It costs a turn nothing, and what was written since the last ti
 Backups and daily notes carry the head of the anchors: who rewrites them all must rewrite those.
 
 An anchor is never taken back: one that does not hold any more is noted as lost, once, and stays
-until a person accepts it.  When the file has grown long, it becomes the old one, in the place of
-the one before, and another begins with what is known.
+until a person accepts it.  Of what was closed only the newest part is kept: what it adds up to
+stands at the beginning of the next.
 """
 
 import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import trio
@@ -33,15 +33,18 @@ from elwood.foundation.storage.journal import (
     digest,
     follow,
     is_sound,
+    lines_of,
+    segments,
     write_line,
 )
 
 log = logging.getLogger("elwood.records")
 
+# The second is of an older version, which kept its closed part there.
 NAME, OLD = "anchors.jsonl", "anchors.old.jsonl"
 # Seconds between two looks at the journals: what a thief of lines may take unseen.
 EVERY = 300.0
-# Bytes after which another file begins, unless what it begins with is a good part of that.
+# Bytes after which the file is closed.
 LONG = 1 << 20
 # Where daily notes lie in the workspace, and how they carry the head.
 NOTES = "threads/daily/*.md"
@@ -94,7 +97,7 @@ class AnchorsRestored(msgspec.Struct, frozen=True, tag="restored"):
 
 
 class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
-    """What was known when another file was begun."""
+    """What was known when another file was begun, by an older version."""
 
     heads: tuple[Head, ...]
     lost: tuple[AnchorLost, ...]
@@ -158,9 +161,8 @@ class Anchoring:
     def __init__(self, state: Path, disk: Disk) -> None:
         self._state = state
         self._disk = disk
-        # It begins anew by itself, with what is known.
         self._journal = Journal[AnchorEntry, Anchors](
-            state / NAME, AnchorEntry, Anchors, disk, may_close=lambda known: False
+            state / NAME, AnchorEntry, Anchors, disk, segment=LONG
         )
         self._is_open = False
 
@@ -194,8 +196,7 @@ class Anchoring:
             for one in lost:
                 log.error("records are missing", extra={"journal": one.journal, "why": one.why})
             await journal.append(*([Anchored(heads)] if heads else []), *lost, *more)
-            if await disk.blocking(self._begin_anew):
-                await journal.open()
+            await disk.blocking(self._forget)
         except (JournalDamaged, DiskFull) as error:
             self._is_open = False
             report_error(ANCHORING, str(error))
@@ -208,22 +209,11 @@ class Anchoring:
             clear_error(LOST)
         return journal.head
 
-    def _begin_anew(self) -> bool:
-        """Begin another file if this one is long; a crash between leaves it twice, which is well.
-
-        What is known goes into its first line.
-        """
-        path, known = self._journal.path, self._journal.state
-        size = path.stat().st_size if path.exists() else 0
-        if size <= LONG:
-            return False
-        carried = AnchorsCarried(tuple(known.heads.values()), tuple(known.lost.values()))
-        line = write_line(1, "", self._disk.clock(), (carried,))
-        if size <= 4 * len(line):
-            return False
-        self._disk.replace(path.with_name(OLD), path.read_bytes())
-        self._disk.replace(path, line)
-        return True
+    def _forget(self) -> None:
+        """Keep no more of what was closed than the newest part."""
+        closed = [self._state / OLD, *segments(self._journal.path).values()]
+        for path in closed[:-1]:
+            self._disk.remove(path)
 
 
 def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
@@ -237,22 +227,22 @@ def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], li
         there.add(name)
         if name in known.lost or (before is not None and path.stat().st_size == before.size):
             continue
-        with path.open("rb") as file:
-            found = _head(name, file)
-            if before is not None and not _holds(before, file):
-                lost.append(AnchorLost(name, "it does not hold what it held"))
-            elif found is not None and found != before:
-                disk.settle(path)
-                heads.append(found)
+        data = path.read_bytes()
+        found = _head(name, data)
+        if before is not None and not _holds(before, data):
+            lost.append(AnchorLost(name, "it does not hold what it held"))
+        elif found is not None and found != before:
+            disk.settle(path)
+            heads.append(found)
     gone = known.heads.keys() - there - known.lost.keys()
     return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
 
 
-def _head(name: str, file: IO[bytes]) -> Head | None:
-    """Read the last whole line of a journal; None if there is none before what may be torn."""
-    end = file.seek(0, os.SEEK_END)
+def _head(name: str, data: bytes) -> Head | None:
+    """Find the last whole line of a journal; None if there is none before what may be torn."""
+    end = len(data)
     for _ in range(2):
-        raw = _line_before(file, end)
+        raw = _line_before(data, end)
         if is_sound(raw):
             line = decoder(msgspec.Raw).decode(raw)
             return Head(name, line.seq + len(line.entries) - 1, end, digest(raw))
@@ -260,36 +250,25 @@ def _head(name: str, file: IO[bytes]) -> Head | None:
     return None
 
 
-def _holds(anchor: Head, file: IO[bytes]) -> bool:
+def _holds(anchor: Head, data: bytes) -> bool:
     """Tell whether the line stands where it stood; one in an earlier segment is for `verify`."""
-    if digest(_line_before(file, anchor.size)) == anchor.head:
+    if digest(_line_before(data, anchor.size)) == anchor.head:
         return True
-    file.seek(0)
-    first = file.readline()
+    first = data[: data.find(b"\n") + 1]
     return is_sound(first) and decoder(msgspec.Raw).decode(first).seq > anchor.seq
 
 
-def _line_before(file: IO[bytes], end: int) -> bytes:
-    """Read the line that ends at the byte *end*."""
-    length = 1 << 12
-    while True:
-        start = max(0, end - length)
-        file.seek(start)
-        data = file.read(end - start)
-        cut = data.rfind(b"\n", 0, len(data) - 1)
-        if cut != -1 or start == 0:
-            return data[cut + 1 :]
-        length *= 4
+def _line_before(data: bytes, end: int) -> bytes:
+    """Give the line that ends at the byte *end*."""
+    return data[:end][data.rfind(b"\n", 0, max(0, end - 1)) + 1 :]
 
 
 def newest(state: Path) -> str:
     """Read the head of the anchors of the folder *state*; empty if there is none."""
-    try:
-        with (state / NAME).open("rb") as file:
-            found = _head(NAME, file)
-    except FileNotFoundError:
-        return ""
-    return found.head if found else ""
+    with suppress(FileNotFoundError):
+        found = _head(NAME, (state / NAME).read_bytes())
+        return found.head if found else ""
+    return ""
 
 
 def note(state: Path, at: float, *entries: AnchorEntry) -> None:
@@ -381,14 +360,16 @@ def history(state: Path) -> AnchorHistory:
         if path.name == OLD and not path.exists():
             continue
         place = JournalPlace()
-        with path.open("rb") as file:
-            for line in follow(path, file, place, decoder(AnchorEntry).decode):
-                begun = line.seq == 1 and not isinstance(line.entries[0], AnchorsCarried)
-                if not (begun or found.digests):
-                    found.voids.append((0.0, line.at))  # the file before it has gone
-                found.digests.add(place.head)
-                for entry in line.entries:
-                    found.apply(line.at, entry)
+        for line in lines_of(path, decoder(AnchorEntry).decode, place):
+            entries = line.entries
+            if line.state and not found.digests:
+                known = msgspec.json.decode(line.state, type=Anchors)
+                entries = (AnchorsCarried((*known.heads.values(),), (*known.lost.values(),)),)
+            if not found.digests and isinstance(entries[0], AnchorsCarried):
+                found.voids.append((0.0, line.at))  # what was before it has gone
+            found.digests.add(place.head)
+            for entry in entries:
+                found.apply(line.at, entry)
     return found
 
 

@@ -46,6 +46,8 @@ from elwood.foundation.text.lines import columns, duration
 
 DAY = 86_400.0
 SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
+# In a backup.
+ANCHORS = re.compile(r"state/anchors\.[a-z0-9.]+")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -228,10 +230,10 @@ def _carried_by(backup: Path, state: Path, wanted: dict[Path, Expected]) -> list
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(backup, "r:gz") as archive:
-                for name in (anchors.OLD, anchors.NAME):
-                    with suppress(KeyError):
-                        member = archive.extractfile(f"state/{name}")
-                        Path(folder, name).write_bytes(member.read() if member else b"")
+                for name in archive.getnames():
+                    member = archive.extractfile(name) if ANCHORS.fullmatch(name) else None
+                    if member is not None:
+                        Path(folder, Path(name).name).write_bytes(member.read())
             known = anchors.history(Path(folder))
         except (tarfile.TarError, EOFError, zlib.error, JournalDamaged, FileNotFoundError) as error:
             return [f"{backup}: holds no anchors that can be read: {error}"]
