@@ -95,14 +95,14 @@ class JournalBroken(Halt):
 class Calls:
     """The system calls about a disk; tests put recording or failing ones in their place."""
 
-    def open(self, path: Path, flags: int) -> int:
-        """Open *path*, for us alone (0600); a file is never reached by a link.
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """Open *path*, which is made for us alone; a file is never reached by a link.
 
         Folders may be: systemd makes the state folder one (``DynamicUser=``).
         """
         if not flags & os.O_DIRECTORY:
             flags |= os.O_NOFOLLOW
-        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def write(self, fd: int, data: bytes) -> int:
         """Write, and say how many bytes were."""
@@ -134,9 +134,9 @@ class Calls:
     def unlink(self, path: Path) -> None:
         os.unlink(path)
 
-    def mkdir(self, path: Path) -> None:
-        """Make a folder for us alone (0700)."""
-        os.mkdir(path, 0o700)
+    def mkdir(self, path: Path, mode: int = 0o700) -> None:
+        """Make a folder, for us alone."""
+        os.mkdir(path, mode)
 
 
 @contextmanager
