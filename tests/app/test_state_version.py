@@ -39,7 +39,7 @@ SHAPES = {
         "approvals": "4e3c6258ef8e",
         "usage": "1fc8688fa651",
         "schedule": "848f29ca6610",
-        "anchors": "aee9175db2e6",
+        "anchors": "667fac1d898f",
     }
 }
 

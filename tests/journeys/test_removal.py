@@ -271,7 +271,7 @@ async def test_what_an_older_version_had_closed_is_read_and_goes_in_time(
     disk = Disk(blocking=inline, clock=h.now)
     known = Journal[AnchorEntry, Anchors](h.state / NAME, AnchorEntry, Anchors, disk)
     await known.open()
-    carried = AnchorsCarried(tuple(known.state.heads.values()), ())
+    carried = AnchorsCarried(tuple(one.head for one in known.state.journals.values()), ())
     os.rename(h.state / NAME, h.state / OLD)
     (h.state / NAME).write_bytes(write_line(1, "", h.now(), (carried,)))
     assert verify(h) == []

@@ -106,30 +106,83 @@ class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
 AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored | AnchorsCarried
 
 
-class Anchors(msgspec.Struct):
-    """The newest anchor of each journal, and those that were *lost*."""
+class JournalAnchor(msgspec.Struct):
+    """The newest *head* of a journal, of Unix time *at*; what follows the entry *first* is kept.
 
-    heads: dict[str, Head] = {}
-    lost: dict[str, AnchorLost] = {}
+    *lost* is when it was found not to hold any more; 0 if it holds.  Earlier heads need not be
+    known: the chain leads from this one to all of them.
+    """
+
+    head: Head
+    at: float
+    first: int
+    lost: float = 0.0
+
+    def problem(self, found: Verified | None) -> str:
+        """Say what is missing of what was *found*; empty if nothing is."""
+        seq, head = self.head.seq, self.head.head
+        held = f"it held {seq} entries on {day(self.at)}"
+        noticed = f", and not on {day(self.lost)}" if self.lost else ""
+        if found is None:
+            return f"MISSING: {held}{noticed}"
+        end = found.gone + found.entries
+        if end < seq:
+            missing = f"entries {end + 1} to {seq} are missing at its end"
+            return f"DAMAGED: {missing}: {held}{noticed}"
+        if self.first <= found.gone:
+            missing = f"entries 1 to {found.gone} are missing at its beginning"
+            return f"DAMAGED: {missing}: {held}{noticed}"
+        if seq > found.gone and (seq, head) not in found.heads:
+            what = f"entry {seq} is not the one that stood there on {day(self.at)}"
+            return f"DAMAGED: {what}: it was written anew{noticed}"
+        return ""
+
+
+class Anchors(msgspec.Struct):
+    """All that the anchors say of journals.
+
+    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    """
+
+    journals: dict[str, JournalAnchor] = {}
+    voids: list[tuple[float, float]] = []
 
     def apply(self, seq: int, at: float, entry: AnchorEntry) -> None:
         """Take an entry in."""
         match entry:
             case Anchored(heads):
-                self._take(heads)
+                self._take(at, heads)
             case AnchorLost(journal):
-                self.lost[journal] = entry
+                self._lose(at, journal)
+            case AnchorReleased((), _):
+                self.voids.append((0.0, at))
             case AnchorReleased(journals, _, upto):
-                for name in journals:
-                    if not upto or (name in self.heads and self.heads[name].seq <= upto):
-                        self.heads.pop(name, None)
-                        self.lost.pop(name, None)
+                for name in self.journals.keys() & set(journals):
+                    known = self.journals[name]
+                    if known.head.seq > upto > 0:
+                        known.first = max(known.first, upto + 1)
+                    else:
+                        del self.journals[name]
+            case AnchorsRestored(backup_at):
+                self.voids.append((backup_at, at))
             case AnchorsCarried(heads, lost):
-                self._take(heads)
-                self.lost |= {one.journal: one for one in lost}
+                self._take(at, heads)
+                for one in lost:
+                    self._lose(at, one.journal)
 
-    def _take(self, heads: Sequence[Head]) -> None:
-        self.heads |= {one.journal: one for one in heads}
+    def _lose(self, at: float, name: str) -> None:
+        if known := self.journals.get(name):
+            known.lost = at
+
+    def _take(self, at: float, heads: Sequence[Head]) -> None:
+        for head in heads:
+            known = self.journals.get(head.journal)
+            first = known.first if known else head.seq
+            self.journals[head.journal] = JournalAnchor(head, at, first)
+
+    def is_void(self, first: float, last: float) -> bool:
+        """Tell whether something from between *first* and *last* need not be known here."""
+        return any(first <= end and begin <= last for begin, end in self.voids)
 
 
 # --- anchoring ------------------------------------------------------------------------------------
@@ -202,8 +255,8 @@ class Anchoring:
             report_error(ANCHORING, str(error))
             return ""
         clear_error(ANCHORING)
-        if journal.state.lost:
-            names = ", ".join(sorted(journal.state.lost))
+        if gone := [name for name, one in journal.state.journals.items() if one.lost]:
+            names = ", ".join(sorted(gone))
             report_warning(LOST, f"records are missing: {names}; run: elwood receipts verify")
         else:
             clear_error(LOST)
@@ -218,23 +271,23 @@ class Anchoring:
 
 def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
     """Find the heads of journals that have grown, on the disk; and what is not there any more."""
-    heads, lost, there = [], [], set()
+    heads, lost = [], []
+    gone = {name for name, anchor in known.journals.items() if not anchor.lost}
     for path in (*state.glob("*.jsonl"), *state.glob("sessions/*.jsonl")):
         name = path.relative_to(state).as_posix()
-        before = known.heads.get(name)
         if name in (NAME, OLD) or not path.is_file():
             continue
-        there.add(name)
-        if name in known.lost or (before is not None and path.stat().st_size == before.size):
+        gone.discard(name)
+        anchor = known.journals.get(name)
+        if anchor and (anchor.lost or path.stat().st_size == anchor.head.size):
             continue
         data = path.read_bytes()
         found = _head(name, data)
-        if before is not None and not _holds(before, data):
+        if anchor and not _holds(anchor.head, data):
             lost.append(AnchorLost(name, "it does not hold what it held"))
-        elif found is not None and found != before:
+        elif found is not None and (anchor is None or found != anchor.head):
             disk.settle(path)
             heads.append(found)
-    gone = known.heads.keys() - there - known.lost.keys()
     return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
 
 
@@ -291,86 +344,26 @@ def note(state: Path, at: float, *entries: AnchorEntry) -> None:
 # --- comparing ------------------------------------------------------------------------------------
 
 
-class Expected(msgspec.Struct):
-    """What the anchors say of one journal: digests and Unix times by entry; when it was lost."""
+def history(state: Path) -> tuple[Anchors, set[str]]:
+    """Read the anchors of the folder *state*: what they say, and the digests of their lines.
 
-    heads: dict[int, tuple[str, float]] = {}
-    lost: float = 0.0
-
-    def problem(self, found: Verified | None) -> str:
-        """Say what is missing of what was *found*; empty if nothing is."""
-        last = max(self.heads, default=0)
-        held = f"it held {last} entries on {day(self.heads[last][1])}" if last else ""
-        noticed = f", and not on {day(self.lost)}" if self.lost else ""
-        if found is None:
-            return f"MISSING: {held}{noticed}" if held else ""
-        end = found.gone + found.entries
-        if end < last:
-            missing = f"entries {end + 1} to {last} are missing at its end"
-            return f"DAMAGED: {missing}: {held}{noticed}"
-        if self.heads and min(self.heads) <= found.gone:
-            missing = f"entries 1 to {found.gone} are missing at its beginning"
-            return f"DAMAGED: {missing}: {held}{noticed}"
-        for seq, (head, at) in sorted(self.heads.items()):
-            if (seq, head) not in found.heads:
-                what = f"entry {seq} is not the one that stood there on {day(at)}"
-                return f"DAMAGED: {what}: it was written anew{noticed}"
-        return ""
-
-
-class AnchorHistory(msgspec.Struct):
-    """All that the anchors say, oldest first; *digests* of their lines.
-
-    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    Raises JournalDamaged and OSError.
     """
-
-    journals: dict[str, Expected] = {}
-    digests: set[str] = set()
-    voids: list[tuple[float, float]] = []
-
-    def apply(self, at: float, entry: AnchorEntry) -> None:
-        """Take an entry in."""
-        match entry:
-            case Anchored(heads) | AnchorsCarried(heads):
-                for one in heads:
-                    known = self.journals.setdefault(one.journal, Expected())
-                    known.heads.setdefault(one.seq, (one.head, at))
-            case AnchorLost(journal):
-                self.journals.setdefault(journal, Expected()).lost = at
-            case AnchorReleased((), _):
-                self.voids.append((0.0, at))
-            case AnchorReleased(journals, _, upto):
-                for name in journals:
-                    known = self.journals.pop(name, Expected())
-                    kept = {seq: one for seq, one in known.heads.items() if seq > upto > 0}
-                    if kept:
-                        self.journals[name] = Expected(kept, known.lost)
-            case AnchorsRestored(backup_at):
-                self.voids.append((backup_at, at))
-
-    def is_void(self, first: float, last: float) -> bool:
-        """Tell whether something from between *first* and *last* need not be known here."""
-        return any(first <= end and begin <= last for begin, end in self.voids)
-
-
-def history(state: Path) -> AnchorHistory:
-    """Read the anchors of the folder *state*.  Raises JournalDamaged and OSError."""
-    found = AnchorHistory()
+    found, digests, gone = Anchors(), set[str](), []
     for path in (state / OLD, state / NAME):
         if path.name == OLD and not path.exists():
             continue
         place = JournalPlace()
         for line in lines_of(path, decoder(AnchorEntry).decode, place):
-            entries = line.entries
-            if line.state and not found.digests:
-                known = msgspec.json.decode(line.state, type=Anchors)
-                entries = (AnchorsCarried((*known.heads.values(),), (*known.lost.values(),)),)
-            if not found.digests and isinstance(entries[0], AnchorsCarried):
-                found.voids.append((0.0, line.at))  # what was before it has gone
-            found.digests.add(place.head)
-            for entry in entries:
-                found.apply(line.at, entry)
-    return found
+            if line.state:
+                found = msgspec.json.decode(line.state, type=Anchors)
+            for entry in line.entries:
+                found.apply(line.seq, line.at, entry)
+            if not digests and (line.state or isinstance(line.entries[0], AnchorsCarried)):
+                gone.append((0.0, line.at))  # what was before it
+            digests.add(place.head)
+    found.voids += gone
+    return found, digests
 
 
 def carried(text: str) -> str:
