@@ -21,11 +21,11 @@ M = TypeVar("M")
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to run a child again, and how long to wait first, in the words of supervisor(3erl).
 
-    *mode*: permanent, always again; transient, again after a crash and done after a normal end.
+    *mode*: permanent, always again, and too many crashes stop Elwood; transient, again after a
+    crash and done after a normal end, and too many crashes leave this child stopped.
     The wait doubles from *first_delay* to *max_delay* (seconds).  More than *max_crashes* within
-    *within* seconds is too many: *escalate* stops Elwood, *drop* leaves this child stopped.
-    ``max_crashes=None`` never gives up.  A quiet *within* forgets old crashes, which also resets
-    the delay.
+    *within* seconds is too many; None never is.  A quiet *within* forgets old crashes, which also
+    resets the delay.
     """
 
     mode: Literal["permanent", "transient"] = "permanent"
@@ -33,7 +33,6 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_delay: float = 60.0
     max_crashes: int | None = 5
     within: float = 300.0
-    exhausted: Literal["escalate", "drop"] = "escalate"
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -156,7 +155,7 @@ class Run:
             if again is None:
                 status.turn_to("given up")
                 self.gave_up = error
-                if child.policy.exhausted == "escalate":
+                if child.policy.mode == "permanent":
                     raise Escalated(name, f"crashed too often: {describe(error)}")
                 return
             crashes = again.crashes
@@ -197,20 +196,9 @@ class Run:
 
 
 def describe(error: BaseException) -> str:
-    """Say in one line what an error is.
-
-    A group is described by its first member.  What a `finally` raised while an error passed by
-    does not hide that error.
-    """
+    """Say in one line what an error is; a group is described by its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    before = error.__context__
-    if isinstance(before, Exception) and not error.__suppress_context__:
-        return f"{_line(error)} (after {_line(before)})"
-    return _line(error)
-
-
-def _line(error: BaseException) -> str:
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -265,7 +253,7 @@ async def supervise(
 
 # A supervisor whose children are made on demand, one per key.
 
-SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0, exhausted="drop")
+SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0)
 
 
 class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
