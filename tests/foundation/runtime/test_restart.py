@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elwood.foundation.runtime import Again, RestartPolicy, after_crash
 
