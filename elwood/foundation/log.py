@@ -21,8 +21,6 @@ Redact = Callable[[str], str]
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    """What is written to stderr."""
-
     SECTION: ClassVar = Section("log", "What is written to stderr.")
 
     level: Literal["debug", "info", "warning", "error"] = setting(

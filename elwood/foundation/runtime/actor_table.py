@@ -55,7 +55,6 @@ class Trouble(msgspec.Struct):
     stuck: bool = False
 
     def again(self, error: str, now: float) -> None:
-        """Note one more."""
         self.count += 1
         self.equal = self.equal + 1 if error == self.error else 1
         self.error = error
@@ -82,7 +81,6 @@ class ActorStatus:
     troubles: dict[str, Trouble] = attrs.field(factory=dict)
 
     def turn_to(self, state: State) -> None:
-        """Enter *state* now."""
         self.state = state
         self.since = self.clock()
 

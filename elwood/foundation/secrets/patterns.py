@@ -138,7 +138,6 @@ _ALWAYS = frozenset({"AWS key"})
 
 
 def tokens(text: str) -> Iterator[FoundSecret]:
-    """Find the tokens in *text*."""
     runs = "\n".join(_LONG.findall(text))
     if not runs:
         return  # most lines of a log

@@ -80,7 +80,6 @@ class Redactor:
         self._known = known(tuple(secret.reveal() for secret in secrets))
 
     def __call__(self, text: str) -> str:
-        """Return *text* without secrets."""
         return _masked(text, _find(text, self._known), len(text))
 
     def partial(self, text: str) -> str:
@@ -363,7 +362,6 @@ def _tree(words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=8)  # asked for each line of the log, about the same dozen of secrets
 def known(values: tuple[str, ...]) -> KnownSecrets:
-    """Prepare the search for *values*."""
     return KnownSecrets(values)
 
 

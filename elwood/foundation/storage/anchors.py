@@ -148,7 +148,6 @@ class Anchors(msgspec.Struct):
     voids: list[tuple[float, float]] = []
 
     def apply(self, seq: int, at: float, entry: AnchorEntry) -> None:
-        """Take an entry in."""
         match entry:
             case Anchored(heads):
                 self._take(at, heads)
@@ -312,7 +311,6 @@ def _holds(anchor: Head, data: bytes) -> bool:
 
 
 def _line_before(data: bytes, end: int) -> bytes:
-    """Give the line that ends at the byte *end*."""
     return data[:end][data.rfind(b"\n", 0, max(0, end - 1)) + 1 :]
 
 

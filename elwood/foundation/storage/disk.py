@@ -105,7 +105,6 @@ class Calls:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def write(self, fd: int, data: bytes) -> int:
-        """Write, and say how many bytes were."""
         return os.write(fd, data)
 
     def space(self, folder: Path) -> Space:
@@ -135,7 +134,6 @@ class Calls:
         os.unlink(path)
 
     def mkdir(self, path: Path, mode: int = 0o700) -> None:
-        """Make a folder, for us alone."""
         os.mkdir(path, mode)
 
 

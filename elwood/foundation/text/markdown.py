@@ -224,7 +224,6 @@ class Renderer:
         self._counters: list[int | None] = []
 
     def render(self, tokens: Sequence["Token"]) -> None:
-        """Write whole blocks."""
         index = 0
         while index < len(tokens):
             token = tokens[index]
