@@ -27,7 +27,6 @@ from elwood.foundation.runtime.mailbox import (
     Signal as Signal,
 )
 from elwood.foundation.runtime.supervisor import (
-    Again as Again,
     Child as Child,
     Crashed as Crashed,
     Ended as Ended,
@@ -38,7 +37,6 @@ from elwood.foundation.runtime.supervisor import (
     PoolPolicy as PoolPolicy,
     RestartPolicy as RestartPolicy,
     Started as Started,
-    after_crash as after_crash,
     describe as describe,
     run_pool as run_pool,
     supervise as supervise,

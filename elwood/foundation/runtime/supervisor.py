@@ -34,22 +34,16 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int | None = 5
     within: float = 300.0
 
+    def delay(self, crashes: int) -> float | None:
+        """Say how long to wait after so many crashes *within* the time; None: these are too many.
 
-class Again(msgspec.Struct, frozen=True):
-    """Run it again after *delay* seconds; *crashes* are the times that still count."""
-
-    delay: float
-    crashes: tuple[float, ...]
-
-
-def after_crash(policy: RestartPolicy, crashes: tuple[float, ...], now: float) -> Again | None:
-    """Judge a crash at time *now* (seconds of any steady clock); None if these are too many."""
-    recent = (*(at for at in crashes if now - at < policy.within), now)
-    if policy.max_crashes is not None and len(recent) > policy.max_crashes:
-        return None
-    # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
-    delay = min(policy.max_delay, policy.first_delay * 2.0 ** min(len(recent) - 1, 64))
-    return Again(delay, recent)
+        >>> [RestartPolicy(max_crashes=2000).delay(count) for count in (1, 2, 3, 8, 2000, 2001)]
+        [0.5, 1.0, 2.0, 60.0, 60.0, None]
+        """
+        if self.max_crashes is not None and crashes > self.max_crashes:
+            return None
+        # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
+        return min(self.max_delay, self.first_delay * 2.0 ** min(crashes - 1, 64))
 
 
 class Halt(Exception):
@@ -130,7 +124,7 @@ class Run:
     async def _incarnations(self) -> None:
         child, name, status = self.child, self.child.mailbox.name, self.status
         set_current(status)
-        crashes: tuple[float, ...] = ()
+        crashes: list[float] = []
         while not self._stopping.is_set():
             self._listener(Started(name, status.restarts))
             error = await self._one_incarnation()
@@ -150,18 +144,19 @@ class Run:
                 # It counts like a crash: one that returns at once would spin.
                 error = RuntimeError("ended, which it must not")
                 status.crashed(describe(error))
-            again = after_crash(child.policy, crashes, trio.current_time())
-            self._listener(Crashed(name, error, None if again is None else again.delay))
-            if again is None:
+            now = trio.current_time()
+            crashes = [*(at for at in crashes if now - at < child.policy.within), now]
+            delay = child.policy.delay(len(crashes))
+            self._listener(Crashed(name, error, delay))
+            if delay is None:
                 status.turn_to("given up")
                 self.gave_up = error
                 if child.policy.mode == "permanent":
                     raise Escalated(name, f"crashed too often: {describe(error)}")
                 return
-            crashes = again.crashes
             status.restarts += 1
             status.turn_to("restarting")
-            with trio.move_on_after(again.delay):
+            with trio.move_on_after(delay):
                 await self._stopping.wait()
         status.turn_to("stopped")
         self._listener(Ended(name))
