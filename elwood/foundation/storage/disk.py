@@ -237,21 +237,17 @@ class Disk:
         May use the reserve: a torn tail must be kept before a full disk can be written again.
         """
         number, kept = 1, path
-        while True:
-            try:
-                self._write_new(kept, data)
-            except FileExistsError:
-                number += 1
-                kept = path.with_name(f"{path.name}-{number}")
-            except DiskFull:
-                self.remove(kept)
-                if self._reserve is None:
-                    raise
-                self._spend_reserve(self._reserve)
-                self._write_new(kept, data)
-                break
-            else:
-                break
+        while kept.exists():
+            number += 1
+            kept = path.with_name(f"{path.name}-{number}")
+        try:
+            self._write_new(kept, data)
+        except DiskFull:
+            self.remove(kept)
+            if self._reserve is None:
+                raise
+            self._spend_reserve(self._reserve)
+            self._write_new(kept, data)
         self._sync_folder(kept)
         return kept
 

@@ -269,8 +269,6 @@ def not_written(path: str, error: OSError) -> PathRefused:
         return PathRefused(path, "was not written: there is no room on the disk")
     if error.errno == errno.EOPNOTSUPP:
         return PathRefused(path, _NO_MARKS)
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PathRefused(path, f"may not be written ({error.strerror})")
     return PathRefused(path, f"was not written ({error.strerror})")
 
 
