@@ -48,7 +48,6 @@ class Notify:
         return cls(address, int(microseconds) / 1_000_000 or None)
 
     def ready(self) -> bool:
-        """Start-up is done."""
         return self._send("READY=1")
 
     def status(self, text: str) -> bool:

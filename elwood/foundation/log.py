@@ -21,8 +21,6 @@ Redact = Callable[[str], str]
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    """What is written to stderr."""
-
     SECTION: ClassVar = Section("log", "What is written to stderr.")
 
     level: Literal["debug", "info", "warning", "error"] = setting(
@@ -37,17 +35,10 @@ LINE = 12_000
 FIELD = 2_000
 LEVELS = ("debug", "info", "warning", "error")
 # What systemd takes from a line that begins with <N>: syslog(3).
-_PRIORITIES = {
-    logging.DEBUG: 7,
-    logging.INFO: 6,
-    logging.WARNING: 4,
-    logging.ERROR: 3,
-    logging.CRITICAL: 2,
-}
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
-_session: ContextVar[str | None] = ContextVar("elwood_session", default=None)
-_turn: ContextVar[str | None] = ContextVar("elwood_turn", default=None)
+_bound: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("elwood_bound", default=())
 
 
 @contextmanager
@@ -56,14 +47,13 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
 
     What is None stays as it was.
     """
-    was_session, was_turn = _session.get(), _turn.get()
-    _session.set(session if session is not None else was_session)
-    _turn.set(turn if turn is not None else was_turn)
+    before = _bound.get()
+    named = {"session": session, "turn": turn}
+    _bound.set((*before, *((key, value) for key, value in named.items() if value is not None)))
     try:
         yield
     finally:
-        _session.set(was_session)
-        _turn.set(was_turn)
+        _bound.set(before)
 
 
 def set_up(
@@ -106,7 +96,7 @@ class _JsonLines(logging.Formatter):
             line = _shorten(line)
         if not self._priorities:
             return line
-        return f"<{_PRIORITIES.get(record.levelno, 6)}>{line}"
+        return f"<{_PRIORITIES.get(record.levelname, 6)}>{line}"
 
     def _fields(self, record: logging.LogRecord) -> dict[str, object]:
         fields: dict[str, object] = {
@@ -115,7 +105,7 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        fields |= _correlation()
+        fields |= dict(_bound.get())
         fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
@@ -132,7 +122,8 @@ class _ForPeople(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        fields = "".join(f" {key}={value}" for key, value in (_correlation() | extra).items())
+        shown = dict(_bound.get()) | extra
+        fields = "".join(f" {key}={value}" for key, value in shown.items())
         line = f"{at} {record.levelname.lower():7} {record.getMessage()}{fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
@@ -165,11 +156,6 @@ def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     except (OSError, ValueError):
         return False
     return environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
-
-
-def _correlation() -> dict[str, object]:
-    found = {"session": _session.get(), "turn": _turn.get()}
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def _encode(fields: dict[str, object]) -> str:

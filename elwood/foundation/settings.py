@@ -210,8 +210,6 @@ class Loaded:
 
 @attrs.frozen(kw_only=True)
 class Paths:
-    """Folders; absolute."""
-
     SECTION: ClassVar = Section(
         "paths",
         "Folders, absolute or from `~` on.",
@@ -310,6 +308,5 @@ def is_url(text: str) -> None:
 
 
 def is_port(port: int) -> None:
-    """Check for the number of a TCP port."""
     if not 1 <= port <= 65_535:
         raise BadSetting(f"{port} is not the number of a port", "it must be from 1 to 65535")

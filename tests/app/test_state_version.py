@@ -19,7 +19,7 @@ from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import BackupFailed
 from elwood.features.backup.store import take
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.foundation.storage.anchors import AnchorEntry
+from elwood.foundation.storage.anchors import AnchorEntry, Anchors
 from elwood.foundation.storage.version import FORMAT, NAME
 from tests.app.test_cli import elwood
 from tests.app.test_terminal import COMMANDS, CONFIG, HOSTILE, lines
@@ -39,7 +39,7 @@ SHAPES = {
         "approvals": "680ca0bee423",
         "usage": "1fc8688fa651",
         "schedule": "848f29ca6610",
-        "anchors": "aa0980688f11",
+        "anchors": "667fac1d898f",
     }
 }
 
@@ -128,5 +128,5 @@ def test_what_can_be_written_changes_with_the_format_only() -> None:
         "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),
         "usage": shape(tuple[UsageEntry, Ledger]),
         "schedule": shape(tuple[TimetableEntry, Timetable]),
-        "anchors": shape(AnchorEntry),
+        "anchors": shape(tuple[AnchorEntry, Anchors]),
     } == SHAPES[FORMAT]

@@ -86,10 +86,10 @@ class BadDisk(Calls):
         self._names.clear()
         self._written.clear()
 
-    def open(self, path: Path, flags: int) -> int:
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         if self.dead:
             raise Kill
-        fd = super().open(path, flags)
+        fd = super().open(path, flags, mode)
         self._names[fd] = path.name
         self._written.pop(fd, None)
         return fd

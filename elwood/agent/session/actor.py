@@ -38,7 +38,7 @@ from elwood.foundation.runtime import (
     run_pool,
     waiting,
 )
-from elwood.foundation.secrets.redaction import Clean, Credential, Masked, screen
+from elwood.foundation.secrets.redaction import Credential, Masked, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal, JournalDamaged
 from elwood.foundation.text.characters import well_formed
@@ -209,7 +209,7 @@ class SessionActor:
             return Taken()
         await self._put_away_if_due()
         text = well_formed(inbound.text)
-        screened = screen(text) if inbound.errand is None else Clean()
+        screened = screen(text) if inbound.errand is None else None
         if isinstance(screened, Masked):
             text = screened.text
         if isinstance(screened, Credential):

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.session.core import Core
-from elwood.foundation.storage import anchors
 from elwood.foundation.storage.anchors import ReleaseAnchors
 from elwood.foundation.storage.journal import closed_before
 
@@ -43,8 +42,6 @@ async def remove_old(core: Core, before: float) -> int:
 def _find(state: Path, before: float) -> Iterator[OldLog]:
     sessions = state / "sessions"
     for journal in sorted((*state.glob("*.jsonl"), *sessions.glob("*.jsonl"))):
-        if journal.name in (anchors.NAME, anchors.OLD):
-            continue
         closed, upto = closed_before(journal, before)
         whole = journal.parent == sessions and journal.stat().st_mtime < before
         if whole and not (sessions / "open" / journal.stem).exists():

@@ -50,7 +50,6 @@ from elwood.features.backup.rules import (
     shown,
 )
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage import anchors
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
@@ -71,7 +70,6 @@ ASIDE = "before-restore-"
 SEGMENTS = ".jsonl.gz"
 # Journals of those who are asked by the conversations.
 ASKED = ("approvals.jsonl", "usage.jsonl")
-ANCHORS = (anchors.OLD, anchors.NAME)
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -428,7 +426,7 @@ def is_journal(path: str) -> bool:
 
 def from_above(path: str) -> int:
     """Give what is read first the lowest number; see above."""
-    if path in ANCHORS:
+    if path.startswith("anchors."):
         return -1  # what they say must be in what is read later
     if path == "sessions":
         return 0

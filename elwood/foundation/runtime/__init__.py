@@ -1,4 +1,6 @@
 """The actor kernel: knows Trio and nothing of assistants."""
+# Each name once, as itself: mypy takes it for one of this package.
+# ruff: noqa: I001
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -6,77 +8,39 @@ from typing import Protocol, TypeVar
 import trio
 
 from elwood.foundation.runtime.actor_table import (
-    ActorStatus,
-    ActorTable,
-    Stuck,
-    clear_error,
-    report_error,
-    report_warning,
-    waiting,
+    ActorStatus as ActorStatus,
+    ActorTable as ActorTable,
+    Stuck as Stuck,
+    clear_error as clear_error,
+    report_error as report_error,
+    report_warning as report_warning,
+    waiting as waiting,
 )
 from elwood.foundation.runtime.mailbox import (
-    ActorCrashed,
-    ActorDown,
-    ActorUnavailable,
-    Address,
-    Mailbox,
-    Reply,
-    Request,
-    Signal,
+    ActorCrashed as ActorCrashed,
+    ActorDown as ActorDown,
+    ActorUnavailable as ActorUnavailable,
+    Address as Address,
+    Mailbox as Mailbox,
+    Reply as Reply,
+    Request as Request,
+    Signal as Signal,
 )
 from elwood.foundation.runtime.supervisor import (
-    Again,
-    Child,
-    Crashed,
-    Ended,
-    Escalated,
-    Event,
-    Halt,
-    Listener,
-    PoolPolicy,
-    RestartPolicy,
-    Started,
-    after_crash,
-    describe,
-    run_pool,
-    supervise,
+    Child as Child,
+    Crashed as Crashed,
+    Ended as Ended,
+    Escalated as Escalated,
+    Event as Event,
+    Halt as Halt,
+    Listener as Listener,
+    PoolPolicy as PoolPolicy,
+    RestartPolicy as RestartPolicy,
+    Started as Started,
+    describe as describe,
+    run_pool as run_pool,
+    supervise as supervise,
 )
-
-__all__ = [
-    "ActorCrashed",
-    "ActorDown",
-    "ActorStatus",
-    "ActorTable",
-    "ActorUnavailable",
-    "Address",
-    "Again",
-    "Blocking",
-    "Child",
-    "Crashed",
-    "Ended",
-    "Escalated",
-    "Event",
-    "Halt",
-    "Listener",
-    "Mailbox",
-    "PoolPolicy",
-    "Reply",
-    "Request",
-    "RestartPolicy",
-    "Signal",
-    "Started",
-    "Stuck",
-    "after_crash",
-    "clear_error",
-    "describe",
-    "in_thread",
-    "inline",
-    "report_error",
-    "report_warning",
-    "run_pool",
-    "supervise",
-    "waiting",
-]
 
 T = TypeVar("T")
 

@@ -24,8 +24,6 @@ REPEATED = 3
 FAILING = 9
 # Seconds an actor may leave its queue untouched; loops that take messages never wait for others.
 DEAF = 45.0
-# Seconds an actor may be away between two incarnations.
-AWAY = 45.0
 # Seconds without a crash after which an actor is well again.
 CALM = 60.0
 # Seconds without news of a trouble after which it is history: no retry is that far apart.
@@ -57,7 +55,6 @@ class Trouble(msgspec.Struct):
     stuck: bool = False
 
     def again(self, error: str, now: float) -> None:
-        """Note one more."""
         self.count += 1
         self.equal = self.equal + 1 if error == self.error else 1
         self.error = error
@@ -84,7 +81,6 @@ class ActorStatus:
     troubles: dict[str, Trouble] = attrs.field(factory=dict)
 
     def turn_to(self, state: State) -> None:
-        """Enter *state* now."""
         self.state = state
         self.since = self.clock()
 
@@ -119,9 +115,6 @@ class ActorStatus:
         elif self.crashes_in_a_row >= REPEATED and not self._is_calm(now):
             what = f"crashed {self.crashes_in_a_row} times in a row, last: {self.last_crash}"
             yield Stuck(f"{self.name}/crashing", self.name, what, "crashes")
-        elif self.state == "restarting" and (age := now - self.since) > AWAY:
-            what = f"has been away for {age:.0f} s after a crash: {self.last_crash}"
-            yield Stuck(f"{self.name}/away/{self.since}", self.name, what, "away")
 
     def _is_calm(self, now: float) -> bool:
         gone = self.state in ("stopping", "stopped")

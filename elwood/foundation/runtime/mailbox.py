@@ -60,7 +60,6 @@ class Reply(Generic[T]):
         return self._settled.is_set() or self._abandoned.is_set()
 
     def set(self, value: T) -> None:
-        """Answer."""
         self._settle(outcome.Value(value))
 
     def fail(self, error: Exception) -> None:
@@ -158,33 +157,26 @@ class Mailbox(Generic[M]):
         self._in_hand: WeakSet[Reply[Any]] = WeakSet()
         self._up = trio.Event()
         self._up.set()  # a message sent before the first start simply waits
-        self._closed = False
+        # The owner has begun to stop the actor.
+        self.is_closed = False
         self.unread_since: float | None = None
 
     @property
     def address(self) -> Address[M]:
-        """Where to send to."""
         return Address(self)
 
     @property
     def depth(self) -> int:
-        """Messages waiting."""
         return self._receive.statistics().current_buffer_used
 
     @property
     def is_up(self) -> bool:
-        """Whether asking makes sense now."""
-        return self._up.is_set() and not self._closed
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the owner has begun to stop the actor."""
-        return self._closed
+        return self._up.is_set() and not self.is_closed
 
     async def wait_up(self) -> None:
         """Wait until the next incarnation runs; after the stop that is never."""
         await self._up.wait()
-        if self._closed:
+        if self.is_closed:
             await trio.sleep_forever()
 
     def __aiter__(self) -> AsyncIterator[M]:
@@ -216,7 +208,6 @@ class Mailbox(Generic[M]):
             self.unread_since = trio.current_time()
 
     def begin(self) -> None:
-        """A new incarnation runs."""
         self._up.set()
 
     def end(self) -> None:
@@ -229,7 +220,7 @@ class Mailbox(Generic[M]):
 
     def close(self) -> None:
         """Take no more; what is queued can still be received, then iteration ends."""
-        self._closed = True
+        self.is_closed = True
         self.send.close()
 
     def take_left(self) -> list[M]:
@@ -268,10 +259,8 @@ class Signal:
         self._event = trio.Event()
 
     def give(self) -> None:
-        """Wake who waits."""
         self._event.set()
         self._event = trio.Event()
 
     async def wait(self) -> None:
-        """Wait for the next one."""
         await self._event.wait()

@@ -21,11 +21,11 @@ M = TypeVar("M")
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to run a child again, and how long to wait first, in the words of supervisor(3erl).
 
-    *mode*: permanent, always again; transient, again after a crash and done after a normal end.
+    *mode*: permanent, always again, and too many crashes stop Elwood; transient, again after a
+    crash and done after a normal end, and too many crashes leave this child stopped.
     The wait doubles from *first_delay* to *max_delay* (seconds).  More than *max_crashes* within
-    *within* seconds is too many: *escalate* stops Elwood, *drop* leaves this child stopped.
-    ``max_crashes=None`` never gives up.  A quiet *within* forgets old crashes, which also resets
-    the delay.
+    *within* seconds is too many; None never is.  A quiet *within* forgets old crashes, which also
+    resets the delay.
     """
 
     mode: Literal["permanent", "transient"] = "permanent"
@@ -33,24 +33,17 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_delay: float = 60.0
     max_crashes: int | None = 5
     within: float = 300.0
-    exhausted: Literal["escalate", "drop"] = "escalate"
 
+    def delay(self, crashes: int) -> float | None:
+        """Say how long to wait after so many crashes *within* the time; None: these are too many.
 
-class Again(msgspec.Struct, frozen=True):
-    """Run it again after *delay* seconds; *crashes* are the times that still count."""
-
-    delay: float
-    crashes: tuple[float, ...]
-
-
-def after_crash(policy: RestartPolicy, crashes: tuple[float, ...], now: float) -> Again | None:
-    """Judge a crash at time *now* (seconds of any steady clock); None if these are too many."""
-    recent = (*(at for at in crashes if now - at < policy.within), now)
-    if policy.max_crashes is not None and len(recent) > policy.max_crashes:
-        return None
-    # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
-    delay = min(policy.max_delay, policy.first_delay * 2.0 ** min(len(recent) - 1, 64))
-    return Again(delay, recent)
+        >>> [RestartPolicy(max_crashes=2000).delay(count) for count in (1, 2, 3, 8, 2000, 2001)]
+        [0.5, 1.0, 2.0, 60.0, 60.0, None]
+        """
+        if self.max_crashes is not None and crashes > self.max_crashes:
+            return None
+        # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
+        return min(self.max_delay, self.first_delay * 2.0 ** min(crashes - 1, 64))
 
 
 class Halt(Exception):
@@ -131,7 +124,7 @@ class Run:
     async def _incarnations(self) -> None:
         child, name, status = self.child, self.child.mailbox.name, self.status
         set_current(status)
-        crashes: tuple[float, ...] = ()
+        crashes: list[float] = []
         while not self._stopping.is_set():
             self._listener(Started(name, status.restarts))
             error = await self._one_incarnation()
@@ -151,18 +144,19 @@ class Run:
                 # It counts like a crash: one that returns at once would spin.
                 error = RuntimeError("ended, which it must not")
                 status.crashed(describe(error))
-            again = after_crash(child.policy, crashes, trio.current_time())
-            self._listener(Crashed(name, error, None if again is None else again.delay))
-            if again is None:
+            now = trio.current_time()
+            crashes = [*(at for at in crashes if now - at < child.policy.within), now]
+            delay = child.policy.delay(len(crashes))
+            self._listener(Crashed(name, error, delay))
+            if delay is None:
                 status.turn_to("given up")
                 self.gave_up = error
-                if child.policy.exhausted == "escalate":
+                if child.policy.mode == "permanent":
                     raise Escalated(name, f"crashed too often: {describe(error)}")
                 return
-            crashes = again.crashes
             status.restarts += 1
             status.turn_to("restarting")
-            with trio.move_on_after(again.delay):
+            with trio.move_on_after(delay):
                 await self._stopping.wait()
         status.turn_to("stopped")
         self._listener(Ended(name))
@@ -197,20 +191,9 @@ class Run:
 
 
 def describe(error: BaseException) -> str:
-    """Say in one line what an error is.
-
-    A group is described by its first member.  What a `finally` raised while an error passed by
-    does not hide that error.
-    """
+    """Say in one line what an error is; a group is described by its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    before = error.__context__
-    if isinstance(before, Exception) and not error.__suppress_context__:
-        return f"{_line(error)} (after {_line(before)})"
-    return _line(error)
-
-
-def _line(error: BaseException) -> str:
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -265,7 +248,7 @@ async def supervise(
 
 # A supervisor whose children are made on demand, one per key.
 
-SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0, exhausted="drop")
+SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0)
 
 
 class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):

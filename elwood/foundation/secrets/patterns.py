@@ -13,13 +13,12 @@ import msgspec
 
 
 class FoundSecret(msgspec.Struct, frozen=True):
-    """*text[start:end]* is a *kind* of credential, given away by what begins at *begin*.
+    """*text[start:end]* is a *kind* of credential.
 
-    A text in pieces must not be cut between *begin* and *end*.  *kind* is empty for what only
-    looks like the beginning of one, or turned out to be none: it is to be seen whole, and stays.
+    *kind* is empty for what only looks like the beginning of one, or turned out to be none: it is
+    to be seen whole, and stays.
     """
 
-    begin: int
     start: int
     end: int
     kind: str
@@ -43,24 +42,29 @@ def is_random(text: str) -> bool:
 _FORMS = (
     ("Anthropic or OpenAI key", "sk- sk-or-v1-", r"[A-Za-z0-9_-]{16,512}"),
     ("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{16,256}"),
+    # Groq, xAI, Hugging Face, Replicate, Perplexity, GitHub, npm, Linear, Notion
+    ("access token",
+     "gsk_ xai- hf_ api_org_ r8_ pplx- gho_ ghp_ ghr_ ghs_ ghu_ npm_ lin_api_ lin_oauth_ ntn_ "
+     "secret_",
+     r"[A-Za-z0-9]{30,255}"),
+    # DigitalOcean, RubyGems, Shopify, Supabase, Pulumi
+    ("access token",
+     "doo_v1_ dop_v1_ dor_v1_ rubygems_ shpat_ shpca_ shppa_ shpss_ sbp_ pul-",
+     r"[0-9a-fA-F]{32,64}"),
+    # Tavily, Docker, Google, Vault
+    ("access token", "tvly- dckr_pat_ dckr_oat_ GOCSPX- hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
+    # GitHub, Figma, NVIDIA, PyPI
+    ("access token", "github_pat_ figd_ nvapi- pypi-", r"[A-Za-z0-9_-]{30,1024}"),
+    # GitLab, Google
+    ("access token",
+     "glagent- glcbt- gldt- glfeed- glft- glimt- gloas- glpat- glptt- glrt- glsoat- ya29.",
+     r"[A-Za-z0-9_.-]{20,2048}"),
+    # Grafana, Atlassian, Sentry
+    ("access token", "glsa_ glc_ ATATT3x ATCTT3x sntrys_ sntryu_", r"[A-Za-z0-9_=+/-]{32,512}"),
+    ("access token", "dp.pt. dp.st. dp.ct. dp.sa.", r"[A-Za-z0-9._-]{40,128}"),  # Doppler
+    ("access token", "sl.", r"[A-Za-z0-9_-]{100,2048}"),  # Dropbox
     ("webhook secret", "whsec_", r"[A-Za-z0-9+/]{24,128}"),
-    ("Groq key", "gsk_", r"[A-Za-z0-9]{32,128}"),
-    ("xAI key", "xai-", r"[A-Za-z0-9]{32,128}"),
-    ("Hugging Face token", "hf_ api_org_", r"[A-Za-z0-9]{30,64}"),
-    ("Replicate token", "r8_", r"[A-Za-z0-9]{30,64}"),
-    ("Perplexity key", "pplx-", r"[A-Za-z0-9]{32,128}"),
     ("Brave key", "BSA", r"(?<![+/]BSA)[A-Za-z0-9_-]{26,32}(?![A-Za-z0-9+/=_-])"),
-    ("Tavily key", "tvly-", r"[A-Za-z0-9-]{20,64}"),
-    ("NVIDIA key", "nvapi-", r"[A-Za-z0-9_-]{48,128}"),
-    ("GitHub token", "gho_ ghp_ ghr_ ghs_ ghu_", r"[A-Za-z0-9]{30,255}"),
-    ("GitHub token", "github_pat_", r"[A-Za-z0-9_]{30,255}"),
-    ("GitLab token",
-     "glagent- glcbt- gldt- glfeed- glft- glimt- gloas- glpat- glptt- glrt- glsoat-",
-     r"[A-Za-z0-9_.-]{20,300}"),
-    ("npm token", "npm_", r"[A-Za-z0-9]{36,64}"),
-    ("PyPI token", "pypi-", r"[A-Za-z0-9_-]{50,1024}"),
-    ("Docker token", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,64}"),
-    ("RubyGems key", "rubygems_", r"[0-9a-f]{48}"),
     ("Slack token", "xox", r"[abceoprs]-[A-Za-z0-9-]{12,512}"),
     ("Slack token", "xapp-", r"[0-9]-[A-Za-z0-9-]{20,512}"),
     ("webhook address", "hooks.slack.com/",
@@ -69,32 +73,15 @@ _FORMS = (
      r"[0-9]{15,20}/[A-Za-z0-9_-]{40,128}"),
     ("AWS key", "ABIA ACCA AKIA ASIA", r"[A-Z2-7]{16}(?![A-Za-z0-9+/])"),
     ("Google key", "AIza", r"(?<![+/]AIza)[A-Za-z0-9_-]{35}(?![A-Za-z0-9+/=_-])"),
-    ("Google token", "ya29.", r"[A-Za-z0-9_.-]{20,2048}"),
-    ("Google secret", "GOCSPX-", r"[A-Za-z0-9_-]{20,64}"),
-    ("DigitalOcean token", "doo_v1_ dop_v1_ dor_v1_", r"[0-9a-f]{64}"),
-    ("Vault token", "hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
     ("Databricks token", "dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
     ("Tailscale key", "tskey-", r"[a-z]{3,16}-[A-Za-z0-9-]{16,128}"),
     ("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
-    ("Twilio key", "SK", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
-    ("Mailgun key", "key-", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ("Twilio or Mailgun key", "SK key-", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
     ("Brevo key", "xkeysib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    ("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{32}"),
-    ("Linear key", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,128}"),
-    ("Notion token", "ntn_ secret_", r"[A-Za-z0-9]{40,64}"),
-    ("Grafana token", "glsa_ glc_", r"[A-Za-z0-9+/_]{32,512}"),
-    ("Supabase token", "sbp_", r"[0-9a-f]{40}"),
-    ("Atlassian token", "ATATT3x ATCTT3x", r"[A-Za-z0-9_=-]{40,512}"),
-    ("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_=+/-]{40,512}"),
-    ("Figma token", "figd_", r"[A-Za-z0-9_-]{32,128}"),
     ("New Relic key", "NRAK-", r"[A-Z0-9]{27}"),
     ("Postman key", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
-    ("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa.", r"[A-Za-z0-9._-]{40,128}"),
-    ("Dropbox token", "sl.", r"[A-Za-z0-9_-]{100,2048}"),
-    ("Pulumi token", "pul-", r"[0-9a-f]{40}"),
     ("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}"),
-    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
-    ("signed token", "eyJ", r"(?<![_-]eyJ)[A-Za-z0-9_-]{8,1024}"
+    ("signed token", "eyJ", r"[A-Za-z0-9_-]{8,1024}"
      r"(?:\.[A-Za-z0-9_-]{0,6144}){1,3}\.[A-Za-z0-9_-]{16,4096}"),
 )  # fmt: skip
 _HEADS = tuple((head, kind, rest) for kind, heads, rest in _FORMS for head in heads.split())
@@ -110,27 +97,35 @@ def _pattern(head: str, rest: str, *, glued: bool = False) -> re.Pattern[str]:
     return re.compile(f"{re.escape(head)}{'' if glued else _left(re.escape(head))}{rest}")
 
 
-def _left(head: str = "") -> str:
+def _left(head: str) -> str:
     befores = (
         ("!", "[A-Za-z0-9]"),
         ("=", r"\\[nrt]"),
         ("=", "%[0-9A-Fa-f][0-9A-Fa-f]"),
         ("=", r"\\u00[0-9A-Fa-f][0-9A-Fa-f]"),
     )
-    return f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
+    left = f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
+    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
+    return f"{left}(?<![_-]eyJ)" if head == "eyJ" else left
 
 
-# Their first characters may be any, so they are looked for by a mark further on.
+# Their first characters may be any, so they are looked for by a mark further on, behind any word;
+# or their heads are the ends of words, and they are looked for behind what is no such word.
 _BY_MARK = (
     ((":", "%3"), "Telegram bot token",
      re.compile(r"(?<![0-9])[0-9]{6,12}(?::|%3[Aa])[A-Za-z0-9_-]{34,64}")),
     (("Q~",), "Azure secret",
-     re.compile(_left() + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
+     re.compile(r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
+    # Behind a capital, with a digit in its first part, which is the number of a user in base64.
     ((".",), "Discord token",
-     re.compile(f"(?:{_left()}|(?<=[a-z]))"
+     re.compile(rf"(?:{_left('')}|(?<=[a-z])|(?=[A-Za-z]{{1,28}}[0-9]))"
                 r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
-    # In capitals it would be the end of a word: TASK.
-    (("SK",), "Twilio key", re.compile(r"(?<=[a-z])SK[0-9a-f]{32}(?![0-9A-Za-z])")),
+    # Not where it would be the end of a word: TASK, monkey.
+    (("SK", "key-"), "Twilio or Mailgun key",
+     re.compile(r"(?:(?<=[a-z0-9B-DF-HJ-NP-TV-Z])SK|(?<=[A-Z0-9])key-)"
+                r"[0-9a-f]{32}(?![0-9A-Za-z])")),
+    (("SG.",), "SendGrid key",
+     re.compile(r"(?<=[A-Za-z0-9])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])")),
     # As crypt(3) writes them: in /etc/shadow, .htpasswd and databases.
     (("$",), "password hash",
      re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|md5|sha1|scrypt|argon2(?:id|i|d))"
@@ -142,37 +137,36 @@ _LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
 _ALWAYS = frozenset({"AWS key"})
 
 
-def tokens(text: str, at: int = 0) -> Iterator[FoundSecret]:
-    """Find the tokens in *text* that begin at *at* or later."""
-    runs = "\n".join(_LONG.findall(text, at))
+def tokens(text: str) -> Iterator[FoundSecret]:
+    runs = "\n".join(_LONG.findall(text))
     if not runs:
         return  # most lines of a log
     heads = [one for one in _HEADS if one[0] in runs]
     for head, kind, rest in heads:
-        for match in _pattern(head, rest).finditer(text, at):
+        for match in _pattern(head, rest).finditer(text):
             yield _judged(match, kind)
     if heads:
-        yield from _glued(text, at, heads)
+        yield from _glued(text, heads)
     for marks, kind, pattern in _BY_MARK:
         if any(mark in text for mark in marks):
-            for match in pattern.finditer(text, at):
+            for match in pattern.finditer(text):
                 yield _judged(match, kind)
 
 
 def _judged(match: re.Match[str], kind: str) -> FoundSecret:
     real = kind in _ALWAYS or is_random(match[0]) or _is_long(match[0])
-    return FoundSecret(match.start(), match.start(), match.end(), kind if real else "")
+    return FoundSecret(match.start(), match.end(), kind if real else "")
 
 
 # Characters of a name or word that a token may be glued to, and of the longest head.
 _GLUE, _HEAD = 40, 28
 # What words end with, too: task-, monkey-, MSG.
-_WORD_ENDS = frozenset({"sk-", "key-", "SK", "BSA", "SG.", "sl.", "pul-", "dapi", "eyJ"})
+_WORD_ENDS = frozenset({"sk-", "key-", "SK", "SG.", "sl.", "pul-", "eyJ"})
 
 
-def _glued(text: str, at: int, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
+def _glued(text: str, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
     """Find tokens that a word stands in front of, without anything between: ``tokenghp_…``."""
-    for run in _LONG.finditer(text, at):
+    for run in _LONG.finditer(text):
         begin = run[0][: _GLUE + _HEAD]
         for head, kind, rest in heads:
             where = begin.find(head, 1)
@@ -180,7 +174,7 @@ def _glued(text: str, at: int, heads: Sequence[tuple[str, str, str]]) -> Iterato
                 continue
             match = _pattern(head, rest, glued=True).match(text, run.start() + where)
             if match and (head not in _WORD_ENDS or _is_mixed(match[0][len(head) :])):
-                yield msgspec.structs.replace(_judged(match, kind), begin=run.start())
+                yield _judged(match, kind)
 
 
 _ALPHANUMERIC = re.compile("[A-Za-z0-9]{16,}")
@@ -225,31 +219,37 @@ _END = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
 _NEXT_LINE = re.compile(r"(?:[\s\"'+>|]|\\[nrt]){0,24}([A-Za-z0-9+/=]*)")
 
 
-def _cores(text: bytes) -> Iterator[str]:
-    """Give the characters that *text* has in base64 wherever it stands, at each alignment."""
-    for before in range(3):
+def encoded_cores(
+    text: bytes, encode: Callable[[bytes], bytes] = b64encode, group: int = 3, bits: int = 6
+) -> Iterator[str]:
+    """Give what *encode* makes of *text*, wherever it stands in a *group* of bytes.
+
+    It writes so many *bits* in a character; those that hold bits of neighbours are left out.
+    """
+    for before in range(group):
         padded = bytes(before) + text
-        yield b64encode(padded).decode("ascii")[-(-before * 8 // 6) : len(padded) * 8 // 6]
+        yield encode(padded).decode("ascii")[-(-before * 8 // bits) : len(padded) * 8 // bits]
 
 
-_NAME_IN_BASE64 = tuple(_cores(b" PRIVATE KEY"))
+_NAME_IN_BASE64 = tuple(encoded_cores(b" PRIVATE KEY"))
 _IN_BASE64 = re.compile("|".join(map(re.escape, _NAME_IN_BASE64)))
 
 
-def private_keys(text: str, at: int = 0) -> Iterator[FoundSecret]:
-    """Find the private keys in *text* that begin at *at* or later.
+def private_keys(text: str) -> Iterator[FoundSecret]:
+    """Find the private keys in *text*.
 
     A key without an end is taken as far as its body goes; a heading without a body is none.
     """
     if "PRIVATE KEY" in text or "Private-Lines" in text:
-        yield from _armoured(text, at)
+        yield from _armoured(text)
     if any(core in text for core in _NAME_IN_BASE64):
-        yield from _in_base64(text, at)
-    if half := _HALF_BEGIN.search(text, max(at, len(text) - 100)):
-        yield FoundSecret(half.start(), half.start(), len(text), "")
+        yield from _in_base64(text)
+    if half := _HALF_BEGIN.search(text, max(0, len(text) - 100)):
+        yield FoundSecret(half.start(), len(text), "")
 
 
-def _armoured(text: str, at: int) -> Iterator[FoundSecret]:
+def _armoured(text: str) -> Iterator[FoundSecret]:
+    at = 0
     while match := _BEGIN.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
         at = match.end()
@@ -258,16 +258,17 @@ def _armoured(text: str, at: int) -> Iterator[FoundSecret]:
         has_body = at > match.end()
         end = _END.search(text, at, at + _GAP)
         if end is not None:
-            yield FoundSecret(begin, begin, end.end(), KIND if has_body else "")
+            yield FoundSecret(begin, end.end(), KIND if has_body else "")
             at = end.end()
             continue
         if has_body:
-            yield FoundSecret(begin, begin, at, KIND)
+            yield FoundSecret(begin, at, KIND)
         # More of the body, or its end, may come within this distance.
-        yield FoundSecret(begin, begin, min(len(text), limit, at + _GAP + 16), "")
+        yield FoundSecret(begin, min(len(text), limit, at + _GAP + 16), "")
 
 
-def _in_base64(text: str, at: int) -> Iterator[FoundSecret]:
+def _in_base64(text: str) -> Iterator[FoundSecret]:
+    at = 0
     while match := _IN_BASE64.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
         while begin > max(0, match.start() - _BEFORE_NAME) and (
@@ -280,9 +281,9 @@ def _in_base64(text: str, at: int) -> Iterator[FoundSecret]:
             if run is None or len(run[1]) < 16:
                 break
             end = run.end()
-        yield FoundSecret(begin, begin, end, KIND)
+        yield FoundSecret(begin, end, KIND)
         if run is not None and run.end() == len(text):  # it may go on
-            yield FoundSecret(begin, begin, len(text), "")
+            yield FoundSecret(begin, len(text), "")
         at = end
 
 
@@ -472,26 +473,24 @@ _COOKIES = re.compile(r"""cookie["']?[ \t]{0,4}[:=][^\r\n]{0,8192}""")
 _CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
 
 
-def in_context(text: str, at: int = 0) -> Iterator[FoundSecret]:
-    """Find the secrets in *text* that are given away by what begins at *at* or later."""
+def in_context(text: str) -> Iterator[FoundSecret]:
+    """Find the secrets in *text* that are given away by what stands in front of them."""
     # One to one, so that what is found there stands in *text* at the same place.
     lowered = text.replace("\u0130", "i").lower()
     for context in _CONTEXTS:
         if context.hint in lowered:
-            yield from _in(context, text, lowered, at)
+            yield from _in(context, text, lowered)
     if "cookie" in lowered:
-        for header in _COOKIES.finditer(lowered, at):
-            begin, end = header.span()
-            yield FoundSecret(begin, end, end, "")
-            for crumb in _CRUMB.finditer(text, begin, end):
+        for header in _COOKIES.finditer(lowered):
+            for crumb in _CRUMB.finditer(text, *header.span()):
                 if _is_cookie(crumb["value"]):
-                    yield FoundSecret(begin, *crumb.span("value"), "cookie")
+                    yield FoundSecret(*crumb.span("value"), "cookie")
 
 
-def _in(context: _Context, text: str, lowered: str, at: int) -> Iterator[FoundSecret]:
-    for match in context.pattern.finditer(lowered, at):
+def _in(context: _Context, text: str, lowered: str) -> Iterator[FoundSecret]:
+    for match in context.pattern.finditer(lowered):
         start, end = match.span("quoted")
         if start < 0:
             start, end = match.span("bare")
         kind = context.kind if context.is_secret(text[start:end]) else ""
-        yield FoundSecret(match.start(), start, end, kind)
+        yield FoundSecret(start, end, kind)

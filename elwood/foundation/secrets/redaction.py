@@ -7,7 +7,8 @@ import html
 import json
 import re
 from base64 import b32encode, b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import NoReturn
@@ -16,7 +17,13 @@ from urllib.parse import quote, quote_plus
 import attrs
 import msgspec
 
-from elwood.foundation.secrets.patterns import FoundSecret, in_context, private_keys, tokens
+from elwood.foundation.secrets.patterns import (
+    FoundSecret,
+    encoded_cores,
+    in_context,
+    private_keys,
+    tokens,
+)
 
 MASK = "***"
 
@@ -70,11 +77,10 @@ class Redactor:
     """Takes the secrets of one configuration out of texts; calling it is `redact`."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._known = _known(secrets)
+        self._known = known(tuple(secret.reveal() for secret in secrets))
 
     def __call__(self, text: str) -> str:
-        """Return *text* without secrets."""
-        return _masked(text, _find(text, self._known), 0, len(text))
+        return _masked(text, _find(text, self._known), len(text))
 
     def partial(self, text: str) -> str:
         """Return what may be shown now of *text*, which is still growing; what is shown only grows.
@@ -92,7 +98,7 @@ class Redactor:
         cut = min(word, self._known.unfinished(text))
         settled = len(text[:cut].rstrip())
         found = _find(text, self._known)
-        return _masked(text, found, 0, min([cut, *(f.start for f in found if f.end >= settled)]))
+        return _masked(text, found, min([cut, *(f.start for f in found if f.end >= settled)]))
 
     def reveals(self, text: str) -> bool:
         """Tell whether *text*, which is about to leave, holds a known secret in any spelling.
@@ -102,33 +108,23 @@ class Redactor:
         return next(self._known.spans(text), None) is not None
 
 
-def _known(secrets: Iterable[Secret]) -> "KnownSecrets":
-    return known(tuple(secret.reveal() for secret in secrets))
+def _find(text: str, values: "KnownSecrets") -> list[FoundSecret]:
+    """Find all that there is in *text*, in order."""
+    found = [FoundSecret(start, end, "secret") for start, end in values.spans(text)]
+    found += [*tokens(text), *private_keys(text), *in_context(text)]
+    return sorted(found, key=lambda one: (one.start, one.end))
 
 
-def _find(text: str, known_: "KnownSecrets", at: int = 0) -> list[FoundSecret]:
-    """Find all that begins in *text* at *at* or later, in order."""
-    found = [
-        FoundSecret(start, start, end, "secret") for start, end in known_.spans(text) if start >= at
-    ]
-    found += tokens(text, at)
-    found += private_keys(text, at)
-    found += in_context(text, at)
-    return sorted(found, key=lambda one: one.begin)
-
-
-def _masked(text: str, found: Iterable[FoundSecret], start: int, end: int) -> str:
-    """Return *text[start:end]* with what was found in it made ``***``; the rest is not cut."""
-    pieces = []
-    for one in sorted((f.start, f.end) for f in found if f.kind and f.end <= end):
-        if one[0] >= start:
-            pieces += [text[start : one[0]], MASK]
-        start = max(start, one[1])
-    return "".join([*pieces, text[start:end]])
-
-
-class Clean(msgspec.Struct, frozen=True):
-    """The message holds no credential."""
+def _masked(text: str, found: Iterable[FoundSecret], end: int) -> str:
+    """Return *text[:end]* with what was *found* in it, in order, made ``***``."""
+    pieces, done = [], 0
+    for one in found:
+        if not one.kind or one.end > end:
+            continue
+        if one.start >= done:
+            pieces += [text[done : one.start], MASK]
+        done = max(done, one.end)
+    return "".join([*pieces, text[done:end]])
 
 
 class Masked(msgspec.Struct, frozen=True):
@@ -149,10 +145,10 @@ _LABEL = 3
 _LETTERS = re.compile(r"[^\W_]+")
 
 
-def screen(text: str) -> Clean | Masked | Credential:
+def screen(text: str) -> Masked | Credential | None:
     """Tell whether somebody typed a credential, which belongs into a file and not into a chat.
 
-    Goes by form and surroundings only; known values are for `redact`.
+    None if not.  Goes by form and surroundings only; known values are for `redact`.
 
     >>> screen("use the password=hunter2 there, please, and tell me")
     Masked(text='use the password=*** there, please, and tell me')
@@ -161,8 +157,8 @@ def screen(text: str) -> Clean | Masked | Credential:
     """
     found = [one for one in _find(text, known(())) if one.kind]
     if not found:
-        return Clean()
-    masked = _masked(text, found, 0, len(text))
+        return None
+    masked = _masked(text, found, len(text))
     lines = [line for line in masked.splitlines() if line.strip()]
     if all(MASK in line and len(_LETTERS.findall(line)) <= _LABEL for line in lines):
         return Credential(found[0].kind)
@@ -321,40 +317,36 @@ def _with_backslashes(text: str, start: int) -> int:
 class _Words:
     """Finds any of many words, wherever they begin."""
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Collection[str]) -> None:
+        self._sorted = sorted(words)
+        self._longest = max(map(len, self._sorted), default=0)
         self._heads: dict[str, list[str]] = {}
         head = ""
-        for word in sorted(words):
+        for word in self._sorted:
             if not head or not word.startswith(head):
                 head = word[:_HEAD]
             self._heads.setdefault(head, []).append(word)
-        self._longest = max(map(len, (w for some in self._heads.values() for w in some)), default=0)
         self._pattern = re.compile(_tree(list(self._heads))) if self._heads else None
 
     def __bool__(self) -> bool:
         return self._pattern is not None
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        for start, head in self._starts(text, 0):
-            for word in self._heads[head]:
-                if text.startswith(word, start):
-                    yield start, start + len(word)
+        at = 0
+        while self._pattern and (match := self._pattern.search(text, at)):
+            at = match.start() + 1
+            for word in self._heads[match[0]]:
+                if text.startswith(word, match.start()):
+                    yield match.start(), match.start() + len(word)
 
     def unfinished(self, text: str) -> int:
         """Say where the first of the words begins that *text* ends within."""
-        for start, head in self._starts(text, max(0, len(text) - self._longest)):
+        for start in range(max(0, len(text) - self._longest), len(text)):
             rest = text[start:]
-            if any(word.startswith(rest) for word in self._heads[head]):
-                return start
-        for start in range(max(0, len(text) - _HEAD + 1), len(text)):
-            if any(head.startswith(text[start:]) for head in self._heads):
+            at = bisect_left(self._sorted, rest)
+            if at < len(self._sorted) and self._sorted[at].startswith(rest):
                 return start
         return len(text)
-
-    def _starts(self, text: str, at: int) -> Iterator[tuple[int, str]]:
-        while self._pattern and (match := self._pattern.search(text, at)):
-            yield match.start(), match[0]
-            at = match.start() + 1
 
 
 def _tree(words: Sequence[str]) -> str:
@@ -370,7 +362,6 @@ def _tree(words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=8)  # asked for each line of the log, about the same dozen of secrets
 def known(values: tuple[str, ...]) -> KnownSecrets:
-    """Prepare the search for *values*."""
     return KnownSecrets(values)
 
 
@@ -396,13 +387,6 @@ def _spellings(value: str) -> Iterator[str]:
         yield "".join("u" + format(ord(char), f"04{case}") for char in value)
     if len(value) >= SHORTEST_SPREAD:
         yield value[::-1]
-    yield from (core for core in _base64_and_32(encoded) if len(core) >= SHORTEST_SPREAD)
-
-
-def _base64_and_32(value: bytes) -> Iterator[str]:
-    """Give the characters of *value* at each alignment: those that its neighbours do not change."""
-    for encode, group, bits in ((b64encode, 3, 6), (urlsafe_b64encode, 3, 6), (b32encode, 5, 5)):
-        for before in range(group):
-            padded = bytes(before) + value
-            first, last = -(-before * 8 // bits), len(padded) * 8 // bits
-            yield encode(padded).decode("ascii")[first:last]
+    for encode, *sizes in ((b64encode, 3, 6), (urlsafe_b64encode, 3, 6), (b32encode, 5, 5)):
+        cores = encoded_cores(encoded, encode, *sizes)
+        yield from (core for core in cores if len(core) >= SHORTEST_SPREAD)

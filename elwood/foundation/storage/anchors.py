@@ -6,18 +6,18 @@ and at the end.  It costs a turn nothing, and what was written since the last ti
 Backups and daily notes carry the head of the anchors: who rewrites them all must rewrite those.
 
 An anchor is never taken back: one that does not hold any more is noted as lost, once, and stays
-until a person accepts it.  When the file has grown long, it becomes the old one, in the place of
-the one before, and another begins with what is known.
+until a person accepts it.  Of what was closed only the newest part is kept: what it adds up to
+stands at the beginning of the next.
 """
 
 import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import trio
@@ -33,15 +33,18 @@ from elwood.foundation.storage.journal import (
     digest,
     follow,
     is_sound,
+    lines_of,
+    segments,
     write_line,
 )
 
 log = logging.getLogger("elwood.records")
 
+# The second is of an older version, which kept its closed part there.
 NAME, OLD = "anchors.jsonl", "anchors.old.jsonl"
 # Seconds between two looks at the journals: what a thief of lines may take unseen.
 EVERY = 300.0
-# Bytes after which another file begins, unless what it begins with is a good part of that.
+# Bytes after which the file is closed.
 LONG = 1 << 20
 # Where daily notes lie in the workspace, and how they carry the head.
 NOTES = "threads/daily/*.md"
@@ -94,7 +97,7 @@ class AnchorsRestored(msgspec.Struct, frozen=True, tag="restored"):
 
 
 class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
-    """What was known when another file was begun."""
+    """What was known when another file was begun, by an older version."""
 
     heads: tuple[Head, ...]
     lost: tuple[AnchorLost, ...]
@@ -103,30 +106,82 @@ class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
 AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored | AnchorsCarried
 
 
-class Anchors(msgspec.Struct):
-    """The newest anchor of each journal, and those that were *lost*."""
+class JournalAnchor(msgspec.Struct):
+    """The newest *head* of a journal, of Unix time *at*; what follows the entry *first* is kept.
 
-    heads: dict[str, Head] = {}
-    lost: dict[str, AnchorLost] = {}
+    *lost* is when it was found not to hold any more; 0 if it holds.  Earlier heads need not be
+    known: the chain leads from this one to all of them.
+    """
+
+    head: Head
+    at: float
+    first: int
+    lost: float = 0.0
+
+    def problem(self, found: Verified | None) -> str:
+        """Say what is missing of what was *found*; empty if nothing is."""
+        seq, head = self.head.seq, self.head.head
+        held = f"it held {seq} entries on {day(self.at)}"
+        noticed = f", and not on {day(self.lost)}" if self.lost else ""
+        if found is None:
+            return f"MISSING: {held}{noticed}"
+        end = found.gone + found.entries
+        if end < seq:
+            missing = f"entries {end + 1} to {seq} are missing at its end"
+            return f"DAMAGED: {missing}: {held}{noticed}"
+        if self.first <= found.gone:
+            missing = f"entries 1 to {found.gone} are missing at its beginning"
+            return f"DAMAGED: {missing}: {held}{noticed}"
+        if seq > found.gone and (seq, head) not in found.heads:
+            what = f"entry {seq} is not the one that stood there on {day(self.at)}"
+            return f"DAMAGED: {what}: it was written anew{noticed}"
+        return ""
+
+
+class Anchors(msgspec.Struct):
+    """All that the anchors say of journals.
+
+    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    """
+
+    journals: dict[str, JournalAnchor] = {}
+    voids: list[tuple[float, float]] = []
 
     def apply(self, seq: int, at: float, entry: AnchorEntry) -> None:
-        """Take an entry in."""
         match entry:
             case Anchored(heads):
-                self._take(heads)
+                self._take(at, heads)
             case AnchorLost(journal):
-                self.lost[journal] = entry
+                self._lose(at, journal)
+            case AnchorReleased((), _):
+                self.voids.append((0.0, at))
             case AnchorReleased(journals, _, upto):
-                for name in journals:
-                    if not upto or (name in self.heads and self.heads[name].seq <= upto):
-                        self.heads.pop(name, None)
-                        self.lost.pop(name, None)
+                for name in self.journals.keys() & set(journals):
+                    known = self.journals[name]
+                    if known.head.seq > upto > 0:
+                        known.first = max(known.first, upto + 1)
+                    else:
+                        del self.journals[name]
+            case AnchorsRestored(backup_at):
+                self.voids.append((backup_at, at))
             case AnchorsCarried(heads, lost):
-                self._take(heads)
-                self.lost |= {one.journal: one for one in lost}
+                self._take(at, heads)
+                for one in lost:
+                    self._lose(at, one.journal)
 
-    def _take(self, heads: Sequence[Head]) -> None:
-        self.heads |= {one.journal: one for one in heads}
+    def _lose(self, at: float, name: str) -> None:
+        if known := self.journals.get(name):
+            known.lost = at
+
+    def _take(self, at: float, heads: Sequence[Head]) -> None:
+        for head in heads:
+            known = self.journals.get(head.journal)
+            first = known.first if known else head.seq
+            self.journals[head.journal] = JournalAnchor(head, at, first)
+
+    def is_void(self, first: float, last: float) -> bool:
+        """Tell whether something from between *first* and *last* need not be known here."""
+        return any(first <= end and begin <= last for begin, end in self.voids)
 
 
 # --- anchoring ------------------------------------------------------------------------------------
@@ -158,9 +213,8 @@ class Anchoring:
     def __init__(self, state: Path, disk: Disk) -> None:
         self._state = state
         self._disk = disk
-        # It begins anew by itself, with what is known.
         self._journal = Journal[AnchorEntry, Anchors](
-            state / NAME, AnchorEntry, Anchors, disk, may_close=lambda known: False
+            state / NAME, AnchorEntry, Anchors, disk, segment=LONG
         )
         self._is_open = False
 
@@ -194,65 +248,53 @@ class Anchoring:
             for one in lost:
                 log.error("records are missing", extra={"journal": one.journal, "why": one.why})
             await journal.append(*([Anchored(heads)] if heads else []), *lost, *more)
-            if await disk.blocking(self._begin_anew):
-                await journal.open()
+            await disk.blocking(self._forget)
         except (JournalDamaged, DiskFull) as error:
             self._is_open = False
             report_error(ANCHORING, str(error))
             return ""
         clear_error(ANCHORING)
-        if journal.state.lost:
-            names = ", ".join(sorted(journal.state.lost))
+        if gone := [name for name, one in journal.state.journals.items() if one.lost]:
+            names = ", ".join(sorted(gone))
             report_warning(LOST, f"records are missing: {names}; run: elwood receipts verify")
         else:
             clear_error(LOST)
         return journal.head
 
-    def _begin_anew(self) -> bool:
-        """Begin another file if this one is long; a crash between leaves it twice, which is well.
-
-        What is known goes into its first line.
-        """
-        path, known = self._journal.path, self._journal.state
-        size = path.stat().st_size if path.exists() else 0
-        if size <= LONG:
-            return False
-        carried = AnchorsCarried(tuple(known.heads.values()), tuple(known.lost.values()))
-        line = write_line(1, "", self._disk.clock(), (carried,))
-        if size <= 4 * len(line):
-            return False
-        self._disk.replace(path.with_name(OLD), path.read_bytes())
-        self._disk.replace(path, line)
-        return True
+    def _forget(self) -> None:
+        """Keep no more of what was closed than the newest part."""
+        closed = [self._state / OLD, *segments(self._journal.path).values()]
+        for path in closed[:-1]:
+            self._disk.remove(path)
 
 
 def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
     """Find the heads of journals that have grown, on the disk; and what is not there any more."""
-    heads, lost, there = [], [], set()
+    heads, lost = [], []
+    gone = {name for name, anchor in known.journals.items() if not anchor.lost}
     for path in (*state.glob("*.jsonl"), *state.glob("sessions/*.jsonl")):
         name = path.relative_to(state).as_posix()
-        before = known.heads.get(name)
         if name in (NAME, OLD) or not path.is_file():
             continue
-        there.add(name)
-        if name in known.lost or (before is not None and path.stat().st_size == before.size):
+        gone.discard(name)
+        anchor = known.journals.get(name)
+        if anchor and (anchor.lost or path.stat().st_size == anchor.head.size):
             continue
-        with path.open("rb") as file:
-            found = _head(name, file)
-            if before is not None and not _holds(before, file):
-                lost.append(AnchorLost(name, "it does not hold what it held"))
-            elif found is not None and found != before:
-                disk.settle(path)
-                heads.append(found)
-    gone = known.heads.keys() - there - known.lost.keys()
+        data = path.read_bytes()
+        found = _head(name, data)
+        if anchor and not _holds(anchor.head, data):
+            lost.append(AnchorLost(name, "it does not hold what it held"))
+        elif found is not None and (anchor is None or found != anchor.head):
+            disk.settle(path)
+            heads.append(found)
     return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
 
 
-def _head(name: str, file: IO[bytes]) -> Head | None:
-    """Read the last whole line of a journal; None if there is none before what may be torn."""
-    end = file.seek(0, os.SEEK_END)
+def _head(name: str, data: bytes) -> Head | None:
+    """Find the last whole line of a journal; None if there is none before what may be torn."""
+    end = len(data)
     for _ in range(2):
-        raw = _line_before(file, end)
+        raw = _line_before(data, end)
         if is_sound(raw):
             line = decoder(msgspec.Raw).decode(raw)
             return Head(name, line.seq + len(line.entries) - 1, end, digest(raw))
@@ -260,36 +302,24 @@ def _head(name: str, file: IO[bytes]) -> Head | None:
     return None
 
 
-def _holds(anchor: Head, file: IO[bytes]) -> bool:
+def _holds(anchor: Head, data: bytes) -> bool:
     """Tell whether the line stands where it stood; one in an earlier segment is for `verify`."""
-    if digest(_line_before(file, anchor.size)) == anchor.head:
+    if digest(_line_before(data, anchor.size)) == anchor.head:
         return True
-    file.seek(0)
-    first = file.readline()
+    first = data[: data.find(b"\n") + 1]
     return is_sound(first) and decoder(msgspec.Raw).decode(first).seq > anchor.seq
 
 
-def _line_before(file: IO[bytes], end: int) -> bytes:
-    """Read the line that ends at the byte *end*."""
-    length = 1 << 12
-    while True:
-        start = max(0, end - length)
-        file.seek(start)
-        data = file.read(end - start)
-        cut = data.rfind(b"\n", 0, len(data) - 1)
-        if cut != -1 or start == 0:
-            return data[cut + 1 :]
-        length *= 4
+def _line_before(data: bytes, end: int) -> bytes:
+    return data[:end][data.rfind(b"\n", 0, max(0, end - 1)) + 1 :]
 
 
 def newest(state: Path) -> str:
     """Read the head of the anchors of the folder *state*; empty if there is none."""
-    try:
-        with (state / NAME).open("rb") as file:
-            found = _head(NAME, file)
-    except FileNotFoundError:
-        return ""
-    return found.head if found else ""
+    with suppress(FileNotFoundError):
+        found = _head(NAME, (state / NAME).read_bytes())
+        return found.head if found else ""
+    return ""
 
 
 def note(state: Path, at: float, *entries: AnchorEntry) -> None:
@@ -312,84 +342,26 @@ def note(state: Path, at: float, *entries: AnchorEntry) -> None:
 # --- comparing ------------------------------------------------------------------------------------
 
 
-class Expected(msgspec.Struct):
-    """What the anchors say of one journal: digests and Unix times by entry; when it was lost."""
+def history(state: Path) -> tuple[Anchors, set[str]]:
+    """Read the anchors of the folder *state*: what they say, and the digests of their lines.
 
-    heads: dict[int, tuple[str, float]] = {}
-    lost: float = 0.0
-
-    def problem(self, found: Verified | None) -> str:
-        """Say what is missing of what was *found*; empty if nothing is."""
-        last = max(self.heads, default=0)
-        held = f"it held {last} entries on {day(self.heads[last][1])}" if last else ""
-        noticed = f", and not on {day(self.lost)}" if self.lost else ""
-        if found is None:
-            return f"MISSING: {held}{noticed}" if held else ""
-        end = found.gone + found.entries
-        if end < last:
-            missing = f"entries {end + 1} to {last} are missing at its end"
-            return f"DAMAGED: {missing}: {held}{noticed}"
-        if self.heads and min(self.heads) <= found.gone:
-            missing = f"entries 1 to {found.gone} are missing at its beginning"
-            return f"DAMAGED: {missing}: {held}{noticed}"
-        for seq, (head, at) in sorted(self.heads.items()):
-            if (seq, head) not in found.heads:
-                what = f"entry {seq} is not the one that stood there on {day(at)}"
-                return f"DAMAGED: {what}: it was written anew{noticed}"
-        return ""
-
-
-class AnchorHistory(msgspec.Struct):
-    """All that the anchors say, oldest first; *digests* of their lines.
-
-    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    Raises JournalDamaged and OSError.
     """
-
-    journals: dict[str, Expected] = {}
-    digests: set[str] = set()
-    voids: list[tuple[float, float]] = []
-
-    def apply(self, at: float, entry: AnchorEntry) -> None:
-        """Take an entry in."""
-        match entry:
-            case Anchored(heads) | AnchorsCarried(heads):
-                for one in heads:
-                    known = self.journals.setdefault(one.journal, Expected())
-                    known.heads.setdefault(one.seq, (one.head, at))
-            case AnchorLost(journal):
-                self.journals.setdefault(journal, Expected()).lost = at
-            case AnchorReleased((), _):
-                self.voids.append((0.0, at))
-            case AnchorReleased(journals, _, upto):
-                for name in journals:
-                    known = self.journals.pop(name, Expected())
-                    kept = {seq: one for seq, one in known.heads.items() if seq > upto > 0}
-                    if kept:
-                        self.journals[name] = Expected(kept, known.lost)
-            case AnchorsRestored(backup_at):
-                self.voids.append((backup_at, at))
-
-    def is_void(self, first: float, last: float) -> bool:
-        """Tell whether something from between *first* and *last* need not be known here."""
-        return any(first <= end and begin <= last for begin, end in self.voids)
-
-
-def history(state: Path) -> AnchorHistory:
-    """Read the anchors of the folder *state*.  Raises JournalDamaged and OSError."""
-    found = AnchorHistory()
+    found, digests, gone = Anchors(), set[str](), []
     for path in (state / OLD, state / NAME):
         if path.name == OLD and not path.exists():
             continue
         place = JournalPlace()
-        with path.open("rb") as file:
-            for line in follow(path, file, place, decoder(AnchorEntry).decode):
-                begun = line.seq == 1 and not isinstance(line.entries[0], AnchorsCarried)
-                if not (begun or found.digests):
-                    found.voids.append((0.0, line.at))  # the file before it has gone
-                found.digests.add(place.head)
-                for entry in line.entries:
-                    found.apply(line.at, entry)
-    return found
+        for line in lines_of(path, decoder(AnchorEntry).decode, place):
+            if line.state:
+                found = msgspec.json.decode(line.state, type=Anchors)
+            for entry in line.entries:
+                found.apply(line.seq, line.at, entry)
+            if not digests and (line.state or isinstance(line.entries[0], AnchorsCarried)):
+                gone.append((0.0, line.at))  # what was before it
+            digests.add(place.head)
+    found.voids += gone
+    return found, digests
 
 
 def carried(text: str) -> str:

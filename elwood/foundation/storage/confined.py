@@ -153,11 +153,7 @@ def refused(path: str, error: OSError) -> PathRefused:
             return PathRefused(path, "leads out of the folder")
         case errno.ELOOP:
             return PathRefused(path, "is a link that leads nowhere or out of the folder")
-        case errno.EACCES:
-            return PathRefused(path, "is closed to Elwood (permission denied)")
         case errno.ENXIO:
             return PathRefused(path, "is not a plain file")
-        case errno.EAGAIN:
-            return PathRefused(path, "is being renamed all the time; try again")
         case _:
             return PathRefused(path, f"cannot be opened ({error.strerror})")

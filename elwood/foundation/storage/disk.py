@@ -95,17 +95,16 @@ class JournalBroken(Halt):
 class Calls:
     """The system calls about a disk; tests put recording or failing ones in their place."""
 
-    def open(self, path: Path, flags: int) -> int:
-        """Open *path*, for us alone (0600); a file is never reached by a link.
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """Open *path*, which is made for us alone; a file is never reached by a link.
 
         Folders may be: systemd makes the state folder one (``DynamicUser=``).
         """
         if not flags & os.O_DIRECTORY:
             flags |= os.O_NOFOLLOW
-        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def write(self, fd: int, data: bytes) -> int:
-        """Write, and say how many bytes were."""
         return os.write(fd, data)
 
     def space(self, folder: Path) -> Space:
@@ -134,9 +133,8 @@ class Calls:
     def unlink(self, path: Path) -> None:
         os.unlink(path)
 
-    def mkdir(self, path: Path) -> None:
-        """Make a folder for us alone (0700)."""
-        os.mkdir(path, 0o700)
+    def mkdir(self, path: Path, mode: int = 0o700) -> None:
+        os.mkdir(path, mode)
 
 
 @contextmanager
@@ -239,21 +237,17 @@ class Disk:
         May use the reserve: a torn tail must be kept before a full disk can be written again.
         """
         number, kept = 1, path
-        while True:
-            try:
-                self._write_new(kept, data)
-            except FileExistsError:
-                number += 1
-                kept = path.with_name(f"{path.name}-{number}")
-            except DiskFull:
-                self.remove(kept)
-                if self._reserve is None:
-                    raise
-                self._spend_reserve(self._reserve)
-                self._write_new(kept, data)
-                break
-            else:
-                break
+        while kept.exists():
+            number += 1
+            kept = path.with_name(f"{path.name}-{number}")
+        try:
+            self._write_new(kept, data)
+        except DiskFull:
+            self.remove(kept)
+            if self._reserve is None:
+                raise
+            self._spend_reserve(self._reserve)
+            self._write_new(kept, data)
         self._sync_folder(kept)
         return kept
 

@@ -36,6 +36,7 @@ from elwood.foundation.storage.confined import (
 )
 from elwood.foundation.storage.disk import FULL_ERRORS, Calls
 from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
+from elwood.foundation.text.readable import kind_of
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
 # Times that a file of that name is put away; more than one only if somebody puts it back.
@@ -47,8 +48,8 @@ def is_temporary(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def _open_temporary(calls: Calls, folder: int, name: str) -> tuple[str, int]:
-    """Make a file for us alone in the open *folder*, to become *name*; return its name and fd.
+def _open_temporary(calls: Calls, folder: int, name: str, mode: int) -> tuple[str, int]:
+    """Make a file in the open *folder*, to become *name*; return its name and fd.
 
     Raises OSError.
     """
@@ -56,7 +57,7 @@ def _open_temporary(calls: Calls, folder: int, name: str) -> tuple[str, int]:
     for _ in range(_TRIES):
         with suppress(FileExistsError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            return temporary, calls.open(_path(folder, temporary), flags)
+            return temporary, calls.open(_path(folder, temporary), flags, mode)
         with suppress(FileNotFoundError):
             calls.unlink(_path(folder, temporary))
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), temporary)
@@ -231,13 +232,12 @@ def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -
     try:
         new = True
         try:
-            calls.mkdir(_path(folder, name))
+            calls.mkdir(_path(folder, name), 0o777)
         except FileExistsError:
             new = False
         fd = open_beneath(folder, name, _FOLDER | os.O_NOFOLLOW)
         try:
             if new:
-                os.fchmod(fd, 0o777 & ~umask())
                 if untrusted:
                     mark_untrusted(fd)
                 calls.sync(folder)
@@ -264,21 +264,11 @@ def _need_permission(path: str, where: str, *, untrusted: bool) -> None:
         raise PathRefused(path, why)
 
 
-def umask() -> int:
-    """Read the mask that `os.umask` cannot tell without changing it for all threads."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("Umask:"):
-            return int(line.split()[1], 8)
-    return 0o077
-
-
 def not_written(path: str, error: OSError) -> PathRefused:
     if error.errno in FULL_ERRORS:
         return PathRefused(path, "was not written: there is no room on the disk")
     if error.errno == errno.EOPNOTSUPP:
         return PathRefused(path, _NO_MARKS)
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PathRefused(path, f"may not be written ({error.strerror})")
     return PathRefused(path, f"was not written ({error.strerror})")
 
 
@@ -335,8 +325,7 @@ class File(msgspec.Struct, frozen=True):
 class Root:
     """The folder *path*, out of which no read and no write gets.
 
-    It is opened at the first use and held: if somebody puts another folder, or a link, in its
-    place, everything is refused from then on.
+    All that is asked of it raises PathRefused and Unconfined.
     """
 
     def __init__(self, path: Path, calls: Calls | None = None) -> None:
@@ -345,43 +334,20 @@ class Root:
         self._calls = calls or Calls()
 
     def read(self, path: str, limit: int) -> bytes:
-        """Read the file *path*, at most *limit* bytes.
-
-        Raises PathRefused and Unconfined.
-        """
+        """Read the file *path*, at most *limit* bytes."""
         with self.file(path) as file:
             return file.read(limit)
 
     @contextmanager
     def file(self, path: str) -> Iterator[File]:
-        """Open the file *path* for reading: a plain file, with one name, that holds no secrets.
-
-        Raises PathRefused and Unconfined.
-        """
+        """Open the file *path* for reading: a plain file, with one name, that holds no secrets."""
         with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             found = os.fstat(fd)
             _need_plain(path, found)
             yield File(fd, found, is_marked(fd))
 
-    def seen(self, name: str) -> os.stat_result | None:
-        """Look at *name*, right in the folder, without opening it; None if it is not there.
-
-        It may be anything, a link also: only `file` tells whether it may be read.  Raises
-        PathRefused.
-        """
-        root = self._confined.root()
-        try:
-            return os.stat(name, dir_fd=root, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise refused(name, error) from error
-
     def items(self, path: str, limit: int = MAX_ENTRIES) -> tuple[list[Item], bool]:
-        """List the folder *path* by name; the flag tells that there were more than *limit*.
-
-        Raises PathRefused and Unconfined.
-        """
+        """List the folder *path* by name; the flag tells that there were more than *limit*."""
         items: list[Item] = []
         more = False
         with self._folder(path) as (fd, entries):
@@ -392,10 +358,7 @@ class Root:
         return sorted(items, key=lambda item: item.name), more
 
     def stats(self, path: str, limit: int = MAX_ENTRIES) -> list[tuple[str, os.stat_result]]:
-        """Look at *limit* plain files of the folder *path* at most, by name, in no order.
-
-        Raises PathRefused and Unconfined.
-        """
+        """Look at *limit* plain files of the folder *path* at most, by name, in no order."""
         found: list[tuple[str, os.stat_result]] = []
         with self._folder(path) as (_, entries):
             for entry in islice(entries, limit):
@@ -418,7 +381,7 @@ class Root:
         Links are listed and not followed.  Names of secrets and ``.git`` are passed over, and so
         are folders below *path* that cannot be opened.  The flag tells that something was left
         out, because there were more than *limit* entries or `MAX_DEPTH` folders: what is near
-        comes first.  Raises PathRefused and Unconfined.
+        comes first.
         """
         start = self._confined.relative(path).rstrip("/")
         try:
@@ -463,8 +426,6 @@ class Root:
         content from strangers may be in *data*: the file is marked, and refused where it would
         instruct or start something.  With *expect*, the file must still be the one that was
         opened.  Keeps the permissions of a file that it replaces, not its owner or ACL.
-
-        Raises PathRefused and Unconfined.
         """
         with (
             _replacing,
@@ -472,10 +433,12 @@ class Root:
         ):
             old = place.found(expect)
             try:
-                with self._temporary(place, untrusted=untrusted) as (temp, fd):
+                mode = 0o666 if old is None else 0o600
+                with self._temporary(place, mode, untrusted=untrusted) as (temp, fd):
                     while data:
                         data = data[self._calls.write(fd, data) :]
-                    os.fchmod(fd, 0o666 & ~umask() if old is None else old.st_mode & 0o777)
+                    if old is not None:
+                        os.fchmod(fd, old.st_mode & 0o777)
                     self._calls.sync(fd)
                     old = place.found(expect)
                     place.need_there(self._confined)
@@ -488,10 +451,7 @@ class Root:
         return "created" if old is None else "replaced"
 
     def remove(self, path: str, *, untrusted: bool) -> None:
-        """Remove the plain file *path*, by the rules of `write`; folders are refused.
-
-        Raises PathRefused and Unconfined.
-        """
+        """Remove the plain file *path*, by the rules of `write`; folders are refused."""
         with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
             if place.found() is None:
                 raise PathMissing(path, "does not exist")
@@ -503,9 +463,11 @@ class Root:
                 raise not_written(path, error) from error
 
     @contextmanager
-    def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
+    def _temporary(
+        self, place: WriteTarget, mode: int, *, untrusted: bool
+    ) -> Iterator[tuple[Path, int]]:
         """Make the file that is to be renamed; if the block fails, it vanishes."""
-        name, fd = _open_temporary(self._calls, place.folder, place.name)
+        name, fd = _open_temporary(self._calls, place.folder, place.name, mode)
         try:
             if untrusted:
                 mark_untrusted(fd)
@@ -563,19 +525,6 @@ MAX_FILE = 64 << 20
 _PART = 1 << 20
 # Bytes at the start of a file that tell what it is.
 _START = 4096
-# What a file starts with tells what it is; text has no zero byte.
-_KINDS = {
-    b"%PDF-": "a PDF document",
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"GIF8": "a GIF picture",
-    b"PK\x03\x04": "a ZIP archive or an office document",
-    b"\x1f\x8b": "a gzip archive",
-    b"\x7fELF": "a program",
-    b"SQLite format 3": "an SQLite database",
-    b"\xff\xfe": "text in UTF-16",
-    b"\xfe\xff": "text in UTF-16",
-}
 
 
 def raw_lines(path: str, file: File) -> Iterator[bytes]:
@@ -603,8 +552,8 @@ def decoded(raw: bytes) -> str:
 
 def refuse_binary(path: str, start: bytes, size: int) -> None:
     """Raise PathRefused if a file that begins with *start* is no text."""
-    kind = next((kind for magic, kind in _KINDS.items() if start.startswith(magic)), None)
-    if kind is None and b"\0" in start:
-        kind = "binary data"
-    if kind is not None:
+    kind = kind_of(start)
+    if not kind and b"\0" in start:
+        kind = "binary data or text in UTF-16"
+    if kind:
         raise PathRefused(path, f"is {kind} ({size:,} bytes), not a text file")

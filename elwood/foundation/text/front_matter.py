@@ -5,7 +5,7 @@ Read by PyYAML, which takes 10 ms to import; so only when there is something to 
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,8 +21,10 @@ MAX_DEPTH = 8
 FrontMatterValue = str | tuple["FrontMatterValue", ...] | Mapping[str, "FrontMatterValue"]
 
 _FENCE = re.compile(r"-{3}[ \t]*")
-# A line whose value could be a text that should have stood in quotes.
-_PLAIN = re.compile(r"([\w.$-][\w.$ /-]{0,99}:[ \t]+)(?![|>'{][^\n]*$)(\S.*)")
+# A field whose value may be a text that should stand in quotes, with the lines that go on with it.
+_PLAIN = re.compile(
+    r"^([\w.$-][\w.$ /-]{0,99}:[ \t]+)(?![|>'{].*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE
+)
 
 
 class FrontMatterError(Exception):
@@ -47,14 +49,14 @@ def read_front_matter(text: str) -> FrontMatter:
     end = next((n for n, line in enumerate(lines[1:], 1) if _FENCE.fullmatch(line)), None)
     if end is None:
         raise FrontMatterError("the front matter has no end, a line ---")
-    head, body = lines[1:end], "\n".join(lines[end + 1 :])
-    if end > MAX_LINES or sum(map(len, head)) > MAX_LENGTH:
+    head, body = "\n".join(lines[1:end]), "\n".join(lines[end + 1 :])
+    if end > MAX_LINES or len(head) > MAX_LENGTH:
         why = f"the front matter has more than {MAX_LINES} lines or {MAX_LENGTH} chars"
         raise FrontMatterError(why)
     try:
-        return FrontMatter(_fields("\n".join(head)), body)
+        return FrontMatter(_fields(head), body)
     except FrontMatterError:
-        return FrontMatter(_fields("\n".join(_quoted(head))), body)
+        return FrontMatter(_fields(_PLAIN.sub(_quoted, head)), body)
 
 
 def _fields(head: str) -> Mapping[str, FrontMatterValue]:
@@ -103,19 +105,6 @@ def _value(node: "Node", depth: int) -> FrontMatterValue:
     raise AssertionError(node)
 
 
-def _quoted(lines: Iterable[str]) -> list[str]:
-    """Put the plain values of fields into quotes, with the lines that go on with them."""
-    found: list[str] = []
-    open_: str | None = None
-    for line in lines:
-        field = _PLAIN.fullmatch(line)
-        if open_ is not None and line.startswith((" ", "\t")) and line.strip():
-            open_ = f"{open_} {line.strip()}"
-            found[-1] = f"{found[-1].partition(': ')[0]}: {json.dumps(open_, ensure_ascii=False)}"
-        elif field is not None:
-            open_ = field[2].rstrip()
-            found.append(f"{field[1]}{json.dumps(open_, ensure_ascii=False)}")
-        else:
-            open_ = None
-            found.append(line)
-    return found
+def _quoted(field: re.Match[str]) -> str:
+    value = " ".join(map(str.strip, field[2].split("\n")))
+    return field[1] + json.dumps(value, ensure_ascii=False)

@@ -15,7 +15,6 @@ from elwood.foundation.text.rich_text import Span, TextPage
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 # Markdown longer than this, in characters, is shown as it stands.  Hostile text costs the parser
@@ -50,9 +49,9 @@ class Rich(msgspec.Struct, frozen=True):
 
 
 def to_entities(markdown: str) -> Rich:
-    """Render *markdown* (CommonMark, tables, strikethrough, ``||spoilers||``) for Telegram.
+    """Render *markdown* (CommonMark, tables, strikethrough) for Telegram.
 
-    No character of the text is lost: HTML, unknown syntax, link definitions and unsafe link
+    No character of the text is lost: HTML, unknown syntax, links by reference and unsafe link
     targets stay visible as text; images become links, so that nothing is loaded.  The text is
     trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
     a message, and empty: `splitting.split` makes messages of it.
@@ -85,16 +84,12 @@ def _entity(span: Span, offsets: Sequence[int]) -> Entity:
 
 @cache
 def _parser() -> "MarkdownIt":
-    """Make a parser of CommonMark, tables and strikethrough, without HTML.
+    """Make a parser of CommonMark, tables and strikethrough, without HTML and link definitions.
 
-    It takes every link target as it is written: `address` judges them.  Link definitions work and
-    yet stand in the text, as tokens of the type ``definition``; links by reference bear a ``label``
-    in their meta data.
+    It takes every link target as it is written: `address` judges them.
     """
     # Imported here because it takes 20 ms, and a first poll needs none of it.
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import reference
-    from markdown_it.token import Token
 
     class Parser(MarkdownIt):
         def validateLink(self, url: str) -> bool:
@@ -106,24 +101,11 @@ def _parser() -> "MarkdownIt":
         def normalizeLinkText(self, link: str) -> str:
             return link
 
-    def keep_definition(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-        if not reference(state, start, end, silent):
-            return False
-        if not silent:
-            lines = state.getLines(start, state.line, state.blkIndent, False)
-            token = Token("definition", "", 0, content=lines, map=[start, state.line], block=True)
-            state.tokens.append(token)
-        return True
-
     parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING})
-    parser.enable(["table", "strikethrough"])
-    parser.options["store_labels"] = True
-    parser.block.ruler.at("reference", keep_definition)
-    return parser
+    return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-# Longest address that is hidden behind text, and the most that is shown of any other target, in
-# characters: reference links repeat their target, so an unbounded one would multiply the text.
+# Characters of an address that is hidden behind text.
 MAX_TARGET = 2048
 
 # What tdlib's LinkManager::check_link accepts, less what we do not want hidden: it answers
@@ -157,9 +139,8 @@ def address(target: str) -> str | None:
 
 
 def visible(target: str) -> str:
-    """Write *target* for a reader: a mail address without its scheme, cut if endless."""
-    shown = target[7:] if target[:7].lower() == "mailto:" else target
-    return shown if len(shown) <= MAX_TARGET else shown[:MAX_TARGET] + "…"
+    """Write *target* for a reader: a mail address without its scheme."""
+    return target[7:] if target[:7].lower() == "mailto:" else target
 
 
 def is_target(text: str) -> bool:
@@ -225,8 +206,6 @@ MAX_LABEL = 24
 
 _KINDS = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
 _TASK = re.compile(r"\[([ xX])\](?=[ \t]+\S)")
-# Within one stretch of text, hugging its words, so that "a || b || c" stays an expression.
-_SPOILER = re.compile(r"(?<![\w|])\|\|(?=[^\s|])([^|]+)(?<=\S)\|\|(?![\w|])")
 _LANGUAGE = re.compile(r"[\w+#./-]{1,32}")
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _NOT_BLANK = re.compile(r"[^ \t>]")
@@ -245,7 +224,6 @@ class Renderer:
         self._counters: list[int | None] = []
 
     def render(self, tokens: Sequence["Token"]) -> None:
-        """Write whole blocks."""
         index = 0
         while index < len(tokens):
             token = tokens[index]
@@ -377,8 +355,6 @@ class Renderer:
         while index < len(tokens):
             token = tokens[index]
             match token.type:
-                case "text":
-                    self._text(token.content)
                 case "softbreak" | "hardbreak":
                     page.write("\n")
                 case "code_inline":
@@ -401,33 +377,20 @@ class Renderer:
                     page.write(token.content)
             index += 1
 
-    def _text(self, text: str) -> None:
-        page = self._page
-        done = 0
-        for match in _SPOILER.finditer(text) if "||" in text else ():
-            page.write(text[done : match.start()])
-            page.open("spoiler")
-            page.write(match[1])
-            page.close()
-            done = match.end()
-        page.write(text[done:])
-
     def _link(self, token: "Token", target: str, inside: Sequence["Token"]) -> None:
         page = self._page
         label = _words(inside).strip()
         url = address(target)
-        by_reference = "label" in token.meta
         if label and label == target:
             self._inline(inside, in_link=True)  # clients make it clickable themselves
         elif self._hide and label and url and not claims_another(label, target):
             page.open("text_link", url)
             self._inline(inside, in_link=True)
             page.close()
-        elif by_reference or not is_target(target):
-            # As it was written: a definition shows the target already, or this is no link at all.
-            page.write("[")
+        elif not is_target(target):
+            page.write("[")  # as it was written: this is no link at all
             self._inline(inside, in_link=True)
-            page.write("]" if by_reference else f"]({visible(target)})")
+            page.write(f"]({target})")
         else:
             self._inline(inside, in_link=True)
             shown = visible(target)

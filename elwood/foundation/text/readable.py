@@ -30,6 +30,8 @@ _KINDS = (
     (b"GIF8", "a GIF picture"),
     (b"PK\x03\x04", "a ZIP archive or an office document"),
     (b"\x1f\x8b", "a gzip archive"),
+    (b"\x7fELF", "a program"),
+    (b"SQLite format 3", "an SQLite database"),
 )
 # Bytes that are looked at to tell data from text.
 _START = 1024
@@ -52,10 +54,14 @@ class UnreadablePage(msgspec.Struct, frozen=True):
     why: str
 
 
+def kind_of(body: bytes) -> str:
+    """Say what *body* is that is no text, by what it starts with; empty if it may be text."""
+    return next((kind for magic, kind in _KINDS if body.startswith(magic)), "")
+
+
 def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadablePage:
     """Make text of *body*, had from *url*; other text than HTML stays as it is."""
-    kind = next((kind for magic, kind in _KINDS if body.startswith(magic)), None)
-    if kind is not None:
+    if kind := kind_of(body):
         return UnreadablePage(kind)
     media = content_type.partition(";")[0].strip().lower()
     text = decode(body, content_type)

@@ -60,17 +60,14 @@ class TextPage:
         self._fresh = True
 
     def dedent(self) -> None:
-        """End what `indent` began."""
         self._indents.pop()
         self._fresh = False
 
     def is_inside(self, kind: str) -> bool:
-        """Tell whether a span of this kind is open."""
         return any(span is not None and span.kind == kind for span in self._open)
 
     @property
     def is_indented(self) -> bool:
-        """Tell whether lines are indented here."""
         return bool(self._indents)
 
     def open(self, kind: str, url: str | None = None) -> None:
@@ -84,7 +81,6 @@ class TextPage:
             self._fresh = True
 
     def close(self) -> None:
-        """End the span opened last."""
         span = self._open.pop()
         if span is not None:
             span.end = self._size

@@ -94,7 +94,6 @@ def _cut(text: str, start: int, end: int, blocks: Sequence[Span]) -> int:
     for low in ((start + end) // 2, start):
         for cut in (
             _paragraph(text, low, end, blocks),
-            _outer_line(text, low, end),
             text.rfind("\n", low + 1, end + 1),
             text.rfind(" ", low + 1, end + 1),
         ):
@@ -113,15 +112,6 @@ def _paragraph(text: str, low: int, end: int, blocks: Sequence[Span]) -> int:
     return -1
 
 
-def _outer_line(text: str, low: int, end: int) -> int:
-    """Find the last line end before a line that is not indented, or -1."""
-    while (cut := text.rfind("\n", low + 1, end + 1)) != -1:
-        if not text[cut + 1 : cut + 2].isspace():
-            return cut
-        end = cut - 1
-    return -1
-
-
 def _between_characters(text: str, start: int, end: int) -> int:
     for cut in range(end, max(start, end - _LONGEST_CLUSTER), -1):
         if not _is_one_character(text, cut):
@@ -132,28 +122,8 @@ def _between_characters(text: str, start: int, end: int) -> int:
 def _is_one_character(text: str, cut: int) -> bool:
     """Tell whether readers would see a character broken at *cut*: a rough UAX #29."""
     before, after = text[cut - 1], text[cut]
-    if before == "\u200d" or _continues(after):
-        return True
-    if not (_is_flag_half(before) and _is_flag_half(after)):
-        return False
-    halves = 1
-    while halves < _LONGEST_CLUSTER and cut > halves and _is_flag_half(text[cut - halves - 1]):
-        halves += 1
-    return halves % 2 == 1
-
-
-def _continues(char: str) -> bool:
-    return (
-        char == "\u200d"
-        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin
-        or "\U000e0020" <= char <= "\U000e007f"  # tags, in some flags
-        or "\u1160" <= char <= "\u11ff"  # Hangul vowels and finals
-        or unicodedata.category(char) in {"Mn", "Mc", "Me"}
-    )
-
-
-def _is_flag_half(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
+    joined = "\u200d" in (before, after) or "\U0001f3fb" <= after <= "\U0001f3ff"  # of a skin
+    return joined or unicodedata.category(after) in {"Mn", "Mc", "Me"}
 
 
 def frame(text: str, before: str | None = None) -> str | None:

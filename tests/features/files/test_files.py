@@ -132,7 +132,7 @@ async def test_a_line_without_end_is_cut(root: Root) -> None:
         (b"\x89PNG\r\n", "a PNG picture"),
         (b"%PDF-1.7", "a PDF document"),
         (b"SQLite format 3\0", "an SQLite database"),
-        (b"\xff\xfea\0", "text in UTF-16"),
+        (b"\xff\xfea\0", "binary data or text in UTF-16"),
         (b"hello\0world", "binary data"),
     ],
 )

@@ -357,7 +357,7 @@ async def test_pings_stop_when_a_vital_actor_does_not_come_back(
         await trio.sleep_forever()
 
     crashes = 0 if ill == "gave up" else None
-    policy = RestartPolicy(max_crashes=crashes, first_delay=3600, max_delay=3600, exhausted="drop")
+    policy = RestartPolicy(mode="transient", max_crashes=crashes, first_delay=3600, max_delay=3600)
     it = child("somebody else" if ill == "missing" else "sessions", sessions, policy, grace=0)
     async with watched(it, systemd=systemd, vital={"sessions": VITAL}):
         it.mailbox.address.offer("a message")

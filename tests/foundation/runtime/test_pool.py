@@ -100,7 +100,7 @@ async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
 async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
     autojump_clock: object,
 ) -> None:
-    restart = RestartPolicy(mode="transient", max_crashes=2, within=600, exhausted="drop")
+    restart = RestartPolicy(mode="transient", max_crashes=2, within=600)
     pool = Pool(fragile, PoolPolicy(restart=restart))
     async with house(pool.child, scene=pool.scene):
         for word in ("bug", "bug", "bug", "queued"):

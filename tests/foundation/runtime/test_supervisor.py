@@ -218,7 +218,7 @@ async def test_a_child_that_is_done_or_has_given_up_takes_no_more(
         if crashes:
             raise Bug
 
-    policy = RestartPolicy(mode="transient", max_crashes=0, exhausted="drop")
+    policy = RestartPolicy(mode="transient", max_crashes=0)
     it = child("it", body, policy, capacity=1)
     async with house(it):
         address = it.mailbox.address
@@ -263,18 +263,6 @@ async def test_askers_of_an_escalating_child_are_not_left_waiting(autojump_clock
     assert isinstance(scene.heard[-1][1], Ended)
 
 
-def _made(first: Exception, second: Exception, *, on_purpose: bool = False) -> Exception:
-    try:
-        try:
-            raise first
-        except Exception as error:
-            if on_purpose:
-                raise second from error
-            raise second  # noqa: B904 - what a mistake in an except block looks like
-    except Exception as error:
-        return error
-
-
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -282,8 +270,6 @@ def _made(first: Exception, second: Exception, *, on_purpose: bool = False) -> E
         (ValueError(), "ValueError"),
         (ValueError("\n"), "ValueError"),
         (ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError: 'k'"),
-        (_made(Bug("a"), OSError("b")), "OSError: b (after Bug: a)"),
-        (_made(Bug("a"), OSError("b"), on_purpose=True), "OSError: b"),
     ],
 )
 def test_an_error_is_described_in_one_line(error: BaseException, text: str) -> None:

@@ -6,15 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from elwood.foundation.secrets.redaction import (
-    Clean,
-    Credential,
-    Masked,
-    Redactor,
-    Secret,
-    redact,
-    screen,
-)
+from elwood.foundation.secrets.redaction import Credential, Masked, Redactor, Secret, redact, screen
 from tests.corpora.gen_secrets import (
     AN,
     FILTERS,
@@ -87,42 +79,23 @@ def test_each_form_is_known_in_all_surroundings(around: str) -> None:
     for seed in range(3):
         maker = Maker(f"{seed}{around}")
         for name in KNOWN_FORMS:
-            if name == "jwt" and "key_" in around:
-                continue  # its beginning would be tried at each of `eyJ_eyJ_`: not promised
             value = maker.make(name)
             if survives(name, value, redact(around.format(value), [])):
                 left.append((name, value))
     assert not left
 
 
-# They begin with what words end with, or are found by a mark further on.
-ONLY_APART = {
-    *("azure_client", "brave", "databricks", "discord_bot"),
-    *("jwt", "mailgun", "sendgrid", "telegram", "twilio"),
-}
-
-
-@pytest.mark.parametrize("word", ["token", "TOKEN", "myKey2", "the_secret", "x"])
+@pytest.mark.parametrize("word", ["token", "TOKEN", "myKey2", "the_secret", "x", "_", "key-"])
 def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> None:
-    left = []
-    for seed in range(3):
-        maker = Maker(f"{seed}{word}")
-        for name in sorted({*KNOWN_FORMS} - {*PEMS} - ONLY_APART):
-            value = maker.make(name)
-            texts = (f"it is {word}{value}!", f'{{"e":"{word}{value}"}}', f"{word}{value}")
-            left += [(name, text) for text in texts if survives(name, value, redact(text, []))]
-    assert not left
-
-
-@pytest.mark.parametrize("word", ["token", "theSecret", "x"])
-def test_a_token_that_a_mark_tells_is_known_behind_a_word_in_small_letters(word: str) -> None:
     left = []
     for seed in range(9):
         maker = Maker(f"{seed}{word}")
-        for name in ("discord_bot", "jwt", "telegram", "twilio"):
+        for name in sorted({*KNOWN_FORMS} - {*PEMS}):
+            if name == "mailgun" and word[-1].islower():
+                continue  # monkey-, cachekey-
             value = maker.make(name)
-            if survives(name, value, redact(f"it is {word}{value}!", [])):
-                left.append((name, value))
+            texts = (f"it is {word}{value}!", f'{{"e":"{word}{value}"}}', f"{word}{value}")
+            left += [(name, text) for text in texts if survives(name, value, redact(text, []))]
     assert not left
 
 
@@ -134,6 +107,7 @@ def test_a_token_that_a_mark_tells_is_known_behind_a_word_in_small_letters(word:
         "disk-8c7e1a9d-4b2f-4d0a-9e57-1f2a3b4c5d6e",
         "monkey-0123456789abcdef0123456789abcdef", "MSG.internal_error_code_17.not_found_in_cache",
         "risk-assessment-of-Project-2026-v2", "com.example.mysql.ConnectionPoolFactory2Impl",
+        "apikey-3f786850e387550fdab836ed7e6dc881", "com.acme.NewManagerOfUsers2.create.OneByName",
         "CZECHOSLOVAKIATRANSPORTATION2", "desk-Berlin2-Room12B-Window3C",
     ],
 )  # fmt: skip
@@ -203,7 +177,7 @@ def test_ids_hashes_and_pictures_stay_bit_for_bit(around: str) -> None:
         for name in LOOKALIKES:
             text = around.format(Maker(f"{seed}{around}").make(name))
             assert redact(text, [Secret("hunter2-hunter3")]) == text
-            assert screen(text) == Clean()
+            assert screen(text) is None
 
 
 def promised() -> Iterator[tuple[str, str, str]]:
@@ -290,5 +264,5 @@ def test_a_credential_within_a_message_is_masked() -> None:
     ],
 )  # fmt: skip
 def test_talk_about_secrets_is_no_secret(text: str) -> None:
-    assert screen(text) == Clean()
+    assert screen(text) is None
     assert redact(text, []) == text

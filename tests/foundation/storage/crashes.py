@@ -95,8 +95,8 @@ class Recorder(Calls):
     def _name(self, path: Path) -> str:
         return os.path.relpath(path, self.base)
 
-    def open(self, path: Path, flags: int) -> int:
-        fd = super().open(path, flags)
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
         if flags & os.O_DIRECTORY:
             self._fds[fd] = self._name(path)
             return fd
@@ -136,8 +136,8 @@ class Recorder(Calls):
         super().unlink(path)
         self._add(Name(self._name(path.parent), self._name(path), None))
 
-    def mkdir(self, path: Path) -> None:
-        super().mkdir(path)
+    def mkdir(self, path: Path, mode: int = 0o700) -> None:
+        super().mkdir(path, mode)
         self._add(Name(self._name(path.parent), self._name(path), FOLDER))
 
 

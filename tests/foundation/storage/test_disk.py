@@ -42,9 +42,9 @@ class Failing(Calls):
             code = self.fail[call]
             raise OSError(code, os.strerror(code))
 
-    def open(self, path: Path, flags: int) -> int:
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         self._fail("open")
-        return super().open(path, flags)
+        return super().open(path, flags, mode)
 
     def write(self, fd: int, data: bytes) -> int:
         if self.room == 0:

@@ -5,7 +5,7 @@ import unicodedata
 
 from elwood.foundation.text.markdown import Entity, Rich
 
-SPLITTABLE = {"bold", "italic", "strikethrough", "spoiler"}
+SPLITTABLE = {"bold", "italic", "strikethrough"}
 KINDS = SPLITTABLE | {"code", "pre", "text_link", "blockquote"}
 # strip_empty_characters: a text of nothing else is "must be non-empty".
 EMPTY = re.compile(

@@ -43,7 +43,7 @@ TEXT: list[tuple[str, str, Shown]] = [
     ("# Title *x*\ntext", "Title x\ntext", [("bold", "Title x"), ("italic", "x")]),
     ("# **T**", "T", [("bold", "T")]),
     ("Title\n=====\n\ntext", "Title\n\ntext", [("bold", "Title")]),
-    ("||secret|| and a || b || c", "secret and a || b || c", [("spoiler", "secret")]),
+    ("||secret|| and a || b || c", "||secret|| and a || b || c", []),
     ("one\ntwo  \nthree\\\nfour", "one\ntwo\nthree\nfour", []),
     ("one\n\n\n\ntwo", "one\n\ntwo", []),
     ("a\n\n---\n\nb", "a\n\n———\n\nb", []),
@@ -136,12 +136,10 @@ LINKS: list[tuple[str, str, Shown]] = [
     ("[![alt](https://x.example/i)](https://y.example)", "alt",
      [("text_link https://y.example", "alt")]),
     ("[a][1] and [1] and [2]\n\n[1]: https://x.example 'T'",
-     "a and 1 and [2]\n\n[1]: https://x.example 'T'",
-     [("text_link https://x.example", "a"), ("text_link https://x.example", "1")]),
+     "[a][1] and [1] and [2]\n\n[1]: https://x.example 'T'", []),
     ("[a](https://x.example/" + "b" * 3000 + ")",
-     "a (https://x.example/" + "b" * 2030 + "…)", []),
+     "a (https://x.example/" + "b" * 3000 + ")", []),
     ("[Note]: important\n\nrest", "[Note]: important\n\nrest", []),
-    ("see [it][Note]\n\n[Note]: x:y", "see [it]\n\n[Note]: x:y", []),
     ("[<https://x.example>](https://y.example)", "https://x.example (https://y.example)", []),
 ]  # fmt: skip
 
@@ -248,15 +246,13 @@ def test_work_grows_no_faster_than_the_text(pattern: str) -> None:
         "|".join(["header"] * 500) + "\n" + "|".join(["-"] * 500) + "\na" * 100,
         "a|" + "b" * 5000 + "\n-|-\n" + "a|c\n" * 2000,
         "a|" + "b" * 24 + "\n-|-\n|" + "wide " * 20 + "\n" + "a|c\n" * 2000,
-        "[a]: javascript:" + "b" * 5000 + "\n\n" + "[a] " * 2000,
-        "[a]: http://x.example/" + "b" * 5000 + "\n\n" + "[a] " * 2000,
         "1. a\n" * 2000,
         "- a\n  - b\n    - c\n      - d\n        - e\n" * 500,
         "```\n" + "\t" * 5000 + "x\n```",
     ],
 )
 def test_a_short_text_never_becomes_an_endless_one(source: str) -> None:
-    """Wide tables and link definitions repeat text: by a constant factor, not by its square."""
+    """Wide tables repeat text: by a constant factor, not by its square."""
     assert len(to_entities(source).text) <= 12 * len(source)
 
 

@@ -61,11 +61,12 @@ class Reference(MarkdownIt):
         return link
 
 
-REFERENCE = Reference("commonmark", {"html": False}).enable(["table", "strikethrough"])
+REFERENCE = Reference("commonmark", {"html": False})
+REFERENCE.enable(["table", "strikethrough"]).disable("reference")
 
 
 def seen(text: str) -> str:
-    """Reduce *text* to what must survive; bars may be spoilers, a task's box is drawn."""
+    """Reduce *text* to what must survive; bars may be of tables, a task's box is drawn."""
     text = "".join(text.split()).replace("☐", "[]").replace("☑", "[x]").replace("[X]", "[x]")
     return clean(text).replace("|", "").replace("\ufffd", "")
 

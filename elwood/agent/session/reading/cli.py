@@ -33,7 +33,7 @@ from elwood.foundation.command_line import USAGE, CliFailure, put_out
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage import anchors
-from elwood.foundation.storage.anchors import AnchorHistory, AnchorReleased, Expected, day
+from elwood.foundation.storage.anchors import AnchorReleased, Anchors, JournalAnchor, day
 from elwood.foundation.storage.disk import AlreadyRunning, holding
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of, replay, segments
 from elwood.foundation.storage.journal import verify as verify_journal
@@ -42,6 +42,8 @@ from elwood.foundation.text.lines import columns, duration
 
 DAY = 86_400.0
 SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
+# In a backup.
+ANCHORS = re.compile(r"state/anchors\.[a-z0-9.]+")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -157,16 +159,16 @@ def verify(config: Config, given: Namespace) -> int:
     damages: list[str] = []
     gone = [path for path in wanted if any(path.is_relative_to(root) for root in roots)]
     for path in dict.fromkeys((*paths, *gone)):
-        expected, result = wanted.get(path, Expected()), None
+        expected, result = wanted.get(path, []), None
         try:
-            if path.exists() or not expected.heads:
-                result = verify_journal(path, expected.heads)
+            if path.exists() or not expected:
+                result = verify_journal(path, [one.head.seq for one in expected])
         except OSError as error:
             damages.append(f"{path}: cannot be read: {error.strerror}")
         except JournalDamaged as error:
             damages.append(f"{error.path}: DAMAGED: line {error.line} {error.why}")
         else:
-            if problem := expected.problem(result):
+            if problem := next(filter(None, (one.problem(result) for one in expected)), ""):
                 bad.append(path)
                 problems.append(f"{path}: {problem}")
             elif result is not None:
@@ -181,21 +183,24 @@ def verify(config: Config, given: Namespace) -> int:
     return 1 if damages or problems else 0
 
 
-def _anchored(paths: Iterable[Path], ours: Paths | None) -> tuple[dict[Path, Expected], list[str]]:
+Wanted = dict[Path, list[JournalAnchor]]
+
+
+def _anchored(paths: Iterable[Path], ours: Paths | None) -> tuple[Wanted, list[str]]:
     """Read what was anchored of *paths*, and see that *our* daily notes carry nothing else."""
-    wanted: dict[Path, Expected] = {}
-    known: dict[Path, AnchorHistory] = {}
+    wanted: Wanted = {}
+    known: dict[Path, tuple[Anchors, set[str]]] = {}
     for folder in dict.fromkeys(one for path in paths for one in (path.parent, path.parent.parent)):
         with suppress(JournalDamaged, OSError):  # as a journal among the others it is told of
             known[folder] = anchors.history(folder)
-            wanted |= {folder / name: one for name, one in known[folder].journals.items()}
+            wanted |= {folder / name: [one] for name, one in known[folder][0].journals.items()}
     problems: list[str] = []
     if ours is not None and (ours.state in known or not (ours.state / anchors.NAME).exists()):
-        problems += _carried_by_notes(ours.workspace, known.get(ours.state, AnchorHistory()))
+        problems += _carried_by_notes(ours.workspace, *known.get(ours.state, (Anchors(), set())))
     return wanted, problems
 
 
-def _carried_by_notes(workspace: Path, known: AnchorHistory) -> Iterator[str]:
+def _carried_by_notes(workspace: Path, known: Anchors, digests: set[str]) -> Iterator[str]:
     """Compare with the heads that daily notes carry; their days are the owner's."""
     for path in sorted(workspace.glob(anchors.NOTES)):
         head = anchors.carried(path.read_text(encoding="utf-8", errors="replace"))
@@ -203,33 +208,33 @@ def _carried_by_notes(workspace: Path, known: AnchorHistory) -> Iterator[str]:
             begin = datetime.fromisoformat(path.stem).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-        if head and head not in known.digests and not known.is_void(begin - DAY, begin + 2 * DAY):
+        if head and head not in digests and not known.is_void(begin - DAY, begin + 2 * DAY):
             yield (
                 f"{path}: carries a head of the anchors ({anchors.NAME}) that they do not have: "
                 "lines of them are missing, or were written anew"
             )
 
 
-def _carried_by(backup: Path, state: Path, wanted: dict[Path, Expected]) -> list[str]:
+def _carried_by(backup: Path, state: Path, wanted: Wanted) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(backup, "r:gz") as archive:
-                for name in (anchors.OLD, anchors.NAME):
-                    with suppress(KeyError):
-                        member = archive.extractfile(f"state/{name}")
-                        Path(folder, name).write_bytes(member.read() if member else b"")
-            known = anchors.history(Path(folder))
+                for name in archive.getnames():
+                    member = archive.extractfile(name) if ANCHORS.fullmatch(name) else None
+                    if member is not None:
+                        Path(folder, Path(name).name).write_bytes(member.read())
+            known, _ = anchors.history(Path(folder))
         except (tarfile.TarError, EOFError, zlib.error, JournalDamaged, FileNotFoundError) as error:
             return [f"{backup}: holds no anchors that can be read: {error}"]
     try:
-        own = anchors.history(state)
+        own, _ = anchors.history(state)
     except (JournalDamaged, OSError):
-        own = AnchorHistory()
+        own = Anchors()
     for name, one in known.journals.items():
-        heads = wanted.setdefault(state / name, Expected()).heads
-        for seq, (head, at) in one.heads.items():
-            if not own.is_void(at, at):
-                heads[seq] = (head, at)
+        if not own.is_void(one.at, one.at):
+            ours = wanted.setdefault(state / name, [])
+            one.first = max([one.first, *(other.first for other in ours)])
+            ours.append(one)
     return []
 
 
