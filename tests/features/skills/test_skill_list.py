@@ -61,7 +61,7 @@ async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Pa
     text = await listed.text(BUDGET)
     assert "\nBody.\n</skill>" in text
     assert "- pdf:" not in text
-    assert listed.hint("please fill the pdf forms", NOTHING) == ""
+    assert SkillExtension(NOTHING, listed).hint("please fill the pdf forms") == ""
     put(tmp_path / "skills/pdf", "word " * 5000)
     text = await listed.text(BUDGET)
     assert "word word" not in text
@@ -72,9 +72,12 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     put(tmp_path / "skills/pdf")
     listed = skills(tmp_path)
     await listed.text(BUDGET)
-    assert listed.hint("please fill this PDF form", NOTHING) == "Skills that may fit: pdf."
-    assert listed.hint("please fill this PDF form", EVERYTHING) == ""
-    assert listed.hint("good morning", NOTHING) == ""
+    assert (
+        SkillExtension(NOTHING, listed).hint("please fill this PDF form")
+        == "Skills that may fit: pdf."
+    )
+    assert SkillExtension(EVERYTHING, listed).hint("please fill this PDF form") == ""
+    assert SkillExtension(NOTHING, listed).hint("good morning") == ""
 
 
 @pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
