@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import trio
 
 from elwood.agent.session.reading.cli import journals_in
-from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.app.main import checks, sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
@@ -124,7 +123,7 @@ def table(findings: Sequence[Finding]) -> str:
 
 def examine_machine(config: Config) -> list[Finding]:
     """Look at file, folders, disk, kernel and journals; blocks for a second or two at most."""
-    looks = (configuration, folders, space, kernel, documents, process, records)
+    looks = (configuration, folders, space, kernel, workspace, process, records)
     found: list[Finding] = []
     for look in looks:
         try:
@@ -211,7 +210,7 @@ def kernel(config: Config) -> Iterator[Finding]:
         os.close(root)
 
 
-def documents(config: Config) -> Iterator[Finding]:
+def workspace(config: Config) -> Iterator[Finding]:
     folder = config.of(Paths).workspace
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
@@ -222,19 +221,10 @@ def documents(config: Config) -> Iterator[Finding]:
             what = f"{folder} keeps no extended attributes, so what strangers' words lead to is not"
             remedy = "put it on ext4, XFS, Btrfs or ZFS"
             yield Finding("warning", "workspace", f"{what} written there", remedy)
+        else:
+            yield Finding("ok", "workspace", f"{folder} is there")
     finally:
         os.close(fd)
-    try:
-        shipped = sorted(path.name for path in default_documents().glob("*.md"))
-    except FileNotFoundError as error:
-        yield Finding("problem", "workspace", str(error), "install Elwood anew")
-        return
-    missing = [name for name in shipped if not (folder / name).is_file()]
-    if missing:
-        what = f"{', '.join(missing)} not found in {folder}"
-        yield Finding("warning", "workspace", what, "run: elwood init")
-    else:
-        yield Finding("ok", "workspace", f"the documents are in {folder}")
 
 
 def process(config: Config) -> Iterator[Finding]:

@@ -35,14 +35,10 @@ def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:
     shipped = default_documents()
     # A sandbox can keep commands from writing skills only in folders that are there.
     (folder / ".agents" / "skills").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    for document in documents(shipped):
-        _write(folder / document, (shipped / document).read_bytes(), say=say)
-
-
-def documents(shipped: Path) -> list[Path]:
-    """List the documents in the folder *shipped*, relative to it."""
-    found = (path.relative_to(shipped) for path in shipped.rglob("*") if path.is_file())
-    return sorted(path for path in found if path.suffix == ".md" or path.parts[0] == "skills")
+    for path in sorted(path for path in shipped.rglob("*") if path.is_file()):
+        document = path.relative_to(shipped)
+        if path.suffix == ".md" or document.parts[0] == "skills":
+            _write(folder / document, path.read_bytes(), say=say)
 
 
 def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:

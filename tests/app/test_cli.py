@@ -62,9 +62,6 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     commands = [*of_app, "receipts", "session", "memory", "skills", "backup"]
     assert [c for c in commands if f"\n    {c} " not in done.stdout] == []
     assert done.stderr == ""
-
-
-def test_the_version_is_told(tmp_path: Path) -> None:
     assert elwood(tmp_path, "--version").stdout == f"elwood {__version__}\n"
 
 
@@ -125,17 +122,11 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
         "$0.02 per million",
     ):
         assert words in done.stdout
-
-
-def test_init_brings_skills_along_and_they_are_listed(tmp_path: Path) -> None:
-    assert elwood(tmp_path, "init").returncode == 0
-    workspace = tmp_path / ".local/state/elwood/workspace"
     assert (workspace / "skills/skill-creator/references/format.md").is_file()
     assert (workspace / ".agents/skills").is_dir()
     done = elwood(tmp_path, "skills")
     assert (done.returncode, done.stderr) == (0, "")
     assert "web-research  (ready)\n" in done.stdout
-    assert elwood(tmp_path, "skills", "list").stdout == done.stdout
 
 
 def test_init_keeps_what_is_there(tmp_path: Path) -> None:

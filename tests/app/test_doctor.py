@@ -117,30 +117,32 @@ async def test_services_that_know_us_are_fine(tmp_path: Path) -> None:
     ]
 
 
+NEW_TOKEN = "ask @BotFather for the token, and put it where telegram-token is kept"
+NEW_KEY = "make a new one there, and put it where anthropic-key is kept"
+
+
 @pytest.mark.parametrize(
-    ("response", "expected"),
+    ("response", "subject", "expected"),
     [
-        (
-            reply(401, {"error": "no"}),
-            ("problem", "BASE refuses the key (401)",
-             "make a new one there, and put it where anthropic-key is kept"),
-        ),
-        (
-            reply(404, b"<html>"),
-            ("warning", "there is no list of models at BASE/v1/models (404)",
-             "check providers.anthropic.base_url, unless the service has no such list"),
-        ),
-        (
-            reply(503, b"<html>"),
-            ("warning", "BASE answers with status 503", "try again later"),
-        ),
+        (reply(401, {"error": "no"}), "anthropic",
+         ("problem", "BASE refuses the key (401)", NEW_KEY)),
+        (reply(404, b"<html>"), "anthropic",
+         ("warning", "there is no list of models at BASE/v1/models (404)",
+          "check providers.anthropic.base_url, unless the service has no such list")),
+        (reply(503, b"<html>"), "anthropic",
+         ("warning", "BASE answers with status 503", "try again later")),
+        (reply(401, {"ok": False}), "telegram",
+         ("problem", "BASE refuses the token (401)", NEW_TOKEN)),
+        (reply(502, b"<html>"), "telegram",
+         ("warning", "BASE answers with status 502, but not as the Bot API does",
+          "check telegram.base_url, or try again later")),
     ],
 )  # fmt: skip
-async def test_a_provider_that_refuses_us_is_named(
-    tmp_path: Path, response: Reply, expected: tuple[str, str, str]
+async def test_a_service_that_refuses_us_is_named(
+    tmp_path: Path, response: Reply, subject: str, expected: tuple[str, str, str]
 ) -> None:
     found = await asked(partial(answer_with, response), tmp_path)
-    assert about("anthropic", found) == [expected]
+    assert about(subject, found) == [expected]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"data": 5}', b"\xff"])
@@ -169,27 +171,6 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
         ("warning", "the model anthropic/claude-haiku-5-5 is deprecated and retires on 2026-11-30",
          "choose another in [models]"),
     ]  # fmt: skip
-
-
-NEW_TOKEN = "ask @BotFather for the token, and put it where telegram-token is kept"
-
-
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        (reply(401, {"ok": False}), ("problem", "BASE refuses the token (401)", NEW_TOKEN)),
-        (
-            reply(502, b"<html>"),
-            ("warning", "BASE answers with status 502, but not as the Bot API does",
-             "check telegram.base_url, or try again later"),
-        ),
-    ],
-)  # fmt: skip
-async def test_a_bot_api_that_refuses_us_is_named(
-    tmp_path: Path, response: Reply, expected: tuple[str, str, str]
-) -> None:
-    found = await asked(partial(answer_with, response), tmp_path)
-    assert about("telegram", found) == [expected]
 
 
 async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
@@ -343,6 +324,8 @@ async def test_missing_secrets_are_named(tmp_path: Path) -> None:
         ),
         ("ok", "there is no telegram-token: that channel is off", ""),
     ]
+    vectors = configured(tmp_path, 'memory.embeddings = "openai/vectors"', ANTHROPIC_API_KEY=KEY)
+    assert "there is no key for openai" in [one.what for one in models.credentials(vectors)]
 
 
 def test_a_state_folder_open_to_others_or_none_is_a_problem(tmp_path: Path) -> None:
@@ -507,13 +490,6 @@ providers.local = {{ api = "openai", base_url = "{base}" }}
         found = await found_by(configured(tmp_path, text), client, models.check)
     [gone] = [one for one in found if one.level != "ok"]
     assert "local/vektors is not among" in gone.what
-
-
-async def test_the_key_for_vectors_is_missed(tmp_path: Path) -> None:
-    config = configured(
-        tmp_path, 'memory.embeddings = "openai/text-embedding-3-small"', ANTHROPIC_API_KEY=KEY
-    )
-    assert "there is no key for openai" in [one.what for one in models.credentials(config)]
 
 
 async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:

@@ -99,8 +99,10 @@ def read_hours(text: str) -> Hours | str | None:
     )
     if not (found[2] or found[4]) and "01:00" <= end < begin <= "12:00":
         return f"{clocks!r} may mean the next morning: write it like {begin}-17:00"
-    hours = Hours(begin, end, () if len(days) == 7 else days)
-    return check_hours(hours) or hours
+    for clock, last in ((begin, 24 * 60 - 1), (end, 24 * 60)):
+        if clock[3:] > "59" or _minutes(clock) > last:
+            return f"{clock!r} is no time of day: write it like 22:00"
+    return Hours(begin, end, () if len(days) == 7 else days)
 
 
 def _read_days(words: Sequence[str]) -> tuple[int, ...] | None:
@@ -163,17 +165,7 @@ def next_active(hours: Hours | None, at: float, zone: str) -> float:
         now = clock_change(now, then, zone) or then
         if is_active(hours, now, zone):
             return float(now)
-    raise ValueError(f"{hours} never come; check_hours tells why")
-
-
-def check_hours(hours: Hours) -> str:
-    """Say what is wrong with *hours* and what to write instead; "" if they are fine."""
-    for clock in (hours.begin, hours.end):
-        found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
-        if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
-            return f"{clock!r} is no time of day: write it like 22:00"
-    wrong = [day for day in hours.days if not 0 <= day <= 6]
-    return f"{wrong[0]} is no day of the week: write 0 (Monday) to 6 (Sunday)" if wrong else ""
+    raise ValueError(f"{hours} never come")
 
 
 def _minutes(clock: str) -> int:

@@ -23,29 +23,17 @@ class SkillList:
 
     def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
         self._shelf = shelf
-        self._always = always
-        self._skills: list[Skill] = []
+        self.always = always
+        self.skills: list[Skill] = []
 
     async def text(self, budget: int) -> str:
-        self._skills = await self.usable()
-        whole = [skill for skill in self._skills if skill.name in self._always]
+        self.skills = await self.usable()
+        whole = [skill for skill in self.skills if skill.name in self.always]
         # Who is listed can be activated, so what is too long to stand here is not lost.
         bodies, too_long = resident(whole, budget // SHARE)
         kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [skill for skill in self._skills if skill.name not in kept]
+        listed = [skill for skill in self.skills if skill.name not in kept]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
-
-    def hint(self, message: str, log: SessionLog) -> str:
-        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
-        if found := called(self._skills, message):
-            return f"Use the skill {found[0].name} for this."
-        unknown = (
-            skill
-            for skill in self._skills
-            if skill.name not in self._always and not log.sees(skill.mark)
-        )
-        names = ", ".join(skill.name for skill in matching(unknown, message))
-        return f"Skills that may fit: {names}." if names else ""
 
     async def usable(self) -> list[Skill]:
         found = await self._shelf.found()
@@ -60,13 +48,25 @@ class SkillExtension(SessionExtension):
         self._skills = skills
 
     async def remind(self) -> Reminded | None:
-        """Name the skills that may help."""
+        """Say which skills may help, as the turn begins."""
         turn = self._log.state.turn
         if turn is None or turn.rounds or turn.attempts > 1:
             return None
-        message = "\n".join(said.text for said in turn.inputs)
-        hint = self._skills.hint(message, self._log)
+        hint = self.hint("\n".join(said.text for said in turn.inputs))
         return Reminded(turn.id, hint, CLEAN) if hint else None
+
+    def hint(self, message: str) -> str:
+        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
+        known = self._skills
+        if found := called(known.skills, message):
+            return f"Use the skill {found[0].name} for this."
+        unknown = (
+            skill
+            for skill in known.skills
+            if skill.name not in known.always and not self._log.sees(skill.mark)
+        )
+        names = ", ".join(skill.name for skill in matching(unknown, message))
+        return f"Skills that may fit: {names}." if names else ""
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""

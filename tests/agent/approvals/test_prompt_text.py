@@ -1,24 +1,19 @@
 """How questions look, whatever is in them."""
 
 import re
-from typing import get_args
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.prompt_text import (
     ENDS,
-    Kind,
     answer_of,
-    button,
     button_pressed,
     buttons,
     overview,
     request_messages,
 )
 from elwood.agent.approvals.state import ApprovalRequest, Question
-from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible, utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
@@ -83,16 +78,6 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     if len(parts) > 1:
         assert f"[… {len(shown) - sum(map(len, spans))} characters; " in parts[-1].text
     assert "/allow ABC234 once" in parts[-1].text
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-@pytest.mark.parametrize("answer", get_args(OwnerAnswer))
-def test_a_button_reads_back_as_it_was_written(kind: Kind, answer: OwnerAnswer) -> None:
-    if kind == "p" and answer not in ("once", "denied"):
-        return
-    data = button(kind, "A-_9" * 5 + "xy", answer)
-    assert len(data.encode()) <= 64
-    assert button_pressed(data) == (kind, "A-_9" * 5 + "xy", answer)
 
 
 @given(st.text(max_size=64))

@@ -162,13 +162,6 @@ def test_an_address_of_a_stranger_may_be_200_characters_long() -> None:
     assert isinstance(decide("t", fetch(extra=201), in_row("TA-16"), Rules()), Ask)
 
 
-def test_search_words_without_private_data_are_free() -> None:
-    """TA-33, the other half."""
-    decision = decide("t", search("weather in Berlin"), in_row("TA-33"), Rules())
-
-    assert decision == Allow()
-
-
 def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
     """Stricter than the letter of TA-31: the rest of the address can carry data out."""
     for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):

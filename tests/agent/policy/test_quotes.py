@@ -50,16 +50,6 @@ def test_a_text_too_long_to_look_through_counts_as_one() -> None:
     assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one that stands for eighteen
 
 
-@given(st.text(max_size=30), st.text("abcdefghij 0123", min_size=30, max_size=60), st.data())
-def test_any_twelve_characters_are_found(before: str, known: str, data: st.DataObject) -> None:
-    plain = "".join(known.split())
-    if len(plain) < LEAST:
-        return
-    at = data.draw(st.integers(0, len(plain) - LEAST))
-
-    assert quotes(before + plain[at : at + LEAST], ["zzz", known])
-
-
 @given(st.text("ab ", max_size=40), st.text("ab ", max_size=40))
 def test_it_is_what_a_search_for_every_piece_finds(text: str, known: str) -> None:
     plain, held = text.replace(" ", ""), known.replace(" ", "")

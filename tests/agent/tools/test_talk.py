@@ -149,17 +149,6 @@ async def test_a_text_too_long_for_a_caption_stands_before_the_file(tmp_path: Pa
         ]
 
 
-async def test_a_long_text_is_split_and_its_end_goes_with_the_file(tmp_path: Path) -> None:
-    text = "\n\n".join(f"{number} {'x' * 1500}" for number in range(5)) + "\n\nthe end"
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "a.txt", b"a")
-        said = await send(hands, text, "here", "a.txt")
-        assert "text part 1 of " in said
-        assert "a.txt with text" in said or "a.txt)" in said
-        joined = " ".join(m.text for m in fake.sent)
-        assert joined.split() == text.split()
-
-
 async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         hands = speaker(tmp_path, out.mailbox, GROUP)

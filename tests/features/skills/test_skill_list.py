@@ -62,7 +62,7 @@ async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Pa
     text = await listed.text(BUDGET)
     assert "\nBody.\n</skill>" in text
     assert "- pdf:" not in text
-    assert listed.hint("please fill the pdf forms", NOTHING) == ""
+    assert SkillExtension(NOTHING, listed).hint("please fill the pdf forms") == ""
     put(tmp_path / "skills/pdf", "word " * 5000)
     text = await listed.text(BUDGET)
     assert "word word" not in text
@@ -73,9 +73,12 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     put(tmp_path / "skills/pdf")
     listed = skills(tmp_path)
     await listed.text(BUDGET)
-    assert listed.hint("please fill this PDF form", NOTHING) == "Skills that may fit: pdf."
-    assert listed.hint("please fill this PDF form", EVERYTHING) == ""
-    assert listed.hint("good morning", NOTHING) == ""
+    assert (
+        SkillExtension(NOTHING, listed).hint("please fill this PDF form")
+        == "Skills that may fit: pdf."
+    )
+    assert SkillExtension(EVERYTHING, listed).hint("please fill this PDF form") == ""
+    assert SkillExtension(NOTHING, listed).hint("good morning") == ""
 
 
 async def test_the_model_is_told_what_fits(world: World) -> None:
@@ -93,7 +96,7 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text:
     listed = skills(tmp_path, "fill-pdf")
     await listed.text(BUDGET)
     extension = SkillExtension(EVERYTHING, listed)
-    assert listed.hint(text, EVERYTHING) == "Use the skill fill-pdf for this."
+    assert extension.hint(text) == "Use the skill fill-pdf for this."
     assert await extension.expand(text) == "Use the skill fill-pdf: now"
     assert await extension.expand("/fill-pdf") == "Use the skill fill-pdf."
     for other in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):

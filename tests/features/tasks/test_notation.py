@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.settings import Hours, check_hours, read_hours, write_hours
+from elwood.agent.conversation.settings import Hours, read_hours, write_hours
 from elwood.features.tasks.settings import TaskForm, read_route, read_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.features.tasks.when import (
@@ -113,8 +113,7 @@ def test_other_hours_are_refused(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_no_text_breaks_the_readers(text: str) -> None:
-    hours = read_hours(text)
-    assert isinstance(hours, str | None) or check_hours(hours) == ""
+    assert read_hours(text) != ""
     for read in (partial(read_when, zone="UTC"), partial(read_moment, zone="UTC"), read_route):
         with suppress(BadSetting):
             read(text)
