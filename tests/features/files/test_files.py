@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import attrs
-import msgspec
 import pytest
 
 from elwood.agent.conversation.calls import WriteFile
@@ -175,12 +174,6 @@ async def test_what_is_marked_says_so(root: Root) -> None:
     assert await read_file(ReadFile("own.txt"), root) == "text"
 
 
-def test_what_is_out_of_bounds_is_refused() -> None:
-    for given in (b'{"path": "x", "offset": 0}', b'{"path": "x", "limit": 9999}', b"{}"):
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.json.decode(given, type=ReadFile)
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -206,9 +199,6 @@ async def test_a_file_is_created_then_replaced(root: Root) -> None:
 async def test_a_file_has_a_largest_size_in_bytes(root: Root) -> None:
     with pytest.raises(ToolFailure, match="the limit is"):
         await write_file(WriteText("a.txt", "ü" * MAX_CONTENT), root)
-    given = msgspec.json.encode({"path": "a", "content": "x" * (MAX_CONTENT + 1)})
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(given, type=WriteText)
     assert WRITE_FILE.target(WriteText("a\n.txt", "")) == "a\\n.txt"
 
 

@@ -76,12 +76,6 @@ async def test_a_workspace_must_not_hold_the_state(home: Home) -> None:
         await pick(SandboxSettings(kind="direct"), Path("/"), home.state)
 
 
-async def test_a_bubblewrap_that_fails_is_not_taken(home: Home, tmp_path: Path) -> None:
-    settings = SandboxSettings(kind="bubblewrap", bubblewrap=str(broken_bubblewrap(tmp_path)))
-    with pytest.raises(NoSandbox, match="No permissions"):
-        await pick(settings, home.workspace, home.state)
-
-
 @attrs.define
 class Says:
     """An executor whose commands come to *outcomes*, one after another, the last again and again.
