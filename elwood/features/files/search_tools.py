@@ -151,6 +151,10 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
     return search
 
 
+class _Enough(Exception):
+    """The search has come to a bound."""
+
+
 def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic) -> Matches:
     """Search what *given* says, as far as the bounds allow.
 
@@ -163,46 +167,36 @@ def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic
     if more:
         found.why_cut = "the folder has too much in it, not all was searched"
     pattern = re.compile(translate(given.glob))
+
+    def look(path: str, file: File) -> None:
+        for number, raw in enumerate(raw_lines(path, file), 1):
+            found.files += number == 1
+            if clock() > until:
+                raise _Enough("stopped: the search took too long")
+            line = raw.rstrip(b"\r\n")
+            if (end := search(line)) is None:
+                continue
+            shown = _around(decoded(line), len(decoded(line[:end])))
+            text = f"{escape_name(path)}:{number}: {shown}"
+            found.room -= len(text) + 1
+            if len(found.lines) == MAX_MATCHES or found.room <= 0:
+                raise _Enough(f"the first {len(found.lines)} matches are shown; there are more")
+            found.lines.append(text)
+            if file.untrusted and found.origin is None:
+                found.origin = escape_name(path)
+
     for item in items:
         if item.kind != "file" or not pattern.match(item.name.rsplit("/", 1)[-1]):
             continue
         try:
             with root.file(item.name) as file:
-                _search(item.name, file, search, lambda: clock() > until, found)
+                look(item.name, file)
         except PathRefused:
             continue  # no text, a second name, or gone meanwhile
         except _Enough as enough:
             found.why_cut = str(enough)
             break
     return found
-
-
-class _Enough(Exception):
-    """The search has come to a bound."""
-
-
-def _search(
-    path: str,
-    file: File,
-    search: Callable[[bytes], int | None],
-    is_late: Callable[[], bool],
-    found: Matches,
-) -> None:
-    for number, raw in enumerate(raw_lines(path, file), 1):
-        found.files += number == 1
-        if is_late():
-            raise _Enough("stopped: the search took too long")
-        line = raw.rstrip(b"\r\n")
-        end = search(line)
-        if end is None:
-            continue
-        text = f"{escape_name(path)}:{number}: {_around(decoded(line), len(decoded(line[:end])))}"
-        found.room -= len(text) + 1
-        if len(found.lines) == MAX_MATCHES or found.room <= 0:
-            raise _Enough(f"the first {len(found.lines)} matches are shown; there are more")
-        found.lines.append(text)
-        if file.untrusted and found.origin is None:
-            found.origin = escape_name(path)
 
 
 def _around(line: str, end: int) -> str:
@@ -236,7 +230,6 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
-            timeout=30.0,
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
         looking(
@@ -249,7 +242,6 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
-            timeout=60.0,
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
         ),
     )

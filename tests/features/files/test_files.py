@@ -12,7 +12,6 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.files.tools import (
     MAX_CONTENT,
-    MAX_EDITED,
     MAX_ITEMS,
     Edit,
     FileReader,
@@ -300,7 +299,7 @@ async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
 async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
     (root.path / "latin").write_bytes("Grüße".encode("latin-1"))
     (root.path / "binary").write_bytes(b"text\0")
-    (root.path / "large").write_bytes(b"x" * (MAX_EDITED + 1))
+    (root.path / "large").write_bytes(b"x" * (MAX_CONTENT + 1))
     (root.path / "grows").write_bytes(b"x" * 1000)
     for name, words in (
         ("latin", "not text in UTF-8"),
