@@ -29,8 +29,6 @@ MAX_MATCHES = 200
 MAX_NAMES = 500
 # Of a line that is shown, in characters: before the end of what was found, and after.
 BEFORE, AFTER = 200, 100
-# Bytes of files that one call reads.
-MAX_READ = 256 << 20
 # Seconds that one call may spend on searching.
 MAX_SECONDS = 12.0
 # Bytes that RE2 may use for an expression and its states: the longest that fits (8,000 steps)
@@ -98,15 +96,8 @@ class FileSearch:
 
         with reaching(given.path):
             items, more = await self._blocking(look)
-        lines: list[str] = []
-        room = MAX_PAGE
-        for item in items[:MAX_NAMES]:
-            line = f"{escape_name(item.name)}{'/' if item.kind == 'folder' else ''}"
-            room -= len(line) + 1
-            if room <= 0:
-                break
-            lines.append(line)
-        told = items[: len(lines)]
+        told = items[:MAX_NAMES]
+        lines = [f"{escape_name(one.name)}{'/' if one.kind == 'folder' else ''}" for one in told]
         if len(told) < len(items):
             lines.append(f"[{len(told)} of {len(items)} are shown]")
         if more:
@@ -121,12 +112,11 @@ class Matches:
     """What a search found.
 
     *why_cut* says why not everything was searched; *origin* names a marked file that *lines* are
-    from.  *read* counts bytes, *room* characters.
+    from.  *room* counts characters.
     """
 
     lines: list[str] = attrs.field(factory=list)
     files: int = 0
-    read: int = 0
     room: int = MAX_PAGE
     why_cut: str = ""
     origin: str | None = None
@@ -161,6 +151,10 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
     return search
 
 
+class _Enough(Exception):
+    """The search has come to a bound."""
+
+
 def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic) -> Matches:
     """Search what *given* says, as far as the bounds allow.
 
@@ -173,48 +167,36 @@ def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic
     if more:
         found.why_cut = "the folder has too much in it, not all was searched"
     pattern = re.compile(translate(given.glob))
+
+    def look(path: str, file: File) -> None:
+        for number, raw in enumerate(raw_lines(path, file), 1):
+            found.files += number == 1
+            if clock() > until:
+                raise _Enough("stopped: the search took too long")
+            line = raw.rstrip(b"\r\n")
+            if (end := search(line)) is None:
+                continue
+            shown = _around(decoded(line), len(decoded(line[:end])))
+            text = f"{escape_name(path)}:{number}: {shown}"
+            found.room -= len(text) + 1
+            if len(found.lines) == MAX_MATCHES or found.room <= 0:
+                raise _Enough(f"the first {len(found.lines)} matches are shown; there are more")
+            found.lines.append(text)
+            if file.untrusted and found.origin is None:
+                found.origin = escape_name(path)
+
     for item in items:
         if item.kind != "file" or not pattern.match(item.name.rsplit("/", 1)[-1]):
             continue
         try:
             with root.file(item.name) as file:
-                if _is_enough(item.name, file, search, lambda: clock() > until, found):
-                    break
+                look(item.name, file)
         except PathRefused:
             continue  # no text, a second name, or gone meanwhile
+        except _Enough as enough:
+            found.why_cut = str(enough)
+            break
     return found
-
-
-def _is_enough(
-    path: str,
-    file: File,
-    search: Callable[[bytes], int | None],
-    is_late: Callable[[], bool],
-    found: Matches,
-) -> bool:
-    """Search one file; True if that is enough for this call."""
-    for number, raw in enumerate(raw_lines(path, file), 1):
-        found.files += number == 1
-        found.read += len(raw)
-        if found.read > MAX_READ:
-            found.why_cut = f"stopped after {MAX_READ >> 20} MiB of files"
-            return True
-        if is_late():
-            found.why_cut = "stopped: the search took too long"
-            return True
-        line = raw.rstrip(b"\r\n")
-        end = search(line)
-        if end is None:
-            continue
-        text = f"{escape_name(path)}:{number}: {_around(decoded(line), len(decoded(line[:end])))}"
-        found.room -= len(text) + 1
-        if len(found.lines) == MAX_MATCHES or found.room <= 0:
-            found.why_cut = f"the first {len(found.lines)} matches are shown; there are more"
-            return True
-        found.lines.append(text)
-        if file.untrusted and found.origin is None:
-            found.origin = escape_name(path)
-    return False
 
 
 def _around(line: str, end: int) -> str:
@@ -248,7 +230,6 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
-            timeout=30.0,
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
         looking(
@@ -261,7 +242,6 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
-            timeout=60.0,
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
         ),
     )

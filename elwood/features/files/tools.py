@@ -63,7 +63,16 @@ class FileReader:
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
         """List one folder, a line for each entry."""
         with reaching(given.path):
-            items, more = await self._blocking(lambda: self._items(given))
+            return await self._blocking(lambda: self._listed(given))
+
+    async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
+        """Read some lines of a text file."""
+        with reaching(given.path):
+            return await self._blocking(lambda: self._read(given))
+
+    def _listed(self, given: ListFiles) -> str | Output:
+        root, path = self._files.reached(given.path)
+        items, more = root.items(path)
         if not items:
             return f"{escape_name(given.path)} is an empty folder"
         lines = [_line(item) for item in items[:MAX_ITEMS]]
@@ -72,31 +81,21 @@ class FileReader:
             lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
         return named("\n".join(lines), items[:MAX_ITEMS])
 
-    async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
-        """Read some lines of a text file."""
-
-        def read() -> _Page:
-            root, path = self._files.reached(given.path)
-            with root.file(path) as file:
-                return _page(file, given)
-
-        with reaching(given.path):
-            page = await self._blocking(read)
-        name = escape_name(given.path)
-        if page.total == 0:
-            return f"{name} is empty"
-        if not page.lines:
-            raise ToolFailure(f"{name} has only {page.total} lines; choose a smaller offset")
-        last = given.offset + len(page.lines) - 1
-        text = "\n".join(page.lines)
-        if given.offset > 1 or last < page.total:
-            text += f"\n[lines {given.offset} to {last} of {page.total}"
-            text += f"; read on with offset={last + 1}]" if last < page.total else "]"
-        return Output(text, untrusted=True, origin=name) if page.untrusted else text
-
-    def _items(self, given: ListFiles) -> tuple[list[Item], bool]:
+    def _read(self, given: ReadFile) -> str | Output:
         root, path = self._files.reached(given.path)
-        return root.items(path)
+        with root.file(path) as file:
+            lines, total = _page(file, given)
+        name = escape_name(given.path)
+        if total == 0:
+            return f"{name} is empty"
+        if not lines:
+            raise ToolFailure(f"{name} has only {total} lines; choose a smaller offset")
+        last = given.offset + len(lines) - 1
+        text = "\n".join(lines)
+        if given.offset > 1 or last < total:
+            text += f"\n[lines {given.offset} to {last} of {total}"
+            text += f"; read on with offset={last + 1}]" if last < total else "]"
+        return Output(text, untrusted=True, origin=name) if file.untrusted else text
 
 
 def named(text: str, items: list[Item]) -> str | Output:
@@ -108,13 +107,8 @@ def named(text: str, items: list[Item]) -> str | Output:
     return text if marked is None else Output(text, untrusted=True, origin=escape_name(marked.name))
 
 
-class _Page(msgspec.Struct, frozen=True):
-    lines: list[str]
-    total: int
-    untrusted: bool
-
-
-def _page(file: File, given: ReadFile) -> _Page:
+def _page(file: File, given: ReadFile) -> tuple[list[str], int]:
+    """Return what was asked for, and how many lines there are."""
     lines: list[str] = []
     room, total = MAX_PAGE, 0
     for raw in raw_lines(given.path, file):
@@ -127,7 +121,7 @@ def _page(file: File, given: ReadFile) -> _Page:
         room -= len(line) + 1
         if room > 0:
             lines.append(line)
-    return _Page(lines, total, file.untrusted)
+    return lines, total
 
 
 def _line(item: Item) -> str:
@@ -157,7 +151,6 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ListFiles,
             run=reader.list_files,
-            timeout=30.0,
             target=lambda given: escape_name(given.path),
         ),
         looking(
@@ -170,7 +163,6 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ReadFile,
             run=reader.read_file,
-            timeout=30.0,
             target=lambda given: escape_name(given.path),
         ),
     )
@@ -178,16 +170,12 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
 
 # --- writing --------------------------------------------------------------------------------------
 
-# Of a file that is written at once, in bytes: more is no text that a model writes.
-MAX_CONTENT = 1 << 20
-# Of a file that is edited, before and after, in bytes.
-MAX_EDITED = 2 << 20
-# Of the text that is to be found, in characters.
-MAX_OLD = 100_000
+# Of a file that is written, and of one that is edited, before and after, in bytes.
+MAX_CONTENT = 2 << 20
 # What the plan of a call says of a file that is not there yet.
 ABSENT = "absent"
 
-_TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
+_TOO_LARGE = f"has, or would have, more than {MAX_CONTENT:,} bytes; it is too large to be edited"
 
 
 class WriteText(msgspec.Struct, forbid_unknown_fields=True):
@@ -203,7 +191,7 @@ class Edit(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(
             min_length=1,
-            max_length=MAX_OLD,
+            max_length=MAX_CONTENT,
             description="Text to replace, exactly as it stands in the file, blanks included",
         ),
     ]
@@ -237,9 +225,9 @@ class FileWriter:
 
         def edit() -> int:
             with self._root.file(given.path) as file:
-                if file.stat.st_size > MAX_EDITED:
+                if file.stat.st_size > MAX_CONTENT:
                     raise PathRefused(given.path, _TOO_LARGE)
-                data = file.read(MAX_EDITED)
+                data = file.read(MAX_CONTENT)
                 refuse_binary(given.path, data, file.stat.st_size)
                 data, count = _edited(given, data)
                 untrusted_now = untrusted or file.untrusted
@@ -283,7 +271,7 @@ def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:
             f"{escape_name(given.path)}: old stands there {count} times; nothing was changed. "
             "Give more of the text around it, or all=true"
         )
-    if len(data) + count * (len(new.encode()) - len(old.encode())) > MAX_EDITED:
+    if len(data) + count * (len(new.encode()) - len(old.encode())) > MAX_CONTENT:
         raise PathRefused(given.path, _TOO_LARGE)
     return text.replace(old, new).encode(), count
 
@@ -313,7 +301,6 @@ def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             run=writer.write_file,
             risk="write",
             effect="keyed",
-            timeout=30.0,
             target=lambda given: escape_name(given.path),
             plan=writer.plan_write,
         ),
@@ -329,7 +316,6 @@ def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             run=writer.edit_file,
             risk="write",
             effect="once",
-            timeout=30.0,
             target=lambda given: escape_name(given.path),
             plan=writer.plan_edit,
         ),

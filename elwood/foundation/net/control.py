@@ -98,19 +98,6 @@ def decode(line: bytes, kind: type[T]) -> T:
 # --- who asks -------------------------------------------------------------------------------------
 
 
-def is_reachable(runtime_dir: Path) -> bool:
-    """Tell whether somebody listens on the control socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(DEADLINE)
-        try:
-            connect(client, runtime_dir / NAME)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:
-            return True
-    return True
-
-
 def settle(runtime_dir: Path, command: str, *words: str) -> int:
     """Have something done, and say what came of it; return the exit code."""
     try:

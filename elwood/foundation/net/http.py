@@ -45,8 +45,6 @@ MAX_BODY = 32 * 1024 * 1024
 
 # Bytes that are read at once from a connection that speaks no HTTP any more.
 _PIECE = 1 << 16
-# With what each part of a packed answer begins.
-_GZIP = b"\x1f"
 _HEADERS = [(b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
 # What cannot stand in the name of a file: the Bot API's server cuts the name at a semicolon also
 # between quotes, and knows no escapes (tdnet's HttpReader); the rest would mislead people.
@@ -302,11 +300,7 @@ async def _unpacked(
 
 def sendable(name: str) -> str:
     """Write the name of a file so that it arrives whole and means what it shows."""
-    name = _UNSENDABLE.sub("_", name)
-    if len(name) > MAX_NAME:
-        stem, dot, ending = name.rpartition(".")
-        short = dot and len(ending) < MAX_NAME // 2
-        name = f"{stem[: MAX_NAME - len(ending) - 1]}.{ending}" if short else name[:MAX_NAME]
+    name = _UNSENDABLE.sub("_", name)[-MAX_NAME:]
     return name if name.strip(". ") else "file"
 
 
@@ -387,36 +381,31 @@ MAX_EVENT = 8 * 1024 * 1024
 class EventParser:
     """Turns chunks of bytes, cut anywhere, into the data of events (WHATWG HTML §9.2).
 
-    Lines end with CR, LF or CRLF; names, comments, ids and retry times are left out.  An event
-    that is not closed by a blank line never appears, and one of more than *limit* bytes ends it
-    all.
+    Lines end with LF or CRLF; a lone CR is none, as nobody sends it.  Names, comments, ids and
+    retry times are left out.  An event that is not closed by a blank line never appears, and one of
+    more than *limit* bytes ends it all.
     """
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
         self._line = bytearray()  # one that has not ended
         self._data: list[bytes] = []
-        self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that *chunk* completes.  Raises Interrupted."""
-        if not chunk:
-            return []
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-        self._after_cr = chunk.endswith(b"\r")
         events = []
-        for piece in chunk.splitlines(keepends=True):
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
             self._line += piece
-            if not piece.endswith((b"\n", b"\r")):
-                break
-            name, _, value = self._line.rstrip(b"\r\n").partition(b":")
+            line = bytes(self._line.removesuffix(b"\r"))
+            self._line.clear()
+            name, _, value = line.partition(b":")
             if name == b"data":
-                self._data.append(bytes(value.removeprefix(b" ")))
-            elif not self._line.strip(b"\r\n") and self._data:
+                self._data.append(value.removeprefix(b" "))
+            elif not line and self._data:
                 events.append(b"\n".join(self._data))
                 self._data = []
-            self._line.clear()
+        self._line += rest
         size = len(self._line) + len(self._data) + sum(map(len, self._data))
         if size > self._limit:
             raise Interrupted(f"an event of the stream is longer than {self._limit} bytes")

@@ -61,14 +61,9 @@ class Url(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """Write the address in its one form."""
-        return f"{self.origin}{self.target}"
-
-    @property
-    def origin(self) -> str:
-        """Write scheme, host and port: what a permission to send something is about."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        is_usual = self.port == _DEFAULT_PORTS[self.scheme]
-        return f"{self.scheme}://{host}" + ("" if is_usual else f":{self.port}")
+        port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.target}"
 
 
 def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:

@@ -4,7 +4,6 @@ With Landlock and a filter of system calls files outside are not read or written
 sockets.  What it cannot do stays open, and `OPEN` says it.
 """
 
-import ctypes
 import marshal
 import shutil
 import signal
@@ -18,7 +17,7 @@ from uuid import uuid4
 import attrs
 import trio
 
-from elwood.foundation.sandbox import seccomp
+from elwood.foundation.sandbox import launcher, seccomp
 from elwood.foundation.sandbox.children import (
     ChildProcess,
     Pipe,
@@ -30,11 +29,8 @@ from elwood.foundation.sandbox.children import (
     to_child,
 )
 from elwood.foundation.sandbox.command import Command, CommandOutcome, SandboxFailed
-from elwood.foundation.sandbox.launcher import LENGTH
 from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
 
-# The launcher is run as a program.
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 # Of marshal's format; all Pythons since 2.5 read it.
 _MARSHAL = 2
 
@@ -59,7 +55,6 @@ class _Monitor:
         await self._child.ended()
 
 
-_CREATE_RULESET, _GET_VERSION = 444, 1
 # Landlock of this version keeps signals from leaving (Linux 6.12).
 _SCOPES_SIGNALS = 6
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -75,9 +70,10 @@ NO_SIGNAL_SCOPE = "commands can send signals to other processes of this user (ne
 
 def landlock_version() -> int:
     """Return the version of Landlock that this kernel has; 0 if there is none for us."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    size, flags = ctypes.c_size_t(0), ctypes.c_uint32(_GET_VERSION)
-    return max(0, int(libc.syscall(ctypes.c_long(_CREATE_RULESET), None, size, flags)))
+    try:
+        return launcher.version()
+    except OSError:
+        return 0
 
 
 def open_with_landlock(abi: int) -> tuple[str, ...]:
@@ -136,7 +132,7 @@ class Launched:
             life = stack.enter_context(to_child())
             status = stack.enter_context(from_child())
             keep = (life.theirs, status.theirs)
-            argv = [sys.executable, "-IS", str(_LAUNCHER), title(context.state), *map(str, keep)]
+            argv = [sys.executable, "-IS", launcher.__file__, title(context.state), *map(str, keep)]
             child = ChildProcess(self.rung, sys.executable, argv, command, keep)
             life.give()
             status.give()
@@ -145,7 +141,7 @@ class Launched:
                 child,
                 _Monitor(child, life),
                 command.timeout,
-                lambda: life.write(LENGTH.pack(len(todo)) + todo),
+                lambda: life.write(launcher.LENGTH.pack(len(todo)) + todo),
             )
             said = await status.read_line()
             if child.code != 0:

@@ -79,9 +79,14 @@ def drop_capabilities() -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
+def version() -> int:
+    """Return the version of Landlock that this kernel offers us."""
+    return call(CREATE_RULESET, None, ctypes.c_size_t(0), GET_VERSION)
+
+
 def restrict(read: list[str], write: list[str]) -> None:
     """Forbid all files but those beneath *read* and *write*, for good."""
-    abi = call(CREATE_RULESET, None, ctypes.c_size_t(0), GET_VERSION)
+    abi = version()
     rights = rights_of(abi)
     network = 3 if abi >= 4 else 0  # bind and connect by TCP
     scopes = 3 if abi >= 6 else 0  # abstract sockets and signals, to processes outside

@@ -253,14 +253,12 @@ def lend(
         real = folder.resolve()
         if real.is_relative_to(workspace):
             continue
-        what = next((what for what, path in whole.items() if path.is_relative_to(real)), None)
-        if what is not None:
-            refused.append(f"commands cannot read {folder}, as the {what} lies in it")
-            continue
-        if real.is_relative_to(state):
-            refused.append(f"commands cannot read {folder}, as it lies in the state folder")
-            continue
-        lent.append(Lent(real, f"{SKILLS}/{number}"))
+        shown = [what for what, path in whole.items() if path.is_relative_to(real)]
+        if shown or real.is_relative_to(state):
+            what = shown[0] if shown else "state folder"
+            refused.append(f"commands cannot read {folder}, as it would show the {what}")
+        else:
+            lent.append(Lent(real, f"{SKILLS}/{number}"))
     return tuple(lent), tuple(refused)
 
 

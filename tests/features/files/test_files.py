@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import attrs
-import msgspec
 import pytest
 
 from elwood.agent.conversation.calls import WriteFile
@@ -13,7 +12,6 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.files.tools import (
     MAX_CONTENT,
-    MAX_EDITED,
     MAX_ITEMS,
     Edit,
     FileReader,
@@ -175,12 +173,6 @@ async def test_what_is_marked_says_so(root: Root) -> None:
     assert await read_file(ReadFile("own.txt"), root) == "text"
 
 
-def test_what_is_out_of_bounds_is_refused() -> None:
-    for given in (b'{"path": "x", "offset": 0}', b'{"path": "x", "limit": 9999}', b"{}"):
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.json.decode(given, type=ReadFile)
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -206,9 +198,6 @@ async def test_a_file_is_created_then_replaced(root: Root) -> None:
 async def test_a_file_has_a_largest_size_in_bytes(root: Root) -> None:
     with pytest.raises(ToolFailure, match="the limit is"):
         await write_file(WriteText("a.txt", "ü" * MAX_CONTENT), root)
-    given = msgspec.json.encode({"path": "a", "content": "x" * (MAX_CONTENT + 1)})
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(given, type=WriteText)
     assert WRITE_FILE.target(WriteText("a\n.txt", "")) == "a\\n.txt"
 
 
@@ -310,7 +299,7 @@ async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
 async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
     (root.path / "latin").write_bytes("Grüße".encode("latin-1"))
     (root.path / "binary").write_bytes(b"text\0")
-    (root.path / "large").write_bytes(b"x" * (MAX_EDITED + 1))
+    (root.path / "large").write_bytes(b"x" * (MAX_CONTENT + 1))
     (root.path / "grows").write_bytes(b"x" * 1000)
     for name, words in (
         ("latin", "not text in UTF-8"),

@@ -1,7 +1,6 @@
 """What of the shell runs unasked, is asked about, is refused."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -204,14 +203,3 @@ def test_long_commands_get_an_answer(piece: str) -> None:
     fits = (piece * MAX_COMMAND)[:MAX_COMMAND]
     assert not isinstance(judge(fits), Safe)
     assert isinstance(judge(fits + "a"), Unclear)
-
-
-@given(
-    st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]) | st.just(" ")))
-)
-def test_quoted_words_are_what_they_were(words: list[str]) -> None:
-    command = shlex.join(["echo", *words])
-    verdict = judge(command)
-    if len(command) <= MAX_COMMAND:
-        assert isinstance(verdict, Safe)
-        assert verdict.steps[0].pipeline == (("echo", *words),)

@@ -89,11 +89,6 @@ def _submodule(*names: str) -> Plant:
     return plant
 
 
-def _included(folder: Path, program: str) -> None:
-    (folder / "more").write_text(f'[filter "x"]\n clean = {program}\n')
-    _configured("include.path=../more", attributes="* filter=x")(folder, program)
-
-
 # What is said where the configuration names what no option switches off.
 REFUSED = "git could run other programs; use bash -c"
 CLEAN = {"attributes": "*.txt filter=x"}
@@ -144,9 +139,8 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path, name: str, comm
     assert mark.exists(), "the planted program is no danger: this test shows nothing"
 
 
-@pytest.mark.parametrize("plant", [_included, _promised], ids=["include", "promise"])
-async def test_what_cannot_be_switched_off_is_not_run(tmp_path: Path, plant: Plant) -> None:
-    folder, mark = planted(tmp_path, plant)
+async def test_what_cannot_be_switched_off_is_not_run(tmp_path: Path) -> None:
+    folder, mark = planted(tmp_path, _promised)
     assert REFUSED in await looked(folder, "git diff")
     assert not mark.exists()
     git(folder, "diff")

@@ -4,7 +4,7 @@ import gzip
 import random
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.features.web.client import Web, WebPage
-from elwood.foundation.net.egress import WebFailed, is_reachable, resolved
+from elwood.foundation.net.egress import WebFailed, is_reachable
 from elwood.foundation.net.settings import EgressRules
 from tests.fake_http import Reply, Request, connection, port_of, resolving
 
@@ -153,32 +153,6 @@ async def test_too_many_requests_wait_for_a_minute(jumping_clock: MockClock) -> 
         await s.web.fetch(s.url())
 
 
-async def test_of_a_hundred_megabytes_only_what_is_kept_is_read() -> None:
-    total, sent = 100_000_000, [0]
-
-    async def pour(stream: trio.SocketStream) -> None:
-        await stream.receive_some(65536)
-        await stream.send_all(b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n" % total)
-        with suppress(trio.BrokenResourceError):
-            while sent[0] < total:
-                await stream.send_all(bytes(65536))
-                sent[0] += 65536
-        await stream.aclose()
-
-    [listener] = await trio.open_tcp_listeners(0, host=PUBLIC)
-    port = port_of(listener)
-    web = Web(
-        EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=resolving(PUBLIC), limit=5000
-    )
-    async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, pour, [listener])
-        got = await web.fetch(f"http://site.example:{port}/")
-        nursery.cancel_scope.cancel()
-    await web.aclose()
-    assert (got.body, got.cut) == (bytes(5000), True)
-    assert sent[0] < total // 2  # what the system's buffers took
-
-
 @pytest.mark.parametrize(("size", "cut"), [(1000, False), (20_000_000, True)])
 async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
     packed = gzip.compress(b"\0" * size)
@@ -208,7 +182,7 @@ NOISE = random.Random(1).randbytes(99)
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [("gzip", NOISE), ("br", NOISE), ("gzip", gzip.compress(b"one") + gzip.compress(b"two"))],
+    [("gzip", NOISE), ("br", NOISE), ("gzip", 2 * gzip.compress(b"one", mtime=0))],
 )
 async def test_a_body_that_cannot_be_unpacked_fails(encoding: str, body: bytes) -> None:
     broken = Reply(headers={"content-encoding": encoding}, pieces=(body,))
@@ -247,8 +221,3 @@ def test_what_this_machine_sends_from_is_its_own() -> None:
     assert is_reachable("1.1.1.1")  # asked of the system; nothing is sent
     assert not is_reachable("127.0.0.1")
     assert not is_reachable("::1")
-
-
-async def test_the_resolver_of_the_system_is_asked() -> None:
-    assert INSIDE in await resolved("localhost", 80)
-    assert await resolved("no\u00adsuch.invalid", 80) == []

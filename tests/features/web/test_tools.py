@@ -12,15 +12,7 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
 from elwood.features.web.feature import SearchSettings
-from elwood.features.web.tools import (
-    MAX_SENT,
-    MAX_SHOWN,
-    WebFetch,
-    WebRequest,
-    WebSearch,
-    WebTools,
-    tools,
-)
+from elwood.features.web.tools import MAX_SHOWN, WebFetch, WebRequest, WebSearch, WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
@@ -88,11 +80,6 @@ async def test_a_long_page_is_read_on_from_its_offset() -> None:
     assert caught.value.untrusted
 
 
-async def test_an_error_page_is_shown_with_its_status() -> None:
-    async with house(page("<p>gone", status=410)) as h:
-        assert "Status: 410\n\ngone" in (await h.pages.web_fetch(WebFetch(h.base), CONTEXT)).text
-
-
 async def test_a_file_that_is_no_text_is_named() -> None:
     async with house(page("%PDF-1.7", "application/pdf")) as h:
         with pytest.raises(ToolFailure, match="it is a PDF document, which cannot be read"):
@@ -126,15 +113,6 @@ async def test_a_request_is_sent_with_its_body_and_nothing_of_the_owner() -> Non
     )
     assert '{"id": 1}' in found.text
     assert found.untrusted
-
-
-async def test_a_request_too_long_is_not_sent() -> None:
-    async with house(page("")) as h:
-        with pytest.raises(ToolFailure, match="nothing was sent"):
-            await h.pages.web_request(
-                WebRequest("POST", h.base, "ü" * (MAX_SENT // 2 + 1)), CONTEXT
-            )
-        assert h.seen == []
 
 
 async def test_a_lost_answer_leaves_the_effect_open() -> None:

@@ -158,17 +158,6 @@ async def test_a_server_without_tls_is_unreachable_by_https() -> None:
         await client.aclose()
 
 
-async def test_a_stream_left_early_closes_its_connection() -> None:
-    reply = Reply(pieces=(b"x" * 10, b"y" * 10), pause=0.01)
-    client = Client(connections=1)
-    async with server(reply, reply) as url:
-        for _ in range(2):
-            async with client.stream("GET", url, read_timeout=PATIENCE) as answer:
-                assert await answer.__anext__() == b"x" * 10
-        assert (await post(client, url)).status == 200
-        await client.aclose()
-
-
 async def test_cancelled_requests_leave_no_connection_behind() -> None:
     """The leak of httpx 0.28 under Trio: after it every request failed for want of a place."""
     client = Client(connections=4)

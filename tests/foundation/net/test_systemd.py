@@ -52,31 +52,21 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 def test_each_message_is_one_datagram(systemd: Systemd) -> None:
     notify = Notify.from_environment({"NOTIFY_SOCKET": systemd.address}, 1)
     assert notify.ready()
-    assert notify.status("two\nlines  of text")
+    assert notify.status("two\nREADY=1  " + "y" * 1000)
     assert notify.ping()
     assert notify.stopping()
-    assert systemd.received() == ["READY=1", "STATUS=two lines of text", "WATCHDOG=1", "STOPPING=1"]
-
-
-def test_a_status_cannot_smuggle_in_another_message_and_is_short(systemd: Systemd) -> None:
-    Notify(systemd.address).status("x\nREADY=1 " + "y" * 1000)
-    [received] = systemd.received()
-    assert "\n" not in received
-    assert len(received) == len("STATUS=") + MAX_STATUS
+    status = ("STATUS=two READY=1 " + "y" * 1000)[: len("STATUS=") + MAX_STATUS]
+    assert systemd.received() == ["READY=1", status, "WATCHDOG=1", "STOPPING=1"]
 
 
 @pytest.mark.parametrize(
     ("microseconds", "meant_for", "expected"),
     [
         ("30000000", "42", 30.0),
-        ("30000000", None, 30.0),
         ("30000000", "", 30.0),
         ("30000000", "43", None),
-        ("500000", None, 0.5),
         ("0", None, None),
         ("soon", None, None),
-        ("-5", None, None),
-        ("", None, None),
         (None, "42", None),
     ],
 )
@@ -100,10 +90,6 @@ def test_without_a_manager_there_is_nothing_to_do(address: str | None) -> None:
     assert notify.ready()
     assert notify.watchdog is None
     assert not environ
-
-
-def test_a_manager_that_has_gone_is_a_false_and_no_error(tmp_path: Path) -> None:
-    assert not Notify(str(tmp_path / "notify.sock")).ping()
 
 
 def test_a_manager_that_does_not_read_holds_nobody_up(systemd: Systemd) -> None:

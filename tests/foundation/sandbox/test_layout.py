@@ -70,15 +70,6 @@ def test_a_search_has_an_end_and_says_so(home: Home, tmp_path: Path) -> None:
     assert (whole.names, whole.cut) == ([".env", "a/b/.env"], "")
 
 
-async def test_instructions_and_git_hooks_are_found(home: Home) -> None:
-    put(home.workspace, "AGENTS.md", "SOUL.md", "skills/a/SKILL.md", ".git/config", ".git/HEAD")
-    (home.workspace / ".git/hooks").mkdir()
-    (home.workspace / "TOOLS.md").symlink_to("AGENTS.md")
-    found = await guard(home)
-    assert found["shared"] == ["", ".git"]
-    assert set(found["readonly"]) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
-
-
 async def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
     put(home.workspace, ".git")
     assert (await guard(home))["readonly"] == [".git"]

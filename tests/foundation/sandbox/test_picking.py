@@ -72,14 +72,6 @@ async def test_docker_must_be_configured(home: Home, socket: str, image: str, wh
 async def test_a_workspace_must_not_hold_the_state(home: Home) -> None:
     with pytest.raises(NoSandbox, match="state folder"):
         await pick(SandboxSettings(kind="direct"), home.workspace, home.workspace / "state")
-    with pytest.raises(NoSandbox, match="state folder"):
-        await pick(SandboxSettings(kind="direct"), Path("/"), home.state)
-
-
-async def test_a_bubblewrap_that_fails_is_not_taken(home: Home, tmp_path: Path) -> None:
-    settings = SandboxSettings(kind="bubblewrap", bubblewrap=str(broken_bubblewrap(tmp_path)))
-    with pytest.raises(NoSandbox, match="No permissions"):
-        await pick(settings, home.workspace, home.state)
 
 
 @attrs.define

@@ -25,24 +25,11 @@ LANDLOCK_OPEN = {
 OLD_DOCKER_OPEN = {"io_uring", "vsock"}
 # What nothing but a sandbox stops, on any machine that can run these tests: the probes do probe.
 CONTROL = {
-    "connect to 127.0.0.1",
-    "connect to the LAN",
-    "/dev/tcp",
-    "abstract socket",
-    "socket by path",
-    "read ~/.ssh",
-    "read secrets",
-    "read the journal",
-    "read /proc of others",
-    "write outside",
-    "write .git/hooks",
-    "replace what is protected",
-    "300 processes",
-    "read secrets in the workspace",
-    "chmod outside",
-    "stat outside",
-    "shared memory",
-}
+    "connect to 127.0.0.1", "connect to the LAN", "/dev/tcp", "abstract socket", "socket by path",
+    "read ~/.ssh", "read secrets", "read the journal", "read /proc of others", "write outside",
+    "write .git/hooks", "replace what is protected", "read secrets in the workspace",
+    "chmod outside", "stat outside", "shared memory",
+}  # fmt: skip
 
 
 def reached(rung: str, engine: str = "") -> set[str]:
@@ -70,7 +57,7 @@ def unlimited() -> set[str]:
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="NOT PROBED: no /usr/bin/python3")
 class TestProbes:
     def test_without_a_sandbox_the_probes_get_through(self) -> None:
-        assert CONTROL - {"300 processes"} <= reached("direct")
+        assert reached("direct") >= CONTROL
 
     def test_bubblewrap_holds(self, has_bubblewrap: None) -> None:
         assert reached("bubblewrap") == set()
