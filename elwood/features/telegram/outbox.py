@@ -23,6 +23,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Bucket, Pacing
+from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
     FAILURES,
@@ -230,21 +231,17 @@ class Outbox:
             async for mail in mailbox:
                 queue = self._queues.get(mail.route.chat)
                 if queue is None:
-                    queue = self._new_queue(mail)
+                    queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
                     nursery.start_soon(self._keep, mail.route.chat, queue)
                 self._take(queue, mail)
             self._stopping = True
             for queue in self._queues.values():
                 queue.wake.set()
 
-    def _new_queue(self, mail: OutboxMail) -> _ChatQueue:
-        chat, pacing = mail.route.chat, self._pacing
-        queue = self._queues[chat] = _ChatQueue(
-            self._moved.get(chat, chat),
-            pacing.chat if mail.route.private else pacing.group,
-            pacing.previews,
-        )
-        return queue
+    def _new_queue(self, route: Route) -> _ChatQueue:
+        messages = self._pacing.chat if route.private else self._pacing.group
+        chat = self._moved.get(route.chat, route.chat)
+        return _ChatQueue(chat, messages, self._pacing.previews)
 
     def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
         match mail:

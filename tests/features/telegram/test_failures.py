@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
@@ -102,16 +102,6 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert sum(fake.counts[key] for key in refused) == 2
         assert not fake.drafts
         assert not fake.actions
-
-
-async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(jumping_clock: MockClock) -> None:
-    """At random, so that all the chats of a flood do not come back at once."""
-    async with fake_telegram(clock=trio.current_time) as fake, outbox(fake) as out:
-        for parameters, wait in (({"retry_after": 7}, 7.125), (None, 5.125)):
-            fake.fault("sendMessage", code=429, parameters=parameters)
-            begun = trio.current_time()
-            await out.post("hello")
-            assert fake.sent[-1].at - begun == pytest.approx(wait, abs=0.01)
 
 
 async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
@@ -513,16 +503,6 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         times = sorted(message.at for message in fake.sent)
         assert times[29] - times[0] < 0.1
         assert times[49] - times[0] < 1.0
-
-
-async def test_previews_of_all_chats_have_half_of_what_messages_have(mock_clock: MockClock) -> None:
-    """A second's worth, as the clock stands still; messages have theirs beside it."""
-    async with fake_telegram() as fake, outbox(fake, pacing=Pacing(total=4.0)) as out:
-        for chat in (101, 102, 103):
-            out.typing(route=Route("telegram", chat))
-            await wait_all_tasks_blocked(0.1)
-        assert fake.actions == [101, 102]
-        assert isinstance(await out.post("hi"), Sent)
 
 
 async def test_drafts_grow_and_are_dropped_rather_than_queued(jumping_clock: MockClock) -> None:
