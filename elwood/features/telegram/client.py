@@ -166,7 +166,6 @@ class Bot:
         await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_my_commands(self, commands: Mapping[str, str]) -> None:
-        """Set the command menu: names with their descriptions."""
         listed = [{"command": name, "description": said} for name, said in commands.items()]
         await self._call("setMyCommands", {"commands": listed}, bool)
 

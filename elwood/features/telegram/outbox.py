@@ -118,7 +118,6 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def _is_picture(file: Attachment) -> bool:
-    """Tell whether *file* can be shown in place."""
     return len(file.data) <= MAX_PHOTO and file.data.startswith(_PICTURES)
 
 
