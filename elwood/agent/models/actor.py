@@ -118,11 +118,9 @@ class UsageBook:
         return "" if aside is None else DAMAGED.format(aside.name)
 
     def spent(self, session: str) -> Spent:
-        """Sum up for people."""
         return spent(self._journal.state, session, self._now(), self._zone)
 
     def limit_reached(self, caller: Caller) -> str | None:
-        """Say why a call may not be made now; None if it may."""
         ledger = self._journal.state
         return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
 
@@ -314,7 +312,7 @@ class Models:
                 async for message in mailbox:
                     match message:
                         case Complete():
-                            self._take(message, calls)
+                            calls.start_soon(self._serve, message)
                         case Embed():
                             calls.start_soon(self._make_vectors, message)
                         case MayAsk(session=session, job=job, purse=purse):
@@ -332,14 +330,11 @@ class Models:
         with trio.move_on_after(TELLING):
             await self._tell_owner(warning)
 
-    def _take(self, ask: Complete, calls: trio.Nursery) -> None:
+    async def _serve(self, ask: Complete) -> None:
         if self._calls >= MAX_CALLS:
             ask.reply.set(ModelUnavailable("too many conversations wait for a model already"))
             return
         self._calls += 1
-        calls.start_soon(self._serve, ask)
-
-    async def _serve(self, ask: Complete) -> None:
         try:
             async with trio.open_nursery() as race:
                 race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)

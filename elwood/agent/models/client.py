@@ -5,8 +5,8 @@ import logging
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -103,7 +103,6 @@ class HttpProvider(ABC):
         self._key = settings.key
         self._lacks_key = lacks_key(settings)
         self._client = client
-        self._seen: set[str] = set()
 
     @property
     def key(self) -> str:
@@ -133,13 +132,12 @@ class HttpProvider(ABC):
             return msgspec.json.encode(self.payload(request, well_formed))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
-        """Return one whole response; raises ModelFailure."""
         if self._lacks_key:
             raise self.failure("bad_key", "")
         body = self.encode(request)
         stream = self.begin(request)
         url = self._base_url + self.path
-        with self._mapped():
+        try:
             async with self._client.stream(
                 "POST", url, body, headers=self.headers(), read_timeout=self._stall
             ) as answer:
@@ -157,6 +155,10 @@ class HttpProvider(ABC):
                 with suppress(Interrupted), trio.move_on_after(DRAIN):
                     async for _ in answer:
                         pass
+        except Unreachable as error:
+            raise self.failure("offline", error.why) from error
+        except Interrupted as error:
+            raise self.failure("stalled" if error.stalled else "cut", error.why) from error
         if stream.error is not None:
             raise self.judge(0, stream.error)
         return stream.completion(body)
@@ -199,19 +201,8 @@ class HttpProvider(ABC):
         return self.failure(kind, message, headers)
 
     def unknown(self, what: str) -> None:
-        """Log, once each, that the service sent something we do not know (LLM-13)."""
-        if what not in self._seen and len(self._seen) < 100:
-            self._seen.add(what)
-            log.info("unknown part of a response", extra={"provider": self.name, "part": what})
-
-    @contextmanager
-    def _mapped(self) -> Iterator[None]:
-        try:
-            yield
-        except Unreachable as error:
-            raise self.failure("offline", error.why) from error
-        except Interrupted as error:
-            raise self.failure("stalled" if error.stalled else "cut", error.why) from error
+        """Log that the service sent something we do not know (LLM-13)."""
+        log.debug("unknown part of a response", extra={"provider": self.name, "part": what})
 
 
 class ResponseStream(ABC):
@@ -402,11 +393,7 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
 
 
 def tool_name(name: str) -> str:
-    """Return *name* as every API accepts it (LLM-35); a good one comes back unchanged.
-
-    >>> tool_name("list_files"), tool_name("functions.get weather")
-    ('list_files', 'functions_get_weather')
-    """
+    """Return *name* as every API accepts it (LLM-35); a good one comes back unchanged."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 

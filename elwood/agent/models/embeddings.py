@@ -65,7 +65,6 @@ class HttpEmbedder:
         self._client = client
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return one vector per text.  Raises EmbeddingFailed."""
         # An empty text is refused, and would take the others with it.
         cut = [text[:MAX_TEXT].encode("utf-8", "replace").decode() or " " for text in texts]
         asked = {"model": self._name, "input": cut, "encoding_format": "float"}
@@ -104,7 +103,6 @@ class HttpEmbedder:
 _HINTS = {
     400: "it does not take these texts, or the model makes no vectors",
     401: "it does not accept the key",
-    403: "it does not permit this",
     404: "it does not have this model; with Ollama, pull it first",
 }
 
@@ -117,7 +115,6 @@ class ThroughModels:
         self._models = models
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return one vector per text.  Raises EmbeddingFailed."""
         try:
             with trio.fail_after(PATIENCE):
                 answer = await self._models.ask(Embed(texts=tuple(texts)))

@@ -142,7 +142,6 @@ class OfflineModel:
         return msgspec.json.encode((request.prompt, request.messages))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
-        """Return calls for what is not yet known, or else the answer."""
         await trio.lowlevel.checkpoint()
         sent = self.encode(request)
         wanted, text = _respond(request.prompt, request.messages)

@@ -227,10 +227,7 @@ class Providers:
 class Limits:
     """Hard limits of what may be spent; None means none.
 
-    *job_tokens* and *job_usd* are what a job may spend in a day whose purse says nothing of it:
-    dollars alone would not bound one whose model has no known price.
-    *warn* is the share of a limit from which on the owner is told: never if it is 0, and when the
-    limit is reached if it is 1.
+    Dollars alone would not bound a job whose model has no known price.
     """
 
     SECTION: ClassVar = Section(
@@ -275,11 +272,7 @@ class Limits:
     )
 
     def purse(self, own: Purse | None) -> Purse:
-        """Say what a job may spend in a day whose own purse is *own*.
-
-        >>> Limits().purse(Purse(usd=5.0))
-        Purse(tokens=2000000, usd=5.0)
-        """
+        """Say what a job may spend in a day whose own purse is *own*."""
         own = own or Purse()
         return Purse(
             self.job_tokens if own.tokens is None else own.tokens,

@@ -206,11 +206,7 @@ def day_of(now: float, zone: str) -> str:
 
 
 def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -> Charged:
-    """Make the entry for one call of *model*; without a price if our table has none.
-
-    >>> charge(Caller("s"), "anthropic/claude-opus-5", Usage(1000), now=0, zone="UTC").usd
-    0.005
-    """
+    """Make the entry for one call of *model*; without a price if our table has none."""
     price = PRICES.get(model)
     return Charged(
         session=caller.session,
@@ -230,11 +226,7 @@ def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -
 
 
 def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
-    """List what a call counts into: a conversation, or the job in whose run it is made, if any.
-
-    >>> [account.scope for account in accounts("s", "2026-11-21", "heartbeat")]
-    ['job', 'day', 'month']
-    """
+    """List what a call counts into: a conversation, or the job in whose run it is made, if any."""
     periods = Account("day", day), Account("month", day[:7])
     if not (job or session):
         return periods

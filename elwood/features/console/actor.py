@@ -4,7 +4,6 @@ On a terminal the Outbox owns the prompt, because only it knows when an answer s
 the Intake writes nothing itself.
 """
 
-import errno
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -94,10 +93,8 @@ def read_fd(fd: int) -> Receive:
     def read() -> bytes:
         try:
             return os.read(fd, 64 * 1024)
-        except OSError as error:
-            if error.errno == errno.EIO:  # the terminal has gone
-                return b""
-            raise
+        except OSError:  # the terminal has gone
+            return b""
 
     async def receive() -> bytes:
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
@@ -106,16 +103,11 @@ def read_fd(fd: int) -> Receive:
 
 
 def write_fd(fd: int, blocking: Blocking) -> Write:
-    """Write to a descriptor; raises BrokenPipeError when nobody reads it."""
+    """Write to a descriptor; raises OSError when nobody reads it, or the terminal has gone."""
 
     def write_all(data: bytes) -> None:
-        try:
-            while data:
-                data = data[os.write(fd, data) :]
-        except OSError as error:
-            if error.errno == errno.EIO:  # the terminal has gone
-                raise BrokenPipeError(errno.EPIPE, "the terminal has gone") from error
-            raise
+        while data:
+            data = data[os.write(fd, data) :]
 
     async def write(text: str) -> None:
         data = text.encode("utf-8", "replace")
@@ -319,7 +311,7 @@ class ConsoleOutbox:
         try:
             with waiting("the console to take output"):
                 await self._write(text)
-        except (BrokenPipeError, trio.BrokenResourceError):
+        except OSError:
             return False
         return True
 

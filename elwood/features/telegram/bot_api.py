@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,20 +23,9 @@ class TelegramUser(msgspec.Struct):
 
 
 class TelegramChat(msgspec.Struct):
-    """Where messages stand."""
-
     id: int
     type: str = "private"
     title: str | None = None
-
-
-class MessageEntity(msgspec.Struct):
-    """A formatted span in UTF-16 units."""
-
-    type: str
-    offset: int
-    length: int
-    user: TelegramUser | None = None
 
 
 class TextQuote(msgspec.Struct):
@@ -65,15 +53,11 @@ class ForwardOrigin(msgspec.Struct):
 
 
 class InlineButton(msgspec.Struct):
-    """A button under a message."""
-
     text: str = ""
     callback_data: str | None = None
 
 
 class InlineButtons(msgspec.Struct):
-    """The buttons under a message, by rows."""
-
     inline_keyboard: list[list[InlineButton]] = []
 
 
@@ -91,14 +75,23 @@ _KINDS = {
     "location": "location",
     "contact": "contact",
 }
-_SERVICE = (
-    "forum_topic_created", "forum_topic_edited", "forum_topic_closed", "forum_topic_reopened",
-    "pinned_message", "new_chat_members", "left_chat_member", "message_auto_delete_timer_changed",
-    "write_access_allowed",
-)  # fmt: skip
 
 
-class TelegramMessage(msgspec.Struct):
+class _Announced(msgspec.Struct, kw_only=True):
+    """What a service message has: it announces something and says nothing."""
+
+    forum_topic_created: Any = None
+    forum_topic_edited: Any = None
+    forum_topic_closed: Any = None
+    forum_topic_reopened: Any = None
+    pinned_message: Any = None
+    new_chat_members: Any = None
+    left_chat_member: Any = None
+    message_auto_delete_timer_changed: Any = None
+    write_access_allowed: Any = None
+
+
+class TelegramMessage(_Announced):
     """A message, as far as we can use it.  Of one we may not see, *date* is 0."""
 
     message_id: int
@@ -115,9 +108,7 @@ class TelegramMessage(msgspec.Struct):
     edit_date: int | None = None
     media_group_id: str | None = None
     text: str | None = None
-    entities: Any = None
     caption: str | None = None
-    caption_entities: Any = None
     reply_markup: InlineButtons | None = None
     # A new form of a file must not cost the text beside it.
     photo: Any = None
@@ -133,16 +124,6 @@ class TelegramMessage(msgspec.Struct):
     contact: Any = None
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
-    # Service messages: they announce something and say nothing.
-    forum_topic_created: Any = None
-    forum_topic_edited: Any = None
-    forum_topic_closed: Any = None
-    forum_topic_reopened: Any = None
-    pinned_message: Any = None
-    new_chat_members: Any = None
-    left_chat_member: Any = None
-    message_auto_delete_timer_changed: Any = None
-    write_access_allowed: Any = None
 
     @property
     def topic(self) -> int | None:
@@ -151,32 +132,16 @@ class TelegramMessage(msgspec.Struct):
 
     @property
     def is_service(self) -> bool:
-        """Whether it announces something instead of saying something."""
-        return any(getattr(self, name) is not None for name in _SERVICE)
+        return any(getattr(self, name) is not None for name in _Announced.__struct_fields__)
 
     @property
-    def marks(self) -> list[MessageEntity]:
-        """The formatted spans that can be read."""
-        marks, raw = [], self.entities or self.caption_entities
-        for item in raw if isinstance(raw, list) else ():
-            with suppress(msgspec.ValidationError):
-                marks.append(msgspec.convert(item, MessageEntity))
-        return marks
-
-    @property
-    def attached(self) -> tuple[str, int | None] | None:
-        """What is attached, in a word for people, with its size in bytes if that is known."""
-        for name, kind in _KINDS.items():
-            if (thing := getattr(self, name)) is not None:
-                largest = thing[-1] if isinstance(thing, list) and thing else thing
-                size = largest.get("file_size") if isinstance(largest, dict) else None
-                return kind, size if isinstance(size, int) else None
-        return None
+    def attached(self) -> str | None:
+        """What is attached, in a word for people."""
+        found = (kind for name, kind in _KINDS.items() if getattr(self, name) is not None)
+        return next(found, None)
 
 
 class CallbackQuery(msgspec.Struct):
-    """A pressed button."""
-
     id: str
     from_: TelegramUser = msgspec.field(name="from")
     message: TelegramMessage | None = None
@@ -208,8 +173,6 @@ class UnreadableUpdate(msgspec.Struct):
 
 
 class SentMessage(msgspec.Struct):
-    """What we need of a message that we sent."""
-
     message_id: int
 
 

@@ -140,14 +140,10 @@ class Bot:
             ask["message_thread_id"] = topic
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
-    async def edit_message_text(
-        self, chat: int, message: int, text: str, entities: Sequence[Entity] = ()
-    ) -> None:
+    async def edit_message_text(self, chat: int, message: int, text: str) -> None:
         """Replace the text of one of our messages; an equal text is a success (TG-06)."""
         ask: dict[str, Any] = {"chat_id": chat, "message_id": message, "text": text}
         ask["link_preview_options"] = {"is_disabled": True}
-        if entities:
-            ask["entities"] = entities
         await self._edit("editMessageText", ask)
 
     async def delete_message(self, chat: int, message: int) -> None:
@@ -170,7 +166,6 @@ class Bot:
         await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_my_commands(self, commands: Mapping[str, str]) -> None:
-        """Set the command menu: names with their descriptions."""
         listed = [{"command": name, "description": said} for name, said in commands.items()]
         await self._call("setMyCommands", {"commands": listed}, bool)
 

@@ -80,8 +80,6 @@ PAIRING = (
 MAX_STRANGERS = 256
 # What is said to a press on an answer that cannot be told any more.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
-# Answered questions that are remembered, to say the same to a second press.
-MAX_CHOSEN = 100
 
 
 class Intake:
@@ -117,7 +115,6 @@ class Intake:
         self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._replies = IntakeReplies(self._outbox)
-        self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._album: str | None = None  # of the last message
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
@@ -272,10 +269,7 @@ class Intake:
             ),
         )
         if isinstance(taken, Taken):
-            first = self._chosen.setdefault((message.chat.id, message.message_id), who.text)
-            if len(self._chosen) > MAX_CHOSEN:
-                del self._chosen[next(iter(self._chosen))]
-            await self._answer(query, f"✓ {first}", done=True)
+            await self._answer(query, "✓", done=True)  # perhaps of the press before
         else:
             await self._answer(query, "")
         return await self._replies.settle(taken, number, route)
@@ -365,7 +359,6 @@ class Poll:
         self._told: int | None = None  # the offset that Telegram knows
         self._changed = trio.Event()
         self._failures = 0
-        self._conflicts = 0
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
@@ -457,7 +450,7 @@ class Poll:
             self._told = None
             await self._stay_away(error)
             return None
-        self._failures = self._conflicts = 0
+        self._failures = 0
         return result
 
     async def _stay_away(self, error: Failure) -> None:
@@ -470,8 +463,8 @@ class Poll:
             case TelegramError(code=409) if error.says("webhook"):
                 await self._settle_webhook()
             case TelegramError(code=409):
-                self._conflicts += 1
-                if self._conflicts > CONFLICTS:
+                self._failures += 1
+                if self._failures > CONFLICTS:
                     await self._need_a_person(
                         "another program polls with this token: stop it, or ask @BotFather for a "
                         "new token"

@@ -23,6 +23,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Bucket, Pacing
+from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
     FAILURES,
@@ -117,7 +118,6 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def _is_picture(file: Attachment) -> bool:
-    """Tell whether *file* can be shown in place."""
     return len(file.data) <= MAX_PHOTO and file.data.startswith(_PICTURES)
 
 
@@ -140,40 +140,32 @@ class _Preview:
         self._typed_at = float("-inf")
         self._is_lost = False
 
-    def wants_typing(self, now: float, pacing: Pacing) -> bool:
-        """Tell whether a sign of life is worth a call: not while a draft is on the screen."""
-        drafting = self._shown is not None and now - self._shown_at < DRAFT_SHOWN
-        return not drafting and now - self._typed_at >= pacing.typing_gap
+    def wanted(self, mail: Draft | Typing, now: float, pacing: Pacing) -> str | None:
+        """Return what is to be shown of *mail*, if it is worth a call now."""
+        if isinstance(mail, Typing):  # not while a draft is on the screen
+            drafting = self._shown is not None and now - self._shown_at < DRAFT_SHOWN
+            return None if drafting or now - self._typed_at < pacing.typing_gap else ""
+        is_private = mail.route.private
+        gap = pacing.draft_gap if is_private else pacing.edit_gap
+        if self._is_lost or now - self._shown_at < gap:
+            return None
+        text = mail.text
+        if not text.strip() or (text == self._shown and not is_private):
+            return None
+        return frame(text, self._shown if self._draft == mail.draft else None)
 
-    def is_due(self, now: float, pacing: Pacing, *, private: bool) -> bool:
-        """Tell whether it is long enough after the frame before."""
-        gap = pacing.draft_gap if private else pacing.edit_gap
-        return not self._is_lost and now - self._shown_at >= gap
-
-    def is_new(self, draft: int, text: str, *, private: bool) -> bool:
-        """Tell whether *text* shows anything that is not on the screen."""
-        if not text.strip():
-            return False
-        if not private:
-            return text != self._shown
-        return frame(text, self._shown if self._draft == draft else None) is not None
-
-    async def type(self, bot: Bot, chat: int, topic: int | None, now: float) -> None:
-        """Show that work goes on.  Raises what the bot raises."""
-        self._typed_at = now
-        await bot.send_chat_action(chat, topic=topic)
-
-    async def draft(
-        self, bot: Bot, chat: int, topic: int | None, draft: int, text: str, now: float
-    ) -> None:
-        """Show *text* in a private chat.  Raises what the bot raises."""
-        text = frame(text) or ""
-        self._draft, self._shown, self._shown_at = draft, text, now
-        await bot.send_message_draft(chat, draft, text, topic=topic)
-
-    async def edit(self, bot: Bot, chat: int, topic: int | None, text: str, now: float) -> None:
-        """Show *text* in a group, where there are no drafts.  Raises what the bot raises."""
+    async def show(self, bot: Bot, chat: int, mail: Draft | Typing, text: str, now: float) -> None:
+        """Show *text*, or that work goes on.  Raises what the bot raises."""
+        topic = _topic(mail.route.topic)
+        if isinstance(mail, Typing):
+            self._typed_at = now
+            await bot.send_chat_action(chat, topic=topic)
+            return
         self._shown, self._shown_at = text, now
+        if mail.route.private:
+            self._draft = mail.draft
+            await bot.send_message_draft(chat, mail.draft, text, topic=topic)
+            return
         text = clipped(text, MESSAGE_LIMIT - len(UNFINISHED)) + UNFINISHED
         if self.message is not None:
             await bot.edit_message_text(chat, self.message, text)
@@ -229,7 +221,6 @@ class Outbox:
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
-        self._has_drafts = True
         self._stopping = False
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
@@ -239,21 +230,17 @@ class Outbox:
             async for mail in mailbox:
                 queue = self._queues.get(mail.route.chat)
                 if queue is None:
-                    queue = self._new_queue(mail)
+                    queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
                     nursery.start_soon(self._keep, mail.route.chat, queue)
                 self._take(queue, mail)
             self._stopping = True
             for queue in self._queues.values():
                 queue.wake.set()
 
-    def _new_queue(self, mail: OutboxMail) -> _ChatQueue:
-        chat, pacing = mail.route.chat, self._pacing
-        queue = self._queues[chat] = _ChatQueue(
-            self._moved.get(chat, chat),
-            pacing.chat if mail.route.private else pacing.group,
-            pacing.previews,
-        )
-        return queue
+    def _new_queue(self, route: Route) -> _ChatQueue:
+        messages = self._pacing.chat if route.private else self._pacing.group
+        chat = self._moved.get(route.chat, route.chat)
+        return _ChatQueue(chat, messages, self._pacing.previews)
 
     def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
         match mail:
@@ -279,17 +266,10 @@ class Outbox:
             return None
         if queue.previews.delay(now) or self._all_previews.delay(now):
             return None
-        if isinstance(mail, Typing):
-            return "" if queue.screen.wants_typing(now, self._pacing) else None
-        private = mail.route.private
-        if private and not self._has_drafts:
+        is_edit = isinstance(mail, Draft) and not mail.route.private
+        if is_edit and queue.messages.delay(now, leave=EDITS_LEAVE):
             return None
-        if not private and queue.messages.delay(now, leave=EDITS_LEAVE):
-            return None
-        if not queue.screen.is_due(now, self._pacing, private=private):
-            return None
-        text = mail.text
-        return text if queue.screen.is_new(mail.draft, text, private=private) else None
+        return queue.screen.wanted(mail, now, self._pacing)
 
     async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
@@ -316,21 +296,14 @@ class Outbox:
         queue.previews = queue.previews.spend(now)
         self._all_previews = self._all_previews.spend(now)
         queue.busy = True
-        topic = _topic(preview.route.topic)
+        if isinstance(preview, Draft) and not preview.route.private:  # edits count as messages
+            queue.messages = queue.messages.spend(now)
+            self._total = self._total.spend(now)
         try:
-            if isinstance(preview, Typing):
-                await queue.screen.type(self._bot, queue.chat, topic, now)
-            elif preview.route.private:
-                await queue.screen.draft(self._bot, queue.chat, topic, preview.draft, text, now)
-            else:  # edits count as messages
-                queue.messages = queue.messages.spend(now)
-                self._total = self._total.spend(now)
-                await queue.screen.edit(self._bot, queue.chat, topic, text, now)
+            await queue.screen.show(self._bot, queue.chat, preview, text, now)
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
-            elif error.code == 404 and isinstance(preview, Draft):
-                self._has_drafts = False  # a server too old for them
         except (Unreachable, Interrupted):
             pass  # decoration; the answer does not depend on it
         finally:

@@ -57,24 +57,21 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.up.set()
         await intake.run(mailbox)
 
-    return Parts(
-        channels=[channel(settings, post)],
-        actors=[
-            Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
-            Actor(step=5, mailbox=Mailbox("telegram", 16), body=listen, policy=WORLD, grace=1.0),
-        ],
-    )
-
-
-def channel(settings: TelegramSettings, outbox: Mailbox[OutboxMail]) -> Channel:
-    return Channel(
+    channel = Channel(
         name="telegram",
-        outbox=outbox.address,
+        outbox=post.address,
         owner=tuple(Route("telegram", chat=user) for user in settings.owners),
         owners=frozenset(f"tg:{user}" for user in settings.owners),
         serves=lambda name: name.startswith((PREFIX, TASK)),
         session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
         files=True,
+    )
+    return Parts(
+        channels=[channel],
+        actors=[
+            Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
+            Actor(step=5, mailbox=Mailbox("telegram", 16), body=listen, policy=WORLD, grace=1.0),
+        ],
     )
 
 

@@ -1,6 +1,7 @@
 """What a Telegram message says: by whom, in which session, whether to us, and in which words."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -8,7 +9,6 @@ from elwood.agent.conversation.inbound import Principal, person, session_of
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    MessageEntity,
     TelegramMessage,
     TelegramUser,
     UnreadableUpdate,
@@ -16,8 +16,6 @@ from elwood.features.telegram.bot_api import (
 )
 from elwood.foundation.text.lines import one_line
 
-# Bytes above which the hosted Bot API gives no file to a bot (TG-32).
-MAX_FILE = 20 * 1024 * 1024
 # Characters of a quote that are passed on: a quote reminds, it does not carry a document.
 MAX_QUOTE = 4096
 # Characters of a question that its answer is shown with.
@@ -83,14 +81,15 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
         return None  # not written by a person
     text, answered = _text(message), message.reply_to_message
-    ours = _our_spans(text, message.marks, us)
+    name = re.compile(rf"(^|\s)(/\w+)?@{us.username}\b", re.IGNORECASE)
+    is_named = name.search(text) is not None
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None
     answers_us = author is not None and author.id == us.bot
     # A bare mention keeps its text: there must be something to answer.
-    said = _without(text, ours).strip() or text
-    return _address(message, message.from_, said, bool(ours) or answers_us, us)
+    said = name.sub(lambda found: found[1] + found[2] if found[2] else "", text).strip() or text
+    return _address(message, message.from_, said, is_named or answers_us, us)
 
 
 def identify_press(
@@ -120,39 +119,6 @@ def _address(
     name = one_line(sender.name) or "somebody"
     who = Principal(person(sender.id), name, sender.id in us.owners)
     return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
-
-
-def _our_spans(text: str, marks: Sequence[MessageEntity], us: BotIdentity) -> list[tuple[int, int]]:
-    """List the parts of the text, in UTF-16 units, that are our name."""
-    units = text.encode("utf-16-le", "surrogatepass")
-    ours = f"@{us.username}".casefold()
-    spans = []
-    for mark in marks:
-        start, end = mark.offset, mark.offset + mark.length
-        said = units[2 * start : 2 * end].decode("utf-16-le", "replace").casefold()
-        if (mark.type == "mention" and said == ours) or (
-            mark.type == "text_mention" and mark.user is not None and mark.user.id == us.bot
-        ):
-            spans.append((start, end))
-        elif mark.type == "bot_command" and said.endswith(ours):
-            spans.append((end - len(ours), end))
-    return sorted(span for span in spans if 0 <= span[0] < span[1] <= len(units) // 2)
-
-
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    units = text.encode("utf-16-le", "surrogatepass")
-    kept = b""
-    done = 0
-    for start, end in spans:
-        if start < done:
-            continue
-        before = units[2 * done : 2 * start]
-        done = end
-        # Of the blanks on both sides of a name one goes with it.
-        if before[-2:] in (b"", b" \0") and units[2 * end : 2 * end + 2] == b" \0":
-            done += 1
-        kept += before
-    return (kept + units[2 * done :]).decode("utf-16-le", "replace")
 
 
 # --- in which words -------------------------------------------------------------------------------
@@ -196,7 +162,7 @@ def said(message: TelegramMessage, text: str) -> str:
         author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     if message.attached is not None:
-        text = f"[A {message.attached[0]} is attached, which you cannot see]\n{text}"
+        text = f"[A {message.attached} is attached, which you cannot see]\n{text}"
     return text
 
 
@@ -204,9 +170,8 @@ def unsupported(message: TelegramMessage) -> str | None:
     """Say to the sender why *message* cannot be read; None if it has words."""
     if _text(message):
         return None
-    kind, size = message.attached or ("message of this kind", None)
-    known = "" if size is None or size <= MAX_FILE else ", and Telegram gives bots 20 MB at most"
-    return f"I cannot read a {kind} yet{known}. Please write it as text."
+    kind = message.attached or "message of this kind"
+    return f"I cannot read a {kind} yet. Please write it as text."
 
 
 def _text(message: TelegramMessage) -> str:

@@ -205,21 +205,6 @@ async def test_a_rate_limit_waits_as_long_as_asked(tmp_path: Path, clock: MockCl
         assert it.troubles() == {}
 
 
-async def test_a_long_wait_is_shown_and_forgotten_when_it_is_over(
-    tmp_path: Path, clock: MockClock
-) -> None:
-    """LLM-01: after 30 s the owner can see why nothing comes."""
-    a = Scripted([Fail("rate_limit", retry_after=40.0)])
-    async with house(tmp_path, a=a) as it:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(it.ask)
-            await trio.sleep(20)
-            assert it.troubles() == {"a": "a (m) allows no more requests for now: scripted"}
-            waits = [wait.what for wait in it.actor_table.statuses["models"].waits.values()]
-            assert waits == ["a place at a"]
-        assert it.troubles() == {}
-
-
 @pytest.mark.parametrize("kind", ["spend_limit", "bad_key", "forbidden"])
 async def test_what_only_a_person_can_mend_is_not_asked_again(
     tmp_path: Path, clock: MockClock, kind: FailureKind
@@ -298,17 +283,6 @@ async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
         assert isinstance(answer, ModelUnavailable)
         assert "was not done when time was up" in answer.why
         assert it.book.spent("s").session.tokens > 0
-
-
-@pytest.mark.parametrize("kind", ["offline", "cut", "stalled", "server", "conflict", "nonsense"])
-async def test_a_passing_failure_costs_time_only(
-    tmp_path: Path, clock: MockClock, kind: FailureKind
-) -> None:
-    """LLM-05, LLM-06, LLM-08 to LLM-11, LLM-24, LLM-25, LLM-40."""
-    a = Scripted([Fail(kind)])
-    async with house(tmp_path, a=a) as it:
-        assert isinstance(await it.ask(), Completion)
-        assert len(a.asked) == 2
 
 
 async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
@@ -417,32 +391,6 @@ async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_els
         assert spent.day.tokens == 440
         await trio.sleep(12 * 3600)
         assert isinstance(await it.ask_for("news", purse), Completion)
-
-
-async def test_the_owner_is_told_once_that_a_limit_is_near_over_restarts(
-    tmp_path: Path, clock: MockClock
-) -> None:
-    limits = Limits(day_tokens=400)
-    told = []
-    for _ in range(3):
-        async with house(tmp_path, limits=limits, a=Scripted()) as it:
-            for _ in range(2):
-                await it.ask()
-            await trio.testing.wait_all_tasks_blocked()
-            told.append(list(it.told))
-    [day] = told[1]
-    assert told == [[], [day], []]
-    assert day.startswith("82 % of the limit of 400 tokens a day is used. It resets at 2026-11-22")
-
-
-async def test_a_warning_waits_for_the_channel(tmp_path: Path, clock: MockClock) -> None:
-    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
-        await it.ask()
-        await trio.sleep(100)
-        assert it.told == []
-        it.back.set()
-        await trio.sleep(60)
-        assert len(it.told) == 1
 
 
 async def test_who_cannot_be_told_does_not_hold_up_the_stop(

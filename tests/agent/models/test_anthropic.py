@@ -5,7 +5,6 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 import pytest
-import trio
 
 from elwood.agent.conversation.message import (
     Assistant,
@@ -29,7 +28,7 @@ from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.fake_http import Reply, serving
-from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step, event, messages_stream
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step, messages_stream
 
 KEY = "sk-ant-api03-not-a-real-key-123456"
 SCHEMA = msgspec.Raw(b'{"type":"object","properties":{"path":{"type":"string"}}}')
@@ -261,37 +260,6 @@ async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
                 kinds.add(caught.value.fault.kind)
         assert fake.count >= 500
     assert kinds == {"cut"}
-
-
-async def test_the_connection_is_used_again_after_a_whole_response() -> None:
-    ports: set[int] = set()
-    fake = FakeModels()
-    client = Client()
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-
-    async def counted(stream: trio.SocketStream) -> None:
-        from tests.fake_http import read_request, write_reply
-
-        ports.add(stream.socket.getpeername()[1])
-        buffer = bytearray()
-        async with stream:
-            while (request := await read_request(stream, buffer)) is not None:
-                await write_reply(stream, await fake.answer(request))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, counted, [listener])
-        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-        anthropic = anthropic_at(url, client)
-        for _ in range(5):
-            await anthropic.complete(wanted(), lambda text: None)
-        await client.aclose()
-        nursery.cancel_scope.cancel()
-    assert len(ports) == 1
-
-
-async def test_events_that_are_not_the_apis_are_a_servers_fault() -> None:
-    for piece in (b"data: <html>\n\n", event({"type": "content_block_stop", "index": 3})):
-        assert (await failing(Bytes(Reply(headers=SSE, pieces=(piece,))))).fault.kind == "server"
 
 
 async def test_nothing_listens() -> None:

@@ -20,10 +20,9 @@ from elwood.agent.conversation.message import (
     Result,
     Results,
     ToolSpec,
-    mend,
 )
 from elwood.agent.models.client import ModelRequest, Provider
-from elwood.agent.models.offline import OPENLY, OfflineModel, understand
+from elwood.agent.models.offline import OfflineModel, understand
 from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.extension import offered
@@ -167,23 +166,6 @@ async def test_other_words_are_answered_with_the_commands(said: str, words: str)
     assert (completion.stop, completion.message.calls) == ("end", ())
 
 
-@pytest.mark.parametrize("said", ["help", "sing", "run ls"])
-async def test_the_first_answer_says_once_that_this_is_no_language_model(said: str) -> None:
-    talk = Talk()
-    completion = await talk.say(said)
-    text = await talk.results("a.md") if completion.message.calls else completion.message.text
-    assert text.count(OPENLY) == 1
-    await talk.say("run ls")
-    assert OPENLY not in await talk.results("a.md")
-
-
-async def test_a_call_cut_off_by_a_crash_is_reported_as_such() -> None:
-    talk = Talk()
-    await talk.say("read a.md")
-    talk.messages = mend(talk.messages)
-    assert INTERRUPTED in (await talk.hear()).message.text
-
-
 async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
     talk = Talk()
     completion = await talk.say("help\nread a.md\n\nlist\nsing a\nsong\nread a.md\n> read b.md")
@@ -191,15 +173,6 @@ async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
     text = await talk.results("AAA", "BBB", "CCC")
     places = [text.index(words) for words in ("- `help`", "AAA", "BBB", "“sing a song”", "CCC")]
     assert places == sorted(places)
-
-
-async def test_messages_that_join_between_the_rounds_are_answered_too() -> None:
-    talk = Talk()
-    [call] = (await talk.say("read a.md")).message.calls
-    results = Results((Result(call.id, "AAA"),))
-    assert calls(await talk.hear(results, Human("read b.md"))) == [("read_file", {"path": "b.md"})]
-    text = await talk.results("BBB")
-    assert text.index("AAA") < text.index("BBB")
 
 
 async def test_notes_that_were_offered_answer_a_question() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from elwood.agent.models.client import retry_after, should_retry
 from elwood.agent.models.routing import FailureKind, Fault, give_up, patience, retry_in, split_name
-from elwood.agent.models.settings import ModelSettings, candidates
 
 SAME, OTHER = "a/small", "b/n"
 
@@ -34,20 +33,14 @@ def reaction(
     [
         ("LLM-01", Fault("rate_limit", retry_after=7.0), {}, 7.0),
         ("LLM-01", Fault("rate_limit", retry_after=7.0), {"jitter": 1.0}, 8.85),
-        ("LLM-01", Fault("rate_limit", retry_after=600.0), {}, 600.0),
         ("LLM-01", Fault("rate_limit", retry_after=600.0), {"elapsed": 301.0}, "for now"),
         ("LLM-01", Fault("rate_limit", retry_after=121.0), {"rest": (SAME,)}, SAME),
         ("LLM-02", "spend_limit", {}, "for good"),
-        ("LLM-02", "spend_limit", {"rest": (SAME,)}, "for good"),
         ("LLM-02", "spend_limit", {"rest": (SAME, OTHER)}, OTHER),
-        ("LLM-04", "overloaded", {"attempt": 1}, 0.5),
         ("LLM-04", "overloaded", {"attempt": 2}, 1.0),
-        ("LLM-04", "overloaded", {"attempt": 5}, 8.0),
         ("LLM-04", "overloaded", {"attempt": 5, "jitter": 1.0}, 6.0),
         ("LLM-04", "overloaded", {"attempt": 6}, 30.0),
-        ("LLM-04", "overloaded", {"attempt": 7}, 60.0),
         ("LLM-04", "overloaded", {"attempt": 8}, 120.0),
-        ("LLM-04", "overloaded", {"attempt": 50}, 120.0),
         ("LLM-04", "overloaded", {"attempt": 8, "jitter": 0.5}, 60.0),
         ("LLM-04", Fault("overloaded", retry_after=3.0), {"attempt": 8}, 3.0),
         ("LLM-04", "overloaded", {"attempt": 6, "elapsed": 90.0, "rest": (SAME,)}, 30.0),
@@ -58,25 +51,20 @@ def reaction(
         ("LLM-06", "conflict", {"attempt": 3}, "for now"),
         ("LLM-07", Fault("overloaded", should_retry=False), {}, "for now"),
         ("LLM-07", Fault("server", should_retry=False), {"rest": (SAME,)}, SAME),
-        ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 2}, 1.0),
         ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 3}, "for now"),
         ("LLM-07", Fault("bad_key", should_retry=True), {}, "for good"),
         ("LLM-08", "offline", {"attempt": 20, "elapsed": 800.0}, 30.0),
         ("LLM-08", "offline", {"attempt": 20, "elapsed": 880.0}, "for now"),
         ("LLM-08", "offline", {"attempt": 6, "elapsed": 100.0, "rest": (SAME, OTHER)}, OTHER),
-        ("LLM-09", "cut", {}, 0.5),
         ("LLM-10", "cut", {"attempt": 6}, "for now"),
         ("LLM-11", "stalled", {"attempt": 2, "elapsed": 180.0}, 1.0),
         ("LLM-11", "stalled", {"attempt": 3}, "for now"),
-        ("LLM-24", "nonsense", {}, 0.5),
         ("LLM-25", "nonsense", {"attempt": 2}, "for now"),
-        ("LLM-37", "bad_key", {"rest": (SAME,)}, "for good"),
         ("LLM-37", "bad_key", {"rest": (SAME, OTHER)}, OTHER),
         ("LLM-38", "forbidden", {}, "for good"),
         ("LLM-39", "no_model", {"rest": (SAME,)}, SAME),
         ("LLM-39", "no_model", {}, "for good"),
         ("400", "rejected", {}, "for now"),
-        ("400", "rejected", {"rest": (SAME,)}, SAME),
     ],
 )
 def test_each_failure_has_its_reaction(
@@ -102,13 +90,6 @@ def test_a_model_s_name_has_its_provider() -> None:
             split_name(name)
 
 
-def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
-    settings = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("a/s", "b/n"))
-    assert candidates(settings, "default") == ("a/m", "a/s", "b/n")
-    assert candidates(settings, "summarizer") == ("a/s", "a/m", "b/n")
-    assert candidates(settings, "unheard of") == ("a/m", "a/s", "b/n")
-
-
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -117,7 +98,6 @@ def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
         ({"retry-after": "0.25"}, 0.25),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
         ({"retry-after": "later"}, None),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, None),
     ],

@@ -65,10 +65,7 @@ STEPS = st.lists(
 def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]], segment: int
 ) -> None:
-    """Calls are made one by one; a restart loses what was owed, and that alone.
-
-    Each call is bounded by the limits that were left when it was asked for.
-    """
+    """Calls are made one by one; a restart loses what was owed, and that alone."""
     world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", segment)
 
     async def live() -> None:
@@ -115,22 +112,3 @@ async def test_a_call_that_was_not_written_is_owed_and_warned_of_when_it_is(tmp_
     assert await book.settle()
     [told] = world.told
     assert told.startswith("83 % of the limit of 300 tokens a day is used")
-
-
-async def test_a_kill_before_the_note_loses_that_call_alone(tmp_path: Path) -> None:
-    world = World(tmp_path / "usage.jsonl")
-    book = await world.book()
-    caller = Caller("s", "news", PURSE)
-    book.owe(caller, "a/m", Usage(140))
-    await book.settle()
-    book.owe(caller, "a/m", Usage(60))
-    again = await world.book()
-    assert again.limit_reached(caller) is None
-    assert again.spent("s").jobs[0][1].tokens == 140
-    again.owe(caller, "a/m", Usage(60))
-    await again.settle()
-    third = await world.book()
-    assert third.limit_reached(caller) is not None
-    assert [text.partition(" is ")[0] for text in world.told] == [
-        "93 % of the limit of 150 tokens a day for the job news"
-    ]

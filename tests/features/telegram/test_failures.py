@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
@@ -102,16 +102,6 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert sum(fake.counts[key] for key in refused) == 2
         assert not fake.drafts
         assert not fake.actions
-
-
-async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(jumping_clock: MockClock) -> None:
-    """At random, so that all the chats of a flood do not come back at once."""
-    async with fake_telegram(clock=trio.current_time) as fake, outbox(fake) as out:
-        for parameters, wait in (({"retry_after": 7}, 7.125), (None, 5.125)):
-            fake.fault("sendMessage", code=429, parameters=parameters)
-            begun = trio.current_time()
-            await out.post("hello")
-            assert fake.sent[-1].at - begun == pytest.approx(wait, abs=0.01)
 
 
 async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
@@ -423,7 +413,7 @@ async def test_tg_31_what_no_person_wrote_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
-        ({"document": {"file_id": "x", "file_size": 21 << 20}}, "20 MB"),
+        ({"document": {"file_id": "x", "file_size": 21 << 20}}, "document"),
         ({"voice": {"file_id": "v", "duration": 3}}, "voice message"),
         ({"sticker": {"file_id": "s", "new": {"deep": [1]}}}, "sticker"),
         ({"hologram": {"sides": 7}}, "message of this kind"),
@@ -515,16 +505,6 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         assert times[49] - times[0] < 1.0
 
 
-async def test_previews_of_all_chats_have_half_of_what_messages_have(mock_clock: MockClock) -> None:
-    """A second's worth, as the clock stands still; messages have theirs beside it."""
-    async with fake_telegram() as fake, outbox(fake, pacing=Pacing(total=4.0)) as out:
-        for chat in (101, 102, 103):
-            out.typing(route=Route("telegram", chat))
-            await wait_all_tasks_blocked(0.1)
-        assert fake.actions == [101, 102]
-        assert isinstance(await out.post("hi"), Sent)
-
-
 async def test_drafts_grow_and_are_dropped_rather_than_queued(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("a")
@@ -581,21 +561,6 @@ async def test_only_the_first_piece_refers_to_what_it_answers() -> None:
         route = Route("telegram", OWNER, reply_to=1)
         assert isinstance(await out.post("x" * 5000, route=route), Sent)
         assert ["reply_parameters" in message.params for message in fake.sent] == [True, False]
-
-
-async def test_a_server_without_drafts_is_not_asked_twice() -> None:
-    async with fake_telegram() as fake, outbox(fake) as out:
-        fake.methods_missing.add("sendMessageDraft")
-        out.draft("a")
-        await fake.until(lambda: len(fake.calls) == 1)
-        await out.post("x")
-        out.draft("b", draft=2)
-        assert isinstance(await out.post("y"), Sent)
-        assert [method for method, _ in fake.calls] == [
-            "sendMessageDraft",
-            "sendMessage",
-            "sendMessage",
-        ]
 
 
 async def test_a_chat_has_a_bounded_queue(jumping_clock: MockClock) -> None:

@@ -5,7 +5,7 @@ import pytest
 from elwood.agent.channels.messages import Attachment, Button, Sent, Undeliverable, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Entity, Rich
-from tests.fake_telegram import OWNER, fake_telegram
+from tests.fake_telegram import fake_telegram
 from tests.features.telegram.neighbours import outbox
 
 A, B = Attachment("a.txt", b"aaa"), Attachment("b.txt", b"bbb")
@@ -75,11 +75,3 @@ async def test_a_file_of_which_nobody_knows_is_not_sent_again(kind: str) -> None
         fake.fault("sendDocument", kind)
         assert isinstance(await out.post("text", files=(A, B)), Unsure)
         assert len(fake.files) == (kind == "lose")
-
-
-async def test_a_large_file_arrives_whole() -> None:
-    data = bytes(range(256)) * (20 << 12)
-    async with fake_telegram() as fake, outbox(fake) as out:
-        assert isinstance(await out.post("", files=(Attachment("big.bin", data),)), Sent)
-        assert fake.files[1][1] == data
-        assert fake.sent[0].chat == OWNER
