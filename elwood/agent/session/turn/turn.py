@@ -13,15 +13,8 @@ import trio
 
 from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
-from elwood.agent.models.messages import (
-    BadHistory,
-    BudgetSpent,
-    Complete,
-    Completed,
-    ContextTooLong,
-    Delayed,
-    ModelUnavailable,
-)
+from elwood.agent.models import messages as models
+from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
@@ -108,7 +101,7 @@ class TurnRun:
                     text = f"I stopped after {done} {of} without an answer."
                     return TurnResult(text, failed=True)
             made = await self._make_room(self.settings.context_tokens)
-            if isinstance(made, BudgetSpent):
+            if isinstance(made, models.BudgetSpent):
                 return TurnResult(made.why, failed=True)
             if made:
                 continue  # somebody may have said more meanwhile
@@ -121,17 +114,17 @@ class TurnRun:
         match completed:
             case Completion():
                 return await self._react(completed)
-            case BudgetSpent(why):
+            case models.BudgetSpent(why):
                 return TurnResult(why, failed=True)
-            case ModelUnavailable(why):
+            case models.ModelUnavailable(why):
                 return TurnResult(f"I cannot answer now: {why}", failed=True)
-            case ContextTooLong(why):
+            case models.ContextTooLong(why):
                 if await self._shrink():
                     return None
                 return TurnResult(
                     f"This conversation is too long for the model: {why}", failed=True
                 )
-            case BadHistory(problem, why):
+            case models.BadHistory(problem, why):
                 if await self._mend(problem):
                     return None
                 return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
@@ -208,14 +201,14 @@ class TurnRun:
         """Ask the model; None if another message came before anything was shown."""
         shown = early = False
         completed: Completed | None = None
-        progress, seen = trio.open_memory_channel[str | Delayed](1)
+        progress, seen = trio.open_memory_channel[str | models.Delayed](1)
 
         async def show() -> None:
             nonlocal shown
             async for said in seen:
                 if self.showing is None:
                     continue
-                if isinstance(said, Delayed):
+                if isinstance(said, models.Delayed):
                     self.showing.delayed(said.why)
                 elif self.showing.text(self._turn.rounds + 1, said):
                     shown = True
@@ -252,7 +245,7 @@ class TurnRun:
                     raise
                 await trio.sleep(LOOK_EVERY)
 
-    async def _complete(self, progress: trio.MemorySendChannel[str | Delayed]) -> Completed:
+    async def _complete(self, progress: trio.MemorySendChannel[str | models.Delayed]) -> Completed:
         now = trio.current_time()
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
@@ -270,17 +263,17 @@ class TurnRun:
                     return await self._request(request)
             except ActorUnavailable as error:
                 if last:
-                    return ModelUnavailable(str(error))
+                    return models.ModelUnavailable(str(error))
             except trio.TooSlowError:
-                return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
+                return models.ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
         raise AssertionError("unreachable")
 
-    async def _make_room(self, context: int | None) -> BudgetSpent | bool:
+    async def _make_room(self, context: int | None) -> models.BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
         made = await make_room(self.log.account, self.log.state, self._request, context)
         if isinstance(made, entries.Compacted):
             await self.log.keep(made)
-        return made if isinstance(made, BudgetSpent) else made is not None
+        return made if isinstance(made, models.BudgetSpent) else made is not None
 
     async def _shrink(self) -> bool:
         """Make it shorter than what the model says is too long; False if that cannot be."""
