@@ -14,7 +14,7 @@ from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
-from elwood.agent.session.extension import Extensions, SessionExtensions
+from elwood.agent.session.extension import Extensions, SessionExtension
 from elwood.agent.session.log.entries import MAX_REMINDERS, MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
@@ -77,7 +77,7 @@ class SessionActor:
         delivery: Delivery,
         runner: TurnRunner,
         commands: Commands,
-        extensions: SessionExtensions,
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
         self._log = log_
@@ -122,8 +122,8 @@ class SessionActor:
         await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            for part in self._extensions.parts:
-                nursery.start_soon(part.run)
+            for extension in self._extensions:
+                nursery.start_soon(extension.run)
             await self._put_away_if_due()
             left = []
             for received in commands(self._log.state):
@@ -150,9 +150,10 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         await self._runner.put_down()
-        await self._extensions.settle()
-        state = self._log.state
-        if state.is_idle and not state.pending and not self._extensions.is_behind:
+        for extension in self._extensions:
+            await extension.settle()
+        state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
+        if state.is_idle and not state.pending and not is_behind:
             await self._core.live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
@@ -301,7 +302,7 @@ class Sessions:
     ) -> None:
         turn = core.config.of(TurnSettings)
         self._core = core
-        self._extensions = extensions
+        self._shared = extensions
         self._toolset = toolset(core, tools, dry_run=dry_run)
         self._prompt = SystemPrompt(
             core.workspace,
@@ -334,7 +335,7 @@ class Sessions:
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
         log_ = SessionLog(id_, journal, core.live.publish)
-        extensions = SessionExtensions(self._extensions, log_)
+        extensions = [make(log_) for make in self._shared.sessions]
         delivery = Delivery(core, log_)
         approvals = ApprovalClient(
             log_,
@@ -345,7 +346,7 @@ class Sessions:
         )
         gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
         runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
-        commands = Commands(core, self._messenger, log_, delivery, runner, extensions)
+        commands = Commands(core, self._messenger, log_, delivery, runner, self._shared, extensions)
         return SessionActor(core, log_, delivery, runner, commands, extensions)
 
     async def _wake(self) -> list[str]:

@@ -154,11 +154,6 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int |
     The open turn began at *turn_start*: what people said in it stays.  Cuts fall before something
     a person said; within the open turn, if it alone is too long, before a response of the model.
     So never between a call and its result.
-
-    >>> nodes = [Node(n, Human("x"), 100) for n in range(10)]
-    >>> plan(nodes, ContextLimits(context=2000), 9)
-    >>> plan(nodes, ContextLimits(context=1200), 9)
-    6
     """
     total = sum(node.tokens for node in nodes)
     if limits.size(total) <= HIGH * limits.context:

@@ -1,7 +1,7 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -11,7 +11,7 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
-from elwood.agent.session.extension import SessionExtensions
+from elwood.agent.session.extension import Runs, SessionExtension
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, next_work
@@ -46,7 +46,7 @@ class TurnRunner:
         log_: SessionLog,
         delivery: Delivery,
         gate: Gate,
-        extensions: SessionExtensions,
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
         self._prompt = prompt
@@ -87,7 +87,7 @@ class TurnRunner:
         """
         if self.is_working or received.errand is not None:
             return None
-        opening = await self._extensions.opening((received,))
+        opening = await self._opening((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
@@ -165,8 +165,15 @@ class TurnRunner:
 
     async def _forsake(self) -> None:
         """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
-        if await self.approvals.let_go_cancelled(self._extensions.cancelled):
+        if await self.approvals.let_go_cancelled(self._cancelled):
             self.stop(None)
+
+    async def _cancelled(self, runs: Runs) -> Runs:
+        found = [await extension.cancelled(runs) for extension in self._extensions]
+        return frozenset[tuple[str, int]]().union(*found)
+
+    async def _opening(self, inputs: Sequence[Received]) -> str:
+        return "".join([await extension.opening(inputs) for extension in self._extensions])
 
     def _start(self, start: Start, opening: str) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
@@ -205,7 +212,7 @@ class TurnRunner:
         while True:
             await self._forsake()
             work = next_work(state)
-            opening = await self._extensions.opening(work.inputs) if isinstance(work, Start) else ""
+            opening = await self._opening(work.inputs) if isinstance(work, Start) else ""
             while self._held:
                 await self._log.wait_change()
             if next_work(state) != work:
@@ -253,8 +260,9 @@ class TurnRunner:
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._turn
         prompt = await self._prompt.now()
-        for reminded in await self._extensions.remind():
-            await self._log.stage(reminded)
+        for extension in self._extensions:
+            if (reminded := await extension.remind()) is not None:
+                await self._log.stage(reminded)
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
@@ -311,6 +319,7 @@ class TurnRunner:
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )
-        await self._extensions.settle()  # the turn before, which this one takes the place of
+        for extension in self._extensions:
+            await extension.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False
