@@ -280,14 +280,11 @@ async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("text", "at"),
     [
-        ("90m", 1_000_000.0 - 5400),
         ("2h", 1_000_000.0 - 7200),
         ("3d", 1_000_000.0 - 259_200),
         ("1970-01-02", 86_400.0),
-        ("1970-01-02T10:00", 122_400.0),
         ("1970-01-02T10:00+02:00", 115_200.0),
         ("yesterday", None),
-        ("", None),
         ("0001-01-01", -62135596800.0),
     ],
 )
