@@ -15,7 +15,14 @@ from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtension
-from elwood.agent.session.log.entries import MAX_REMINDERS, MAX_WAITING, Entry, Received, Replied
+from elwood.agent.session.log.entries import (
+    MAX_REMINDERS,
+    MAX_WAITING,
+    Archived,
+    Entry,
+    Received,
+    Replied,
+)
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
@@ -48,6 +55,8 @@ log = logging.getLogger("elwood.sessions")
 OPEN = "opening the conversation's log"
 # Seconds between two tries to open the log on a full disk.
 PAUSE = 5.0
+# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
+WITHDRAW_LIMIT = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
@@ -114,8 +123,26 @@ class SessionActor:
                 return True
 
     async def _put_away_if_due(self) -> None:
-        withdraw, after = self._runner.approvals.let_go, self._settings.archive
-        await self._log.put_away_if_due(withdraw, self._core.clock.now(), after)
+        """Begin anew if the conversation was quiet for long; `/resume` brings it back.
+
+        Nothing is put away while anything is left to do, or waits for the owner.  Called before
+        each message is taken in: so none can come meanwhile, and each finds a fresh conversation.
+        """
+        state, quiet = self._log.state, self._core.clock.now() - self._log.last
+        at_rest = state.is_idle and not state.pending
+        if not (at_rest and state.path) or quiet < self._settings.archive:
+            return
+        # What was permitted for the conversation ends with it, so that comes first.
+        with trio.move_on_after(WITHDRAW_LIMIT) as scope:
+            await self._runner.approvals.let_go(anew=True)
+        why = "approvals are away" if scope.cancelled_caught else ""
+        try:
+            if not why:
+                await self._log.record(Archived())
+        except DiskFull as error:
+            why = str(error)
+        if why:
+            log.warning("conversation was not put away", extra={"why": why})
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw

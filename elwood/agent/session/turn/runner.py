@@ -13,9 +13,9 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import Runs, SessionExtension
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
-from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, next_work
-from elwood.agent.session.log.turns import Turn, spoken, usable
+from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
@@ -29,6 +29,8 @@ from elwood.foundation.storage.disk import DiskFull
 log = logging.getLogger("elwood.turns")
 
 
+# At the head of the first answer after a conversation was put away, once.
+PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
 # What a person is told of a turn that was cut off too often.
 GIVEN_UP = (
     "I tried this several times and was cut off each time, so I have given it up. "
@@ -66,12 +68,6 @@ class TurnRunner:
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
-
-    @property
-    def _turn(self) -> Turn:
-        turn = self._log.state.turn
-        assert turn is not None, "it was started"
-        return turn
 
     @property
     def is_acting(self) -> bool:
@@ -230,13 +226,13 @@ class TurnRunner:
                     if any(one.errand and one.errand.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
-                    started = TurnStarted(self._turn.id, (), attempt, "")
+                    started = TurnStarted(self._log.turn.id, (), attempt, "")
             await self._log.keep(*before, started)
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
-        turn = self._turn
+        turn = self._log.turn
         limit = self._settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
@@ -258,7 +254,7 @@ class TurnRunner:
         log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
 
     async def _think(self) -> TurnResult:
-        core, turn = self._core, self._turn
+        core, turn = self._core, self._log.turn
         prompt = await self._prompt.now()
         for extension in self._extensions:
             if (reminded := await extension.remind()) is not None:
@@ -290,7 +286,7 @@ class TurnRunner:
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
-        state, turn = self._log.state, self._turn
+        state, turn = self._log.state, self._log.turn
         inputs = [received.id for received in turn.inputs]
         stop, self._stopped_by = self._stopped_by, None
         if stop is not None:

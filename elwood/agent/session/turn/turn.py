@@ -20,7 +20,6 @@ from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
-from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
@@ -76,9 +75,7 @@ class TurnRun:
     showing: Showing | None = None
 
     def __attrs_post_init__(self) -> None:
-        turn = self.log.state.turn
-        assert turn is not None, "there must be an open turn"
-        self._turn: Turn = turn
+        self._turn = turn = self.log.turn
         self._text = ""
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
