@@ -179,6 +179,12 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("other", "no")
             False,
             id="llm-16: continued twice",
         ),
+        pytest.param(
+            [answer(f"p{n}", "paused") for n in range(6)],
+            "did not finish.",
+            True,
+            id="llm-19: resumed five times",
+        ),
         pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
         pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),
         pytest.param([answer("")], "The model gave no text.", True, id="llm-22"),

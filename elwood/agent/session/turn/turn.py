@@ -32,8 +32,9 @@ AWAY, LOOK_EVERY = 15.0, 0.25
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
-# How often a cut answer is continued (LLM-16).
+# How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
 MAX_CONTINUED = 2
+MAX_PAUSED = 5
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
@@ -80,7 +81,7 @@ class TurnRun:
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
-        self._continued = self._mended = self._shrunk = self._restarts = 0
+        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -167,6 +168,13 @@ class TurnRun:
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
                 return TurnResult(said, failed=True, entries=(entries.Rewound(turn.start - 1),))
+            case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
+                if self._paused == MAX_PAUSED:
+                    why = "The model paused its work again and again and did not finish."
+                    return self._failed(why)
+                self._paused += 1
+                if (said_so_far := _first_calls(message, 0)).blocks:
+                    await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
