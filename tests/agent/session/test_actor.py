@@ -23,7 +23,6 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.delivery import MUCH
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
-from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import (
     Child,
@@ -426,22 +425,6 @@ async def test_without_room_nothing_new_is_taken_but_commands(world: World) -> N
         await h.quiet()
 
     assert len(world.said) == 1
-
-
-async def test_what_a_replaced_state_may_have_done_is_not_done_again(world: World) -> None:
-    """A channel may give out again what was said before a backup was restored."""
-    restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
-    world.admission.restored = restored
-    async with house(world) as h:
-        await h.say("pay the bill")
-        await h.quiet()
-        await trio.sleep(60)
-        await h.say("hello")
-        await h.quiet()
-
-    assert "I was restored from a backup" in world.said[0]
-    assert world.said[1:] == ["re: hello"]
-    assert len(world.asked) == 1
 
 
 async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> None:

@@ -121,11 +121,9 @@ class ApprovalClient:
         left = trio.current_effective_deadline() - now
         return now + min(self._settings.wait, left - min(TO_ANSWER, left / 10))
 
-    def bound(self, wanted: ExaminedCall, untrusted: bool | None = None) -> str:
-        """Hash what is wanted in the present circumstances, or in those that are given."""
-        if untrusted is None:
-            untrusted = self._log.state.taint.label.untrusted
-        return bound(wanted.exact, untrusted, self._version)
+    def bound(self, wanted: ExaminedCall) -> str:
+        """Hash what is wanted in the present circumstances."""
+        return bound(wanted.exact, self._log.state.taint.label.untrusted, self._version)
 
     def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Tell whether the owner has allowed exactly this, in circumstances no better than now.
@@ -139,7 +137,7 @@ class ApprovalClient:
             return False
         if self._log.state.taint.label.untrusted and not pending.untrusted:
             return False
-        return decided.plan == self.bound(wanted, pending.untrusted)
+        return decided.plan == bound(wanted.exact, pending.untrusted, self._version)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
         """Put the question ahead of its turn; what comes of it `request` finds out, and says."""
