@@ -117,8 +117,8 @@ _prompts: WeakValueDictionary[str, Prompt] = WeakValueDictionary()
 
 
 # Why a response ended, in neutral words.  `tools` is the only one after which calls may run;
-# `cut` is max_tokens, `window` the model's context.
-Stop = Literal["end", "tools", "cut", "window", "refused", "unknown"]
+# `cut` is max_tokens, `window` the model's context, `paused` a server-side tool loop.
+Stop = Literal["end", "tools", "cut", "window", "refused", "paused", "unknown"]
 
 
 class Usage(msgspec.Struct, frozen=True):

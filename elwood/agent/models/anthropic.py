@@ -141,6 +141,8 @@ STOPS: dict[str, Stop] = {
     "max_tokens": "cut",
     "model_context_window_exceeded": "window",
     "refusal": "refused",
+    "pause_turn": "paused",
+    "compaction": "paused",
 }
 # Deltas that are added to one field of their block, and where each has its piece.
 _DELTAS = {

@@ -14,8 +14,15 @@ from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
-from elwood.agent.session.extension import Extensions, SessionExtensions
-from elwood.agent.session.log.entries import MAX_REMINDERS, MAX_WAITING, Entry, Received, Replied
+from elwood.agent.session.extension import Extensions, SessionExtension
+from elwood.agent.session.log.entries import (
+    MAX_REMINDERS,
+    MAX_WAITING,
+    Archived,
+    Entry,
+    Received,
+    Replied,
+)
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
@@ -48,6 +55,8 @@ log = logging.getLogger("elwood.sessions")
 OPEN = "opening the conversation's log"
 # Seconds between two tries to open the log on a full disk.
 PAUSE = 5.0
+# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
+WITHDRAW_LIMIT = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
@@ -77,7 +86,7 @@ class SessionActor:
         delivery: Delivery,
         runner: TurnRunner,
         commands: Commands,
-        extensions: SessionExtensions,
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
         self._log = log_
@@ -114,16 +123,34 @@ class SessionActor:
                 return True
 
     async def _put_away_if_due(self) -> None:
-        withdraw, after = self._runner.approvals.let_go, self._settings.archive
-        await self._log.put_away_if_due(withdraw, self._core.clock.now(), after)
+        """Begin anew if the conversation was quiet for long; `/resume` brings it back.
+
+        Nothing is put away while anything is left to do, or waits for the owner.  Called before
+        each message is taken in: so none can come meanwhile, and each finds a fresh conversation.
+        """
+        state, quiet = self._log.state, self._core.clock.now() - self._log.last
+        at_rest = state.is_idle and not state.pending
+        if not (at_rest and state.path) or quiet < self._settings.archive:
+            return
+        # What was permitted for the conversation ends with it, so that comes first.
+        with trio.move_on_after(WITHDRAW_LIMIT) as scope:
+            await self._runner.approvals.let_go(anew=True)
+        why = "approvals are away" if scope.cancelled_caught else ""
+        try:
+            if not why:
+                await self._log.record(Archived())
+        except DiskFull as error:
+            why = str(error)
+        if why:
+            log.warning("conversation was not put away", extra={"why": why})
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
         await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            for part in self._extensions.parts:
-                nursery.start_soon(part.run)
+            for extension in self._extensions:
+                nursery.start_soon(extension.run)
             await self._put_away_if_due()
             left = []
             for received in commands(self._log.state):
@@ -150,9 +177,10 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         await self._runner.put_down()
-        await self._extensions.settle()
-        state = self._log.state
-        if state.is_idle and not state.pending and not self._extensions.is_behind:
+        for extension in self._extensions:
+            await extension.settle()
+        state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
+        if state.is_idle and not state.pending and not is_behind:
             await self._core.live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
@@ -304,7 +332,7 @@ class Sessions:
     ) -> None:
         turn = core.config.of(TurnSettings)
         self._core = core
-        self._extensions = extensions
+        self._shared = extensions
         self._toolset = toolset(core, tools, dry_run=dry_run)
         self._prompt = SystemPrompt(
             core.workspace,
@@ -337,7 +365,7 @@ class Sessions:
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
         log_ = SessionLog(id_, journal, core.live.publish)
-        extensions = SessionExtensions(self._extensions, log_)
+        extensions = [make(log_) for make in self._shared.sessions]
         delivery = Delivery(core, log_)
         approvals = ApprovalClient(
             log_,
@@ -348,7 +376,7 @@ class Sessions:
         )
         gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
         runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
-        commands = Commands(core, self._messenger, log_, delivery, runner, extensions)
+        commands = Commands(core, self._messenger, log_, delivery, runner, self._shared, extensions)
         return SessionActor(core, log_, delivery, runner, commands, extensions)
 
     async def _wake(self) -> list[str]:

@@ -29,7 +29,7 @@ from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import SessionsMail
 from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox
+from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import AnchoringMail
@@ -67,7 +67,7 @@ class LiveSessions:
         self._states: dict[str, Session] = {}
         self._turn_since: dict[str, float] = {}
         self._waits: dict[str, trio.CancelScope] = {}
-        self._change = trio.Event()
+        self._change = Signal()
 
     def publish(self, id_: str, state: Session | None) -> None:
         """Show the state of a session after a change; None when it leaves the memory."""
@@ -79,8 +79,7 @@ class LiveSessions:
             self._turn_since.pop(id_, None)
         else:
             self._turn_since.setdefault(id_, self._clock())
-        self._change.set()
-        self._change = trio.Event()
+        self._change.give()
 
     @property
     def states(self) -> Mapping[str, Session]:

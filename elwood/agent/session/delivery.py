@@ -6,12 +6,10 @@ never silently.
 """
 
 import logging
-from math import inf
 
 import trio
 
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Button,
     Draft,
@@ -30,7 +28,7 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
-from elwood.foundation.runtime import waiting
+from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.splitting import parts
 
@@ -39,6 +37,9 @@ log = logging.getLogger("elwood.delivery")
 # First and longest wait between two attempts at a delivery, seconds.
 FIRST_DELAY = 0.5
 MAX_DELAY = 60.0
+# How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
+# delayed by the same times, and others must have their turn in between.
+AFTER_CRASH = 4.0
 # Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
@@ -136,7 +137,15 @@ class Delivery:
                     repeat=repeat,
                     buttons=typed if number == len(pieces) - 1 else (),
                 )
-                match outcome := await self._post(post):
+                pause = delay
+                try:
+                    outcome = await self._ask(post)
+                except ActorDown as error:
+                    outcome = Unsent(str(error))
+                except ActorCrashed as error:
+                    outcome = Unsure(str(error))
+                    pause = AFTER_CRASH * delay
+                match outcome:
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         await self._log.keep(Posted(*key, message), *done, last_words=True)
@@ -150,17 +159,17 @@ class Delivery:
                     case Unsent():
                         pass
                 log.info("delivery is tried again", extra={"outcome": repr(outcome)})
-                await trio.sleep(delay)
+                await trio.sleep(pause)
                 delay = min(MAX_DELAY, delay * 2)
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)
 
-    async def _post(self, post: Post) -> PostResult:
+    async def _ask(self, post: Post) -> PostResult:
         outbox = self._channels.outboxes.get(post.route.channel)
         if outbox is None:  # a process that runs without it: another one will send it
             return Unsent(f"there is no channel {post.route.channel} here")
-        return await post_once(outbox, post, within=inf)
+        return await outbox.ask(post)
 
 
 class Showing:

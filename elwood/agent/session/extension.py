@@ -110,38 +110,3 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
 
     def command(self, name: str) -> SlashCommand | None:
         return next((one for one in self.commands if one.name == name), None)
-
-
-class SessionExtensions:
-    """The parts of all features in one conversation, asked one after another."""
-
-    def __init__(self, shared: Extensions, log: SessionLog) -> None:
-        self.shared = shared
-        self.parts = [make(log) for make in shared.sessions]
-
-    @property
-    def is_behind(self) -> bool:
-        return any(part.is_behind for part in self.parts)
-
-    async def opening(self, inputs: Sequence[Received]) -> str:
-        return "".join([await part.opening(inputs) for part in self.parts])
-
-    async def remind(self) -> list[Reminded]:
-        return [one for part in self.parts if (one := await part.remind()) is not None]
-
-    async def expand(self, command: str) -> str:
-        for part in self.parts:
-            if words := await part.expand(command):
-                return words
-        return ""
-
-    async def cancelled(self, runs: Runs) -> Runs:
-        return frozenset[tuple[str, int]]().union(*[await p.cancelled(runs) for p in self.parts])
-
-    async def taken_back(self, gone: TakenBack) -> None:
-        for part in self.parts:
-            await part.taken_back(gone)
-
-    async def settle(self) -> None:
-        for part in self.parts:
-            await part.settle()

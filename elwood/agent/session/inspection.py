@@ -78,13 +78,7 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def shorten(inspection: Inspection, keep: int) -> Inspection:
-    """Keep the first *keep* actors and sessions, and count the rest as left out.
-
-    >>> many = Inspection(ProcessSeen("1", 0.0), tuple(ActorSeen(n, "running", 0.0) for n in "abc"))
-    >>> short = shorten(many, 2)
-    >>> [actor.name for actor in short.actors], short.left_out
-    (['a', 'b'], 1)
-    """
+    """Keep the first *keep* actors and sessions, and count the rest as left out."""
     sessions, actors = inspection.process.sessions, inspection.actors
     lost = len(sessions[keep:]) + len(actors[keep:])
     return msgspec.structs.replace(

@@ -23,9 +23,15 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.delivery import MUCH
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
-from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import inline
+from elwood.foundation.runtime import (
+    Child,
+    Mailbox,
+    inline,
+    report_error,
+    report_warning,
+    supervise,
+)
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
@@ -449,17 +455,28 @@ async def test_without_room_nothing_new_is_taken_but_commands(world: World) -> N
     assert len(world.said) == 1
 
 
-async def test_what_a_replaced_state_may_have_done_is_not_done_again(world: World) -> None:
-    """A channel may give out again what was said before a backup was restored."""
-    restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
-    world.admission.restored = restored
-    async with house(world) as h:
-        await h.say("pay the bill")
-        await h.quiet()
-        await trio.sleep(60)
-        await h.say("hello")
-        await h.quiet()
+async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> None:
+    """A warning is nobody's failure, so no name stands before it."""
 
-    assert "I was restored from a backup" in world.said[0]
-    assert world.said[1:] == ["re: hello"]
-    assert len(world.asked) == 1
+    async def body(mailbox: Mailbox[None]) -> None:
+        report_warning("rain", "it rains")
+        for _ in range(3):
+            report_error("the roof", "it leaks")
+        await trio.sleep_forever()
+
+    stop = trio.Event()
+    async with house(world) as h, trio.open_nursery() as nursery:
+        nursery.start_soon(
+            lambda: supervise(
+                [Child(Mailbox[None]("attic", 1), body, grace=1)],
+                stop=stop,
+                listener=lambda event: None,
+                actor_table=h.actor_table,
+            )
+        )
+        await trio.sleep(1)
+        await h.say("/status")
+        await h.quiet()
+        stop.set()
+    (said,) = world.said
+    assert said.splitlines()[-2:] == ["it rains", "Stuck: attic: the roof failed 3 times: it leaks"]

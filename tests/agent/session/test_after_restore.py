@@ -4,18 +4,11 @@ import pytest
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.entries import Entry, Posting, Received, Replied, TurnStarted
+from elwood.agent.session.log.entries import Posting, Received, Replied, TurnStarted
 from elwood.agent.session.log.restored import settle
-from elwood.agent.session.log.state import Session
+from tests.agent.session.test_replay import fold
 
 HERE = Route("telegram", chat=1)
-
-
-def fold(*entries: Entry) -> Session:
-    session = Session()
-    for seq, entry in enumerate(entries, 1):
-        session.apply(seq, float(seq), entry)
-    return session
 
 
 def heard(id_: str, text: str = "hello") -> Received:

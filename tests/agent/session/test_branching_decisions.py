@@ -29,7 +29,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import parse
-from elwood.agent.session.extension import TakenBack
 from elwood.agent.session.log.branch import Branch
 from elwood.agent.session.log.entries import (
     Archived,
@@ -83,10 +82,7 @@ class Talk:
         self.clock = 0.0
         self.numbers = 0
         self.log = SessionLog("s", self._journal(), lambda id_, state: None)
-        self.branching = Branching(self.log, self._withdraw, self._taken_back)
-
-    async def _taken_back(self, gone: TakenBack) -> None:
-        """Nobody keeps anything of it."""
+        self.branching = Branching(self.log, self._withdraw, ())
 
     def _journal(self) -> Journal[Entry, Session]:
         disk = Disk(blocking=inline, clock=self._now, calls=NoSync())

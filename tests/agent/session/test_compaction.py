@@ -111,20 +111,6 @@ def test_each_cut_lies_behind_the_one_before(shape: list[tuple[int, int]], conte
         nodes = cut(nodes, at, start, 10**6)
 
 
-def test_it_is_shortened_before_it_is_full_and_to_well_below() -> None:
-    nodes, start = path_of([(10, 0)] * 50)
-    tokens = sum(node.tokens for node in nodes)
-
-    limit = next(
-        n for n in range(tokens, 3000) if plan(nodes, ContextLimits(context=n), start) is None
-    )
-    assert tokens < HIGH * limit
-    planned = plan(nodes, ContextLimits(context=limit - 1), start)
-    assert planned is not None
-    kept = sum(node.tokens for node in nodes if node.seq >= planned)
-    assert 0.3 * limit < kept < LOW * limit
-
-
 def test_a_turn_that_calls_that_waited_began_is_kept_whole() -> None:
     nodes = [*turn(1, 100), Node(9, Notice("the owner allowed the call"), 100)]
 
@@ -186,11 +172,8 @@ def completion(text: str, stop: Stop = "end") -> Completion:
     ],
 )
 def test_what_is_no_summary_is_not_taken(text: str, stop: Stop, why: str) -> None:
-    judged = judge(completion(text, stop), replaced=80, most=100)
-
-    assert isinstance(judged, Unfit)
-    assert why in judged.why
-    assert why in told(judged.why)
+    with pytest.raises(Unfit, match=why):
+        judge(completion(text, stop), replaced=80, most=100)
 
 
 def test_a_reason_is_one_line() -> None:

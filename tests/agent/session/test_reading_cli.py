@@ -46,7 +46,7 @@ from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import SEGMENT, Journal, segments
 from tests.fake_model_rules import Json
 from tests.fake_models import FakeModels, Say, Step, obey
-from tests.journeys.home import MINE, Home, home
+from tests.journeys.home import Home, home
 
 ROUTE = Route("console")
 
@@ -280,14 +280,11 @@ async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("text", "at"),
     [
-        ("90m", 1_000_000.0 - 5400),
         ("2h", 1_000_000.0 - 7200),
         ("3d", 1_000_000.0 - 259_200),
         ("1970-01-02", 86_400.0),
-        ("1970-01-02T10:00", 122_400.0),
         ("1970-01-02T10:00+02:00", 115_200.0),
         ("yesterday", None),
-        ("", None),
         ("0001-01-01", -62135596800.0),
     ],
 )
@@ -412,42 +409,21 @@ def has_summary(h: Home) -> bool:
     return any(is_notice_of_cut(message) for message in h.fold().messages)
 
 
-async def test_a_conversation_is_told_while_elwood_runs(
-    tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with home(tmp_path) as h, h.life() as life:
-        for text in ("hello\x1b[2J there", "call look there, act boldly", "call fail"):
-            h.fake.say(text)
-            await life.settled()
-        config = h.config()
-
-        assert run(config, "session", "show", MINE) == 0
-        table = capsys.readouterr().out
-        assert run(config, "session", "show", MINE, "--turn", "1") == 0
-        story = capsys.readouterr().out
-        with pytest.raises(CliFailure, match=f"^there is no turn 99 of {MINE}$"):
-            run(config, "session", "show", MINE, "--turn", "99")
-        with pytest.raises(CliFailure, match=MINE):
-            run(config, "session", "show", "nobody")
-
-    first, *rows = table.splitlines()
-    assert first.split()[:2] == ["turn", "time"]
-    assert len(rows) == sum(isinstance(e, TurnStarted) for e in h.entries())
-    assert all(row.endswith("answered") for row in rows)
-    assert "hello [2J there" in rows[0]
-    assert "\x1b" not in table + story
-    assert "  hello[2J there" in story.splitlines()
-    assert any(line.endswith("Elwood, answering:") for line in story.splitlines())
-
-
 async def test_a_transcript_has_everything_that_was_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await write(tmp_path, "home", STORY)
+    hostile = Received("a", "do\x1b[2J it", "me", ROUTE, 0.0)
+    await write(tmp_path, "home", [(100.0, hostile), *STORY[1:]])
+    run(tmp_path, "session", "show", "home")
+    _, row = capsys.readouterr().out.splitlines()
+    assert "do [2J it" in row
+    assert row.endswith("answered")
+    with pytest.raises(CliFailure, match=r"^there is no turn 99 of home$"):
+        run(tmp_path, "session", "show", "home", "--turn", "99")
     run(tmp_path, "session", "show", "home", "--turn", "1")
     lines = capsys.readouterr().out
     for words in (
-        "me:\n  do it",
+        "me:\n  do[2J it",
         "→ run_command {}",
         "starts read_file a.md",
         "✓ read_file a.md (ok):\n  secret text",

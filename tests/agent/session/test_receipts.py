@@ -5,11 +5,7 @@ from datetime import UTC
 import pytest
 
 from elwood.agent.conversation.calls import Outcome
-from elwood.agent.conversation.message import ToolCall
-from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import CallEnded, Received, TurnStarted
-from elwood.agent.session.log.state import MAX_RECEIPTS, Session
-from elwood.agent.session.log.turns import OpenCall
+from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import HEAD, MARKS, MAX_LINES, RULINGS, WORDS, activity
 from elwood.agent.session.reading.records import CallRecord
 from elwood.agent.session.reading.render import listing
@@ -71,22 +67,6 @@ def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
     assert lines[-1] == "… and 40 more"
     assert len(activity(many).split("\n")) == 1 + MAX_LINES + 1
     assert activity([ended(), ended()]).endswith("✓ write_file a.md (2 times)")
-
-
-def test_a_session_keeps_the_newest_receipts_without_their_texts() -> None:
-    session = Session()
-    session.apply(1, 0.0, Received("a", "hello", "me", Route("console"), 0.0))
-    for number in range(MAX_RECEIPTS + 10):
-        turn = f"t{number}"
-        session.turn = None
-        session.apply(2, 0.0, TurnStarted(turn, (), 1, ""))
-        assert session.turn is not None
-        session.turn.calls = {"c": OpenCall("c", ToolCall("c", "look", "{}"))}
-        session.apply(3, float(number), CallEnded(turn, "c", "look", "ok", "x" * 999, str(number)))
-
-    assert len(session.receipts) == MAX_RECEIPTS
-    assert session.receipts[-1].target == str(MAX_RECEIPTS + 9)
-    assert {receipt.text for receipt in session.receipts} == {""}
 
 
 @pytest.mark.parametrize(

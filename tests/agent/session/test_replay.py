@@ -115,6 +115,19 @@ def test_results_stand_behind_their_calls_in_order_also_if_the_turn_ended_early(
     assert all(word in one.text for word, one in zip(words, results.results, strict=True))
 
 
+def test_an_edit_of_a_waiting_message_replaces_it_and_all_have_one_outcome() -> None:
+    """TG-21."""
+    session = fold(
+        Received("a", "one", "me", ROUTE, 0.0, message="1:7"),
+        Received("b", "two", "me", ROUTE, 0.0, edits="1:7"),
+        Received("c", "three", "me", ROUTE, 0.0, edits="1:7"),
+    )
+
+    assert [(r.id, r.text) for r in session.waiting.values()] == [
+        ("a", ""), ("b", ""), ("c", "three"),
+    ]  # fmt: skip
+
+
 def test_a_summary_stands_for_what_was_before_it_and_can_be_rewound_to() -> None:
     session = fold(
         *STARTED,  # 1, 2

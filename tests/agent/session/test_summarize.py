@@ -169,20 +169,6 @@ async def test_without_a_summary_extracts_are_kept_and_it_is_said(
     assert turn_was_told == [talk.compactions[0].why]
 
 
-@pytest.mark.parametrize("slips", [1, 2])
-async def test_a_slip_is_pointed_out_and_then_another_model_is_asked(slips: int) -> None:
-    model = Model(lambda: GOOD if len(model.summaries) > slips else answer("Ada likes tea."))
-
-    talk = await crossed(model)
-
-    assert [one.role for one in model.summaries] == list(ROLES[: slips + 1])
-    [wanted] = model.summaries[-1].messages
-    assert isinstance(wanted, Human)
-    assert "could not be used: the model's answer was none" in wanted.text
-    assert talk.compactions[0].why == ""
-    assert "Ada likes tea." in talk.compactions[0].summary
-
-
 async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> None:
     """As long as fits, over several failures; the words of a result are not among them."""
     model = Model(ModelUnavailable("away"))

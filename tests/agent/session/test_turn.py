@@ -27,7 +27,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
-from elwood.foundation.runtime import ActorCrashed, Signal
+from elwood.foundation.runtime import Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import MemoryLog, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
@@ -179,6 +179,12 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
             False,
             id="llm-16: continued twice",
         ),
+        pytest.param(
+            [answer(f"p{n}", "paused") for n in range(6)],
+            "did not finish.",
+            True,
+            id="llm-19: resumed five times",
+        ),
         pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
         pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),
         pytest.param([answer("")], "The model gave no text.", True, id="llm-22"),
@@ -304,19 +310,6 @@ async def test_llm_28_to_36_a_rejected_history_is_mended_and_never_bricks_the_se
     once, twice = scene.model.asked[-2:]
     assert [m.codec for m in once.messages if isinstance(m, Assistant)] == [""]
     assert Human("hello") not in twice.messages
-
-
-async def test_a_crash_of_the_models_actor_is_tried_once_more() -> None:
-    async def crash(request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        raise ActorCrashed("models")
-
-    scene = Scene()
-    scene.model.steps = [crash, answer("ok")]
-    assert (await scene.run()).text == "ok"
-
-    scene.model.steps = [crash, crash]
-    assert (await scene.run()).failed
 
 
 async def test_a_model_that_hangs_is_left() -> None:

@@ -95,9 +95,17 @@ def shown(entries: list[Entry]) -> list[str]:
             ],
             ["one", "good"],
         ),
+        (
+            [
+                Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1"),
+                Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1"),
+                TurnStarted("t1", ("a", "b"), 1, "right"),
+            ],
+            ["right"],
+        ),
         (turn("t1", "a", "take hunter2", "hunter2 it is"), ["take ***", "*** it is"]),
     ],
-    ids=["/undo", "/new", "put away", "/retry", "secrets"],
+    ids=["/undo", "/new", "put away", "/retry", "edited while it waited", "secrets"],
 )
 def test_the_present_line_is_exported_without_commands(
     log: list[Entry], expected: list[str]

@@ -23,7 +23,7 @@ from elwood.agent.session.commands.slash import (
 )
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
-from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionExtensions
+from elwood.agent.session.extension import CommandAnswer, CommandCall, Extensions, SessionExtension
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
@@ -52,15 +52,17 @@ class Commands:
         log_: SessionLog,
         delivery: Delivery,
         runner: TurnRunner,
-        extensions: SessionExtensions,
+        shared: Extensions,
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
         self._messenger = messenger
         self._log = log_
         self._delivery = delivery
         self._runner = runner
+        self._shared = shared
         self._extensions = extensions
-        self._branching = Branching(log_, runner.approvals.let_go, extensions.taken_back)
+        self._branching = Branching(log_, runner.approvals.let_go, extensions)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
@@ -110,7 +112,7 @@ class Commands:
         self, command: TypedCommand, received: Received, nursery: trio.Nursery, again: bool
     ) -> CommandAnswer | None:
         """Do what is asked for and say what came of it; None if a turn's reply answers it."""
-        log_, shared = self._log, self._extensions.shared
+        log_, shared = self._log, self._shared
         match command.name:
             case "stop":
                 stopped, gone = await self._runner.halt(received)
@@ -140,11 +142,12 @@ class Commands:
             return await found.run(
                 CommandCall(session=log_.id, given=command.given, received=received, again=again)
             )
-        if asked := await self._extensions.expand(received.text):
-            await log_.keep(Retried(received.id, asked, received.untrusted))
-            self._runner.arrived()
-            self._runner.work(nursery)
-            return None
+        for extension in self._extensions:
+            if asked := await extension.expand(received.text):
+                await log_.keep(Retried(received.id, asked, received.untrusted))
+                self._runner.arrived()
+                self._runner.work(nursery)
+                return None
         return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
 
     async def _history(self) -> History:
@@ -184,7 +187,7 @@ class Commands:
             limits = core.config.of(Limits)
             cost = in_words(spent, limits) if spent else "What it has cost cannot be said now."
             lines.append(cost)
-            lines += [core.redactor(line()) for line in self._extensions.shared.status]
+            lines += [core.redactor(line()) for line in self._shared.status]
             lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
         return "\n".join(lines)
 

@@ -4,14 +4,14 @@ The session is at rest meanwhile.  Nothing is done before it stands in the log, 
 answer; so a command that a crash cut off is carried out again, and one that was answered is not.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
 
 from elwood.agent.conversation.message import said_in
 from elwood.agent.session.commands.slash import TypedCommand
-from elwood.agent.session.extension import TakenBack
+from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
 from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.session_log import SessionLog
@@ -51,18 +51,18 @@ class _Back(msgspec.Struct, frozen=True):
 class Branching:
     """Moves one session.
 
-    *withdraw* lets go of calls that wait for the owner, *taken_back* of what features have.
+    *withdraw* lets go of calls that wait for the owner.
     """
 
     def __init__(
         self,
         log_: SessionLog,
         withdraw: Callable[..., Awaitable[int]],
-        taken_back: Callable[[TakenBack], Awaitable[None]],
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._log = log_
         self._withdraw = withdraw
-        self._taken_back = taken_back
+        self._extensions = extensions
 
     async def move(self, command: TypedCommand, received: Received) -> Moved:
         """Say what *command* comes to, while the session is at rest."""
@@ -148,6 +148,10 @@ class Branching:
             activity([call for call in done if call.has_acted]),
             TakenBack(ended, parts_since(start, history.line)),
         )
+
+    async def _taken_back(self, gone: TakenBack) -> None:
+        for extension in self._extensions:
+            await extension.taken_back(gone)
 
     def _branch(self, given: str) -> Moved:
         name = one_line(given, MAX_NAME)

@@ -45,11 +45,7 @@ class TypedCommand(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> TypedCommand:
-    """Read a slash command.
-
-    >>> parse("/Status"), parse("/branch before the trip")
-    (TypedCommand(name='status', given=''), TypedCommand(name='branch', given='before the trip'))
-    """
+    """Read a slash command."""
     first, *words = text.split()
     name = first.removeprefix("/").lower()
     # Telegram sends "start" when a chat is opened.

@@ -277,11 +277,7 @@ class Tree(msgspec.Struct):
 
 
 def summed_up(path: Sequence[Node]) -> str:
-    """Say of a line how many turns it has, and its first and last words.
-
-    >>> summed_up([Node(2, Human("[Thursday 1970-01-01 00:00 UTC]\\nhello there"), 9, begins=True)])
-    '1 turn: “hello there”'
-    """
+    """Say of a line how many turns it has, and its first and last words."""
     begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
     if not begun:
         return "no words yet"

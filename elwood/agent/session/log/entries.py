@@ -26,7 +26,8 @@ MAX_ATTEMPTS = 3
 class Received(msgspec.Struct, frozen=True, tag="received"):
     """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
 
-    *message* names the message in its channel; *edits* is that name when this is an edit.
+    *message* names the message in its channel, so that an edit can find it; *edits* is that name
+    when this is an edit.
     *sent_at* is the sender's time, Unix seconds.  *untrusted* are words that are not the owner's:
     somebody else's, or forwarded ones.  *errand* is there if it is a run of a task, which nobody
     typed.

@@ -98,8 +98,8 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
     """List the entries, for one line, after which nothing of before the restore is left to be done.
 
     Calls come to what is known of them; the open turn and all that waits are answered with when
-    the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
-    marked as a repeat.
+    the backup was taken, *when*, in silence if only runs of tasks wait; what was not sent yet will
+    be sent marked as a repeat.
     """
     known: list[Entry] = []
     for undelivered in session.undelivered.values():

@@ -1,15 +1,16 @@
 """A session's journal while the session lives: the one place where its entries are written."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import trio
 
 from elwood.agent.conversation.message import Results
-from elwood.agent.session.log.entries import Archived, Entry
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import clear_error, report_error
+from elwood.agent.session.log.turns import Turn
+from elwood.foundation.runtime import Signal, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 
@@ -19,10 +20,6 @@ T = TypeVar("T")
 WRITE = "writing the conversation's log"
 # Seconds between two tries to write on a full disk, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
-# At the head of the first answer after a conversation was put away, once.
-PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
-# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
-WITHDRAW_LIMIT = 5.0
 
 
 class SessionLog:
@@ -41,12 +38,19 @@ class SessionLog:
         self.id = id_
         self._journal = journal
         self._publish = publish
-        self._changed = trio.Event()
+        self._changed = Signal()
 
     @property
     def state(self) -> Session:
         """What the log adds up to."""
         return self._journal.state
+
+    @property
+    def turn(self) -> Turn:
+        """The open turn: there must be one."""
+        turn = self.state.turn
+        assert turn is not None, "there is no open turn"
+        return turn
 
     @property
     def account(self) -> str:
@@ -117,32 +121,8 @@ class SessionLog:
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
 
-    async def put_away_if_due(
-        self, withdraw: Callable[..., Awaitable[int]], now: float, after: float
-    ) -> None:
-        """Begin anew if the conversation was quiet for *after* seconds; `/resume` brings it back.
-
-        Nothing is put away while anything is left to do, or waits for the owner.  Called by the
-        loop that takes messages in, before each: so none can come meanwhile, and each finds a fresh
-        conversation.  *withdraw* lets go of what was permitted for it.
-        """
-        at_rest = self.state.is_idle and not self.state.pending
-        if not (at_rest and self.state.path) or now - self.last < after:
-            return
-        # What was permitted for the conversation ends with it, so that comes first.
-        with trio.move_on_after(WITHDRAW_LIMIT) as scope:
-            await withdraw(anew=True)
-        if scope.cancelled_caught:
-            log.warning("conversation was not put away", extra={"why": "approvals are away"})
-            return
-        try:
-            await self.record(Archived())
-        except DiskFull as error:
-            log.warning("conversation was not put away", extra={"why": str(error)})
-
     def changed(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.give()
 
     async def wait_change(self) -> None:
         await self._changed.wait()

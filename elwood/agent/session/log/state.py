@@ -103,7 +103,7 @@ class Session(Branch):
             case Received(id_):
                 self.seen[id_] = None
                 _bound(self.seen, entries.MAX_SEEN)
-                self.waiting[id_] = entry
+                receive(self.waiting, entry)
                 self.hear(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
@@ -349,6 +349,17 @@ class Session(Branch):
 def _bound(kept: dict[str, Any], most: int) -> None:
     while len(kept) > most:
         del kept[next(iter(kept))]
+
+
+def receive(waiting: dict[str, Received], entry: Received) -> None:
+    """Add *entry* to what is *waiting*, in the place of a message that it is an edit of.
+
+    Both ids stay, so that both have their outcome; only the new text counts.
+    """
+    for id_, other in waiting.items():
+        if entry.edits is not None and entry.edits in (other.message, other.edits):
+            waiting[id_] = msgspec.structs.replace(other, text="")
+    waiting[entry.id] = entry
 
 
 def may_close(session: Session) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry, Received
-from elwood.agent.session.log.state import Log
+from elwood.agent.session.log.state import Log, receive
 from elwood.agent.session.log.turns import call_key
 
 Step = entries.CallPending | entries.CallStarted | entries.CallEnded
@@ -129,8 +129,8 @@ class History:
             turn = self._turn = TurnRecord(entry.turn, seq, at)
             self.turns.append(turn)
         match entry:
-            case Received(id_):
-                self._waiting[id_] = entry
+            case Received():
+                receive(self._waiting, entry)
             case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]

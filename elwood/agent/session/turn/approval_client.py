@@ -35,7 +35,7 @@ from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, Turn, call_key
+from elwood.agent.session.log.turns import OpenCall, call_key
 from elwood.agent.tools.tool import Output, Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
 from elwood.foundation.storage.disk import DiskFull
@@ -112,12 +112,6 @@ class ApprovalClient:
         self._now = now
         self.hints = Signal()
 
-    @property
-    def _turn(self) -> Turn:
-        turn = self._log.state.turn
-        assert turn is not None, "calls are asked about in turns"
-        return turn
-
     def until(self) -> float:
         """Say how long, on Trio's clock, questions that are put now are waited for.
 
@@ -127,11 +121,9 @@ class ApprovalClient:
         left = trio.current_effective_deadline() - now
         return now + min(self._settings.wait, left - min(TO_ANSWER, left / 10))
 
-    def bound(self, wanted: ExaminedCall, untrusted: bool | None = None) -> str:
-        """Hash what is wanted in the present circumstances, or in those that are given."""
-        if untrusted is None:
-            untrusted = self._log.state.taint.label.untrusted
-        return bound(wanted.exact, untrusted, self._version)
+    def bound(self, wanted: ExaminedCall) -> str:
+        """Hash what is wanted in the present circumstances."""
+        return bound(wanted.exact, self._log.state.taint.label.untrusted, self._version)
 
     def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Tell whether the owner has allowed exactly this, in circumstances no better than now.
@@ -145,7 +137,7 @@ class ApprovalClient:
             return False
         if self._log.state.taint.label.untrusted and not pending.untrusted:
             return False
-        return decided.plan == self.bound(wanted, pending.untrusted)
+        return decided.plan == bound(wanted.exact, pending.untrusted, self._version)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
         """Put the question ahead of its turn; what comes of it `request` finds out, and says."""
@@ -160,7 +152,7 @@ class ApprovalClient:
         A task that comes to the same call at each of its times would ask all night long.  What
         another job has asked for is withdrawn with that one, so it counts only for that.
         """
-        state, turn, plan = self._log.state, self._turn, self.bound(wanted)
+        state, turn, plan = self._log.state, self._log.turn, self.bound(wanted)
         if plan in turn.denied:
             text = "denied: the owner has said no to exactly this in this turn; do not try again"
             raise CallNotRun("denied", text)
@@ -186,7 +178,7 @@ class ApprovalClient:
         if pending is None or call.decided or pending.plan != self.bound(wanted):
             untrusted = self._log.state.taint.label.untrusted
             pending = CallPending(
-                self._turn.id,
+                self._log.turn.id,
                 call.key,
                 wanted.tool.name,
                 self.bound(wanted),
@@ -209,7 +201,7 @@ class ApprovalClient:
                 raise CallNotRun("failed", "not run: the owner could not be asked")
             if isinstance(verdict, Pending):
                 raise CallNotRun("waiting", WAITING)
-            await self._decided(self._turn.id, call.key, self.bound(wanted), verdict)
+            await self._decided(self._log.turn.id, call.key, self.bound(wanted), verdict)
         except DiskFull as error:
             text = "not run: the disk is full, so it could not be recorded"
             raise CallNotRun("failed", text) from error
@@ -314,7 +306,7 @@ class ApprovalClient:
         await (self._log.keep(*entries, last_words=True) if keep else self._log.record(*entries))
 
     def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
-        turn, action = self._turn, wanted.plan.action
+        turn, action = self._log.turn, wanted.plan.action
         origins = tuple(self._log.state.taint.sources)
         offered: list[OwnerAnswer] = ["conversation", "always"] if why.remember else []
         if len(origins) == 1 and origins[0] not in NAMELESS:

@@ -27,14 +27,8 @@ from elwood.agent.conversation.message import (
     ToolCall,
     without_days,
 )
-from elwood.agent.models.messages import (
-    BadHistory,
-    BudgetSpent,
-    Complete,
-    Completed,
-    ContextTooLong,
-    ModelUnavailable,
-)
+from elwood.agent.models import messages as models
+from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Compacted, Node
 from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.text.lines import one_line
@@ -69,7 +63,7 @@ async def make_room(
     session: "Session",
     ask: Callable[[Complete], Awaitable[Completed]],
     context: int | None,
-) -> Compacted | BudgetSpent | None:
+) -> Compacted | models.BudgetSpent | None:
     """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
 
     Without *context* it must become less than it is: the model says that it does not fit.  If no
@@ -85,23 +79,21 @@ async def make_room(
     if at is None:
         return None
     old = [node for node in session.path if node.seq < at]
-    made = await _summary(id_, ask, old, given.summary)
-    match made:
-        case Unfit(why):
-            return Compacted(extracts(old, given.summary), at, why)
-        case str(text):
-            return Compacted(text, at)
-    return made
+    try:
+        made = await _summary(id_, ask, old, given.summary)
+    except Unfit as error:
+        return Compacted(extracts(old, given.summary), at, str(error))
+    return Compacted(made, at) if isinstance(made, str) else made
 
 
 async def _summary(
     id_: str, ask: Callable[[Complete], Awaitable[Completed]], old: Sequence[Node], most: int
-) -> "str | Unfit | BudgetSpent":
+) -> str | models.BudgetSpent:
     replaced = sum(node.tokens for node in old)
     now = trio.current_time()
     limit = min(DEADLINE, (trio.current_effective_deadline() - now) / 2)
     text = wanted = request(old, min(most, replaced))
-    judged: str | Unfit = Unfit("")
+    why = ""
     for role in ROLES:
         asked = Complete(
             session=id_,
@@ -116,20 +108,21 @@ async def _summary(
             with trio.move_on_at(now + limit):
                 completed = await ask(asked)
         except ActorUnavailable as error:
-            return Unfit(str(error))
+            raise Unfit(str(error)) from error
         match completed:
             case Completion():
-                judged = judge(completed, replaced, most)
-            case BudgetSpent():
+                try:
+                    return judge(completed, replaced, most)
+                except Unfit as error:
+                    why = str(error)
+            case models.BudgetSpent():
                 return completed  # nothing else can be asked either: better to lose nothing
-            case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(why):
-                return Unfit(why)
             case None:
-                return Unfit(f"the model gave none within {limit:.0f} s")
-        if isinstance(judged, str):
-            return judged
-        wanted = f"{text}\n\n{AGAIN.format(judged.why)}"
-    return judged
+                raise Unfit(f"the model gave none within {limit:.0f} s")
+            case _:
+                raise Unfit(completed.why)
+        wanted = f"{text}\n\n{AGAIN.format(why)}"
+    raise Unfit(why)
 
 
 # --- when, and where ------------------------------------------------------------------------------
@@ -161,11 +154,6 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int |
     The open turn began at *turn_start*: what people said in it stays.  Cuts fall before something
     a person said; within the open turn, if it alone is too long, before a response of the model.
     So never between a call and its result.
-
-    >>> nodes = [Node(n, Human("x"), 100) for n in range(10)]
-    >>> plan(nodes, ContextLimits(context=2000), 9)
-    >>> plan(nodes, ContextLimits(context=1200), 9)
-    6
     """
     total = sum(node.tokens for node in nodes)
     if limits.size(total) <= HIGH * limits.context:
@@ -294,31 +282,29 @@ MIN_EXTRACT, MAX_EXTRACT, CHARACTERS = 60, 240, 3
 EXTRACTS_SHARE = 3
 
 
-class Unfit(msgspec.Struct, frozen=True):
-    """Why there is no summary; continues "no summary could be made: "."""
-
-    why: str
+class Unfit(Exception):
+    """There is no summary; the text continues "no summary could be made: "."""
 
 
 _TAGGED = re.compile(r"<summary>(.*)</summary>", re.DOTALL)
 
 
-def judge(completion: Completion, replaced: int, most: int) -> str | Unfit:
-    """Take what stands for the part left out from a model's answer, if that is a summary.
+def judge(completion: Completion, replaced: int, most: int) -> str:
+    """Take what stands for the part left out from a model's answer.  Raises Unfit.
 
     It must be shorter than the *replaced* tokens, and have *most* tokens at most.
     """
     if completion.stop == "refused":
-        return Unfit("the model declined")
+        raise Unfit("the model declined")
     found = _TAGGED.search(completion.message.text)
     text = found[1].strip() if found else ""
     if not text:
-        return Unfit("the model gave none" if found else "the model's answer was none")
+        raise Unfit("the model gave none" if found else "the model's answer was none")
     tokens = estimate(text)
     if tokens > most:
-        return Unfit(f"the model's was too long ({tokens} of {most} tokens)")
+        raise Unfit(f"the model's was too long ({tokens} of {most} tokens)")
     if tokens >= replaced:
-        return Unfit("the model's was longer than what it was to replace")
+        raise Unfit("the model's was longer than what it was to replace")
     return f"{HEAD}\n<summary>\n{text}\n</summary>"
 
 

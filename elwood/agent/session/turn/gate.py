@@ -34,7 +34,7 @@ from elwood.agent.policy.settings import PolicySettings, Word, is_about
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, Turn, usable
+from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import ActorUnavailable, waiting
@@ -94,19 +94,13 @@ class Gate:
         self._redactor = redactor
         self._now = now
 
-    @property
-    def _turn(self) -> Turn:
-        turn = self._log.state.turn
-        assert turn is not None, "tools run in turns"
-        return turn
-
     async def perform(self) -> None:
         """Bring every call of the turn to its end; neighbours that only read run side by side.
 
         A call that was under way when the process died is judged by its effect class: a pure or
         keyed one runs again, any other is unknown, and is not repeated (CP-14 to CP-16).
         """
-        left = [call for call in self._turn.calls.values() if call.ended is None]
+        left = [call for call in self._log.turn.calls.values() if call.ended is None]
         until = await self._ask_ahead(left)
         for reads, calls in groupby(left, lambda call: self.only_reads(call.call)):
             if reads:
@@ -121,7 +115,7 @@ class Gate:
 
     async def abandon(self) -> None:
         """Write down what became of the calls of a turn that was stopped while they ran."""
-        for call in list(self._turn.calls.values()):
+        for call in list(self._log.turn.calls.values()):
             if call.ended is not None:
                 continue
             if call.started is not None:
@@ -194,7 +188,7 @@ class Gate:
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
-        state, turn = self._log.state, self._turn
+        state, turn = self._log.state, self._log.turn
         situation = Situation(
             label=state.taint.label,
             principal=self._toolset.who(turn.principal),
@@ -236,7 +230,7 @@ class Gate:
         tool = wanted.tool
         if call.started is None:
             entry = CallStarted(
-                self._turn.id,
+                self._log.turn.id,
                 call.key,
                 tool.name,
                 tool.effect,
@@ -297,7 +291,7 @@ class Gate:
         text = self._clean(output.text, tool.limit if tool else MAX_TEXT)
         tells = tool is not None and tool.tells and outcome == "ok"
         entry = CallEnded(
-            self._turn.id,
+            self._log.turn.id,
             call.key,
             call.call.name,
             outcome,
@@ -316,7 +310,7 @@ class Gate:
             await self._log.keep(entry, last_words=True)
 
     def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
-        state, turn = self._log.state, self._turn
+        state, turn = self._log.state, self._log.turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
             session=self._log.id,

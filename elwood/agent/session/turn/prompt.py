@@ -189,12 +189,6 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     """Write *inputs* as one message to the model, headed by the time it is read.
 
     The date travels here and not in the system prompt, which must stay the same.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> one = Received("1", "hello", "tg:1", Route("telegram"), 0.0)
-    >>> print(render([one], OwnerClock(lambda: 60.0)))
-    [Thursday 1970-01-01 00:01 UTC]
-    hello
     """
     now = clock.now()
     at = datetime.fromtimestamp(now, clock.zone)

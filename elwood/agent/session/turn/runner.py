@@ -1,7 +1,7 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -11,11 +11,11 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
-from elwood.agent.session.extension import SessionExtensions
+from elwood.agent.session.extension import Runs, SessionExtension
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
-from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, next_work
-from elwood.agent.session.log.turns import Turn, spoken, usable
+from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
@@ -29,6 +29,8 @@ from elwood.foundation.storage.disk import DiskFull
 log = logging.getLogger("elwood.turns")
 
 
+# At the head of the first answer after a conversation was put away, once.
+PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
 # What a person is told of a turn that was cut off too often.
 GIVEN_UP = (
     "I tried this several times and was cut off each time, so I have given it up. "
@@ -46,7 +48,7 @@ class TurnRunner:
         log_: SessionLog,
         delivery: Delivery,
         gate: Gate,
-        extensions: SessionExtensions,
+        extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
         self._prompt = prompt
@@ -68,12 +70,6 @@ class TurnRunner:
         self.is_working = False
 
     @property
-    def _turn(self) -> Turn:
-        turn = self._log.state.turn
-        assert turn is not None, "it was started"
-        return turn
-
-    @property
     def is_acting(self) -> bool:
         """Tell whether a call runs."""
         turn = self._log.state.turn
@@ -87,7 +83,7 @@ class TurnRunner:
         """
         if self.is_working or received.errand is not None:
             return None
-        opening = await self._extensions.opening((received,))
+        opening = await self._opening((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
@@ -165,8 +161,15 @@ class TurnRunner:
 
     async def _forsake(self) -> None:
         """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
-        if await self.approvals.let_go_cancelled(self._extensions.cancelled):
+        if await self.approvals.let_go_cancelled(self._cancelled):
             self.stop(None)
+
+    async def _cancelled(self, runs: Runs) -> Runs:
+        found = [await extension.cancelled(runs) for extension in self._extensions]
+        return frozenset[tuple[str, int]]().union(*found)
+
+    async def _opening(self, inputs: Sequence[Received]) -> str:
+        return "".join([await extension.opening(inputs) for extension in self._extensions])
 
     def _start(self, start: Start, opening: str) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
@@ -205,7 +208,7 @@ class TurnRunner:
         while True:
             await self._forsake()
             work = next_work(state)
-            opening = await self._extensions.opening(work.inputs) if isinstance(work, Start) else ""
+            opening = await self._opening(work.inputs) if isinstance(work, Start) else ""
             while self._held:
                 await self._log.wait_change()
             if next_work(state) != work:
@@ -223,13 +226,13 @@ class TurnRunner:
                     if any(one.errand and one.errand.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
-                    started = TurnStarted(self._turn.id, (), attempt, "")
+                    started = TurnStarted(self._log.turn.id, (), attempt, "")
             await self._log.keep(*before, started)
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
-        turn = self._turn
+        turn = self._log.turn
         limit = self._settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
@@ -251,10 +254,11 @@ class TurnRunner:
         log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
 
     async def _think(self) -> TurnResult:
-        core, turn = self._core, self._turn
+        core, turn = self._core, self._log.turn
         prompt = await self._prompt.now()
-        for reminded in await self._extensions.remind():
-            await self._log.stage(reminded)
+        for extension in self._extensions:
+            if (reminded := await extension.remind()) is not None:
+                await self._log.stage(reminded)
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
@@ -282,7 +286,7 @@ class TurnRunner:
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
-        state, turn = self._log.state, self._turn
+        state, turn = self._log.state, self._log.turn
         inputs = [received.id for received in turn.inputs]
         stop, self._stopped_by = self._stopped_by, None
         if stop is not None:
@@ -311,6 +315,7 @@ class TurnRunner:
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )
-        await self._extensions.settle()  # the turn before, which this one takes the place of
+        for extension in self._extensions:
+            await extension.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False

@@ -12,21 +12,13 @@ import trio
 
 from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
-from elwood.agent.models.messages import (
-    BadHistory,
-    BudgetSpent,
-    Complete,
-    Completed,
-    ContextTooLong,
-    Delayed,
-    ModelUnavailable,
-)
+from elwood.agent.models import messages as models
+from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
-from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
@@ -39,8 +31,9 @@ AWAY, LOOK_EVERY = 15.0, 0.25
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
-# How often a cut answer is continued (LLM-16).
+# How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
 MAX_CONTINUED = 2
+MAX_PAUSED = 5
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
@@ -82,14 +75,12 @@ class TurnRun:
     showing: Showing | None = None
 
     def __attrs_post_init__(self) -> None:
-        turn = self.log.state.turn
-        assert turn is not None, "there must be an open turn"
-        self._turn: Turn = turn
+        self._turn = turn = self.log.turn
         self._text = ""
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
-        self._continued = self._mended = self._shrunk = self._restarts = 0
+        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -107,7 +98,7 @@ class TurnRun:
                     text = f"I stopped after {done} {of} without an answer."
                     return TurnResult(text, failed=True)
             made = await self._make_room(self.settings.context_tokens)
-            if isinstance(made, BudgetSpent):
+            if isinstance(made, models.BudgetSpent):
                 return TurnResult(made.why, failed=True)
             if made:
                 continue  # somebody may have said more meanwhile
@@ -120,17 +111,17 @@ class TurnRun:
         match completed:
             case Completion():
                 return await self._react(completed)
-            case BudgetSpent(why):
+            case models.BudgetSpent(why):
                 return TurnResult(why, failed=True)
-            case ModelUnavailable(why):
+            case models.ModelUnavailable(why):
                 return TurnResult(f"I cannot answer now: {why}", failed=True)
-            case ContextTooLong(why):
+            case models.ContextTooLong(why):
                 if await self._shrink():
                     return None
                 return TurnResult(
                     f"This conversation is too long for the model: {why}", failed=True
                 )
-            case BadHistory(why):
+            case models.BadHistory(why):
                 if await self._mend():
                     return None
                 return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
@@ -173,6 +164,13 @@ class TurnRun:
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
                 return TurnResult(said, failed=True, entries=(entries.Rewound(turn.start - 1),))
+            case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
+                if self._paused == MAX_PAUSED:
+                    why = "The model paused its work again and again and did not finish."
+                    return self._failed(why)
+                self._paused += 1
+                if (said_so_far := _first_calls(message, 0)).blocks:
+                    await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
@@ -204,14 +202,14 @@ class TurnRun:
         """Ask the model; None if another message came before anything was shown."""
         shown = early = False
         completed: Completed | None = None
-        progress, seen = trio.open_memory_channel[str | Delayed](1)
+        progress, seen = trio.open_memory_channel[str | models.Delayed](1)
 
         async def show() -> None:
             nonlocal shown
             async for said in seen:
                 if self.showing is None:
                     continue
-                if isinstance(said, Delayed):
+                if isinstance(said, models.Delayed):
                     self.showing.delayed(said.why)
                 elif self.showing.text(self._turn.rounds + 1, said):
                     shown = True
@@ -248,7 +246,7 @@ class TurnRun:
                     raise
                 await trio.sleep(LOOK_EVERY)
 
-    async def _complete(self, progress: trio.MemorySendChannel[str | Delayed]) -> Completed:
+    async def _complete(self, progress: trio.MemorySendChannel[str | models.Delayed]) -> Completed:
         now = trio.current_time()
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
@@ -266,17 +264,17 @@ class TurnRun:
                     return await self._request(request)
             except ActorUnavailable as error:
                 if last:
-                    return ModelUnavailable(str(error))
+                    return models.ModelUnavailable(str(error))
             except trio.TooSlowError:
-                return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
+                return models.ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
         raise AssertionError("unreachable")
 
-    async def _make_room(self, context: int | None) -> BudgetSpent | bool:
+    async def _make_room(self, context: int | None) -> models.BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
         made = await make_room(self.log.account, self.log.state, self._request, context)
         if isinstance(made, entries.Compacted):
             await self.log.keep(made)
-        return made if isinstance(made, BudgetSpent) else made is not None
+        return made if isinstance(made, models.BudgetSpent) else made is not None
 
     async def _shrink(self) -> bool:
         """Make it shorter than what the model says is too long; False if that cannot be."""
