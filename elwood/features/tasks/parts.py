@@ -38,7 +38,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, read_heartbeat, write_agent_file
 from elwood.features.tasks.task import Origin, Task, purse_of, session_of
-from elwood.features.tasks.texts import USAGE, buttons, find, listing
+from elwood.features.tasks.texts import USAGE, buttons, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
@@ -132,11 +132,7 @@ class TasksCommand:
                     text = f"{listing(tasks, zone, now)}\n\n{USAGE}"
                 return CommandAnswer(text, buttons=buttons(tasks))
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
-                tasks = await timetable.ask(ListTasks(chores=True))
-                found = find(wanted, tasks)
-                if isinstance(found, str):
-                    return CommandAnswer(f"{found[0].upper()}{found[1:]}.")
-                id_ = found.task.id
+                id_ = wanted.strip().lower()
                 settled = await timetable.ask(Change(id=id_, verb=verb, by=BY))
                 text = settled.text
                 if verb == "run" and settled.ok and (full := self._admission.refusal):

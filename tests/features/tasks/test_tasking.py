@@ -86,7 +86,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("/tasks pause tea", "There is no task tea; there are: mail."),
+        ("/tasks pause tea", "tea: There is no task 'tea'; /tasks lists them."),
         ("/tasks stop", "I do not understand that."),
         ("/tasks dance", "I do not understand that."),
         ("/tasks pause", "I do not understand that."),
