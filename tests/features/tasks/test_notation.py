@@ -1,14 +1,11 @@
 """What is written about tasks is read as it was meant, each time the same."""
 
-from contextlib import suppress
-from functools import partial
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.settings import Hours, check_hours, read_hours, write_hours
-from elwood.features.tasks.settings import TaskForm, read_route, read_task
+from elwood.agent.conversation.settings import Hours, read_hours, write_hours
+from elwood.features.tasks.settings import TaskForm, read_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.features.tasks.when import (
     FORMS,
@@ -109,15 +106,6 @@ def test_other_hours_are_refused(text: str) -> None:
     found = read_hours(text)
     assert isinstance(found, str)
     assert "write" in found
-
-
-@given(st.text(max_size=30))
-def test_no_text_breaks_the_readers(text: str) -> None:
-    hours = read_hours(text)
-    assert isinstance(hours, str | None) or check_hours(hours) == ""
-    for read in (partial(read_when, zone="UTC"), partial(read_moment, zone="UTC"), read_route):
-        with suppress(BadSetting):
-            read(text)
 
 
 @given(begin=CLOCKS, end=CLOCKS, days=st.sets(st.integers(0, 6), max_size=6))
