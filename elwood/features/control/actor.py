@@ -113,7 +113,7 @@ class Control:
         self._clients = 0
 
     async def run(self, mailbox: Mailbox[None]) -> None:
-        """Serve until the mailbox is closed; until there is a place for the socket, try again."""
+        """Serve until the mailbox is closed."""
         self._clients = 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)

@@ -47,28 +47,27 @@ def _inspect(config: "Config", given: Namespace) -> int:
     return inspect(config.of(Paths).runtime, given.json)
 
 
-def _pair(config: "Config", given: Namespace) -> int:
+def _settle(config: "Config", command: str, *words: str) -> int:
     from elwood.foundation.net.control import settle
     from elwood.foundation.settings import Paths
 
-    return settle(config.of(Paths).runtime, "pair", given.code)
+    return settle(config.of(Paths).runtime, command, *words)
+
+
+def _pair(config: "Config", given: Namespace) -> int:
+    return _settle(config, "pair", given.code)
 
 
 def _approve(config: "Config", given: Namespace) -> int:
-    from elwood.foundation.net.control import settle
-    from elwood.foundation.settings import Paths
-
     if (given.deny and given.code is None) or (given.code and given.revoke is not None):
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
-    runtime = config.of(Paths).runtime
     if given.revoke is not None:
-        return settle(runtime, "revoke", str(given.revoke))
-    if given.code is not None:
-        return settle(
-            runtime, "decide", given.code, "denied" if given.deny else given.answer or "once"
-        )
-    return settle(runtime, "approvals")
+        return _settle(config, "revoke", str(given.revoke))
+    if given.code is None:
+        return _settle(config, "approvals")
+    answer = "denied" if given.deny else given.answer or "once"
+    return _settle(config, "decide", given.code, answer)
 
 
 def _of_inspect(parser: ArgumentParser) -> None:

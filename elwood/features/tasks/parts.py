@@ -38,7 +38,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, read_heartbeat, write_agent_file
 from elwood.features.tasks.task import Origin, Task, session_of
-from elwood.features.tasks.texts import USAGE, buttons, find, listing
+from elwood.features.tasks.texts import USAGE, buttons, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
@@ -64,7 +64,6 @@ async def build(core: Core, others: Gathered) -> Parts:
     """Make the timetable, and the scheduler that asks it."""
     clock = TaskClock(core, others)
     timetable = clock.timetable.address
-    command = TasksCommand(timetable, core.clock, core.admission)
     messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
@@ -85,7 +84,7 @@ async def build(core: Core, others: Gathered) -> Parts:
             SlashCommand(
                 name="tasks",
                 help="list what is planned; /tasks pause, resume, cancel, run, stop ID; /tasks all",
-                run=command.run,
+                run=partial(tasks_command, timetable, core.clock, core.admission),
                 private="What is planned",
             )
         ],
@@ -103,49 +102,34 @@ class TaskExtension(SessionExtension):
         return await self._timetable.insist(partial(WhichCancelled, runs=runs))
 
 
-class TasksCommand:
-    """Carries out ``/tasks``."""
-
-    def __init__(
-        self, timetable: Address[TimetableMail], clock: OwnerClock, admission: Admission
-    ) -> None:
-        self._timetable = timetable
-        self._clock = clock
-        self._admission = admission
-
-    async def run(self, call: CommandCall) -> CommandAnswer:
-        if call.again and call.given.split()[:1] == ["run"]:
-            text = "It may run already: I was interrupted. /tasks tells."
-            return CommandAnswer(text, buttons=("/tasks",))
-        with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
-            return await self._answer(call.given)
-        return CommandAnswer(UNAVAILABLE)
-
-    async def _answer(self, given: str) -> CommandAnswer:
-        # The owner's zone: its name is what it was made of.
-        zone, now, timetable = str(self._clock.zone), self._clock.now(), self._timetable
-        match given.split(maxsplit=1):
+async def tasks_command(
+    timetable: Address[TimetableMail], clock: OwnerClock, admission: Admission, call: CommandCall
+) -> CommandAnswer:
+    """Carry out ``/tasks``."""
+    if call.again and call.given.split()[:1] == ["run"]:
+        text = "It may run already: I was interrupted. /tasks tells."
+        return CommandAnswer(text, buttons=("/tasks",))
+    with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
+        match call.given.split(maxsplit=1):
             case [] | ["all"]:
-                tasks = await timetable.ask(ListTasks(chores=bool(given)))
+                tasks = await timetable.ask(ListTasks(chores=bool(call.given)))
                 text = "There are no tasks. Say what shall be done and when."
                 if tasks:
-                    text = f"{listing(tasks, zone, now)}\n\n{USAGE}"
+                    # The owner's zone: its name is what it was made of.
+                    text = f"{listing(tasks, str(clock.zone), clock.now())}\n\n{USAGE}"
                 return CommandAnswer(text, buttons=buttons(tasks))
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
-                tasks = await timetable.ask(ListTasks(chores=True))
-                found = find(wanted, tasks)
-                if isinstance(found, str):
-                    return CommandAnswer(f"{found[0].upper()}{found[1:]}.")
-                id_ = found.task.id
+                id_ = wanted.strip().lower()
                 settled = await timetable.ask(Change(id=id_, verb=verb, by=BY))
                 text = settled.text
-                if verb == "run" and settled.ok and (full := self._admission.refusal):
+                if verb == "run" and settled.ok and (full := admission.refusal):
                     text = f"It runs when there is room: {full}."
                 after = await timetable.ask(ListTasks(chores=True))
                 changed = [one for one in after if one.task.id == id_]
                 return CommandAnswer(f"{id_}: {text}", buttons=(*buttons(changed), "/tasks"))
             case _:
                 return CommandAnswer(f"I do not understand that. {USAGE}")
+    return CommandAnswer(UNAVAILABLE)
 
 
 class TaskClock:

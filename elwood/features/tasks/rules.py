@@ -186,10 +186,7 @@ def change(
             return Decision(words=f"It is paused already: {one.paused}.")
         case "pause":
             paused = TaskPaused(id_, f"paused by {by}")
-            under_way = (
-                f" The run under way goes on; /tasks stop {id_} stops it." if one.run else ""
-            )
-            return Decision((*close_times(one, now, PAUSED), paused), f"Paused.{under_way}")
+            return Decision((*close_times(one, now, PAUSED), paused), "Paused.")
         case "resume":
             return _resume(one, now)
         case "cancel":
@@ -235,11 +232,8 @@ def _removed(one: TaskState, now: float, why: str, *, cancelled: bool) -> list[T
 
 
 def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
-    origin = one.task.origin
-    if origin == "house":
-        return Decision(words="Elwood does it by itself: it can be paused.", ok=False)
-    if origin != "talk":
-        words = f"It stands in {_FILES[origin]}: take it out there, or pause it."
+    if one.task.origin != "talk":
+        words = f"It is a task of {_FILES[one.task.origin]}: it can be paused, not cancelled here."
         return Decision(words=words, ok=False)
     entries = tuple(_removed(one, now, f"cancelled by {by}", cancelled=not own))
     if own or (one.run is None and one.result != "waiting"):
@@ -256,22 +250,19 @@ def _stop(one: TaskState) -> Decision:
     if task.session:
         words = f"It runs in the conversation {task.session}: /stop there stops it."
         return Decision(words=words, ok=False)
-    if task.message or task.chore:
-        words = "It goes on to its end; a model that works on it stops."
-        return Decision(words=words, stop=task.id if task.chore else "")
-    words = "What you allowed of it stops, if it is at work." if one.run is None else "Stopped."
-    return Decision(words=words, stop=task.id)
+    words = "A model that works on it stops; what else runs goes on to its end."
+    if one.run is not None and task.prompt:
+        words = "Stopped."
+    return Decision(words=words, stop="" if task.message else task.id)
 
 
 def _resume(one: TaskState, now: float) -> Decision:
-    entries: tuple[TimetableEntry, ...] = (TaskResumed(one.task.id, now),)
-    if not one.paused:
-        if one.mark - now > FAR_BEHIND:
-            return Decision(entries, "It goes on, by what the clock shows now.")
+    if not one.paused and one.mark - now <= FAR_BEHIND:
         return Decision(words="It is not paused.")
-    if next_run(one.task, max(now, one.mark)) is None and not (one.run or one.requested):
-        return Decision((*entries, _requested(one, now)), "Its last time has passed: it runs now.")
-    return Decision(entries, "It goes on.")
+    resumed, is_at_work = TaskResumed(one.task.id, now), one.run or one.requested
+    if one.paused and next_run(one.task, max(now, one.mark)) is None and not is_at_work:
+        return Decision((resumed, _requested(one, now)), "Its last time has passed: it runs now.")
+    return Decision((resumed,), "It goes on.")
 
 
 def _requested(one: TaskState, now: float) -> RunRequested:

@@ -18,8 +18,6 @@ MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 300
 MOST_MISSED = 10_000
 # Buttons below a list: as many as fit a telephone's screen.
 MAX_BUTTONS = 8
-# Tasks that are named where there is none of a name.
-MAX_NAMED = 10
 # Seconds that a run may be late without a word: the scheduler looks once a minute.
 ON_TIME = 120.0
 ACTED = " It may have done something already, so I do not try it again."
@@ -205,12 +203,3 @@ def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:
         if seen.paused or seen.next is not None:
             offered.append(f"/tasks {'resume' if seen.paused else 'pause'} {seen.task.id}")
     return tuple(offered[:MAX_BUTTONS])
-
-
-def find(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus | str:
-    """Find the task with the id *wanted*, or say why there is none."""
-    known = {seen.task.id: seen for seen in tasks}
-    if (found := known.get(wanted.strip().lower())) is not None:
-        return found
-    named = ", ".join([*known][:MAX_NAMED]) + (" …" if len(known) > MAX_NAMED else "")
-    return f"there is no task {wanted}; " + (f"there are: {named}" if known else "there are none")

@@ -18,7 +18,7 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
 from elwood.features.tasks.settings import sound_hours
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
-from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, listing, next_runs
+from elwood.features.tasks.texts import MAX_TITLE, cadence, does, limits, listing, next_runs
 from elwood.features.tasks.when import (
     MAX_EXPRESSION,
     UNITS,
@@ -267,12 +267,11 @@ class TaskTools:
 
     async def list_tasks(self, given: ListTheTasks, context: ToolContext) -> Output:
         """List all tasks that people know of, or show one."""
-        tasks, now = await self._timetable.ask(ListTasks()), context.now
+        now = context.now
         if given.task:
-            found = find(given.task, tasks)
-            if isinstance(found, str):
-                raise ToolFailure(found)
-            tasks = (found,)
+            tasks: tuple[TaskStatus, ...] = (await self._find(given.task),)
+        else:
+            tasks = await self._timetable.ask(ListTasks())
         text = listing(tasks, context.zone, now) or "there are no tasks"
         if given.task:
             text += f"\n\n{does(tasks[0].task)}"
@@ -280,16 +279,18 @@ class TaskTools:
         origin = f"tasks: {strange}" if strange else ""
         return Output(f"{text}\n(now: {say_clock(now, context.zone)})", bool(strange), True, origin)
 
+    async def _find(self, wanted: str) -> TaskStatus:
+        for seen in await self._timetable.ask(ListTasks()):
+            if seen.task.id == wanted.strip().lower():
+                return seen
+        raise ToolFailure(f"there is no task {wanted}: list_tasks tells the ids")
+
     async def plan_change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> Plan:
         """Find which task would be changed: a yes is for this one."""
         wanted = given.task.strip() or job_of(context.task_run)
         if not wanted:
             raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
-        tasks = await self._timetable.ask(ListTasks())
-        found = find(wanted, tasks)
-        if isinstance(found, str):
-            raise ToolFailure(f"{found}; nothing was changed")
-        task = found.task
+        task = (await self._find(wanted)).task
         title = one_line(task.title, MAX_TITLE)
         subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, context.zone)}"
         return Plan(Reschedule(own=task.id == job_of(context.task_run)), subject, {"task": task.id})

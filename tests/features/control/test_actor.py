@@ -27,14 +27,7 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.approvals.state import CONTROL
 from elwood.agent.parts import ControlCommand
 from elwood.agent.session.core import look
-from elwood.agent.session.inspection import (
-    ActorSeen,
-    Inspection,
-    ProcessSeen,
-    SessionSeen,
-    StuckSeen,
-    WaitSeen,
-)
+from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen
 from elwood.features.control.actor import (
     MAX_CLIENTS,
     Control,
@@ -149,21 +142,6 @@ async def test_inspect_shows_board_and_facts_without_secrets(folder: Path) -> No
         assert 0 <= wait.age < 60
         assert [t.error for t in other.troubles] == ["refused with *** and ?"]
         assert seen.stuck == ()
-
-
-async def test_what_is_stuck_is_named(folder: Path) -> None:
-    async with running(folder) as setting:
-        (wait,) = setting.actor_table.statuses["busy"].waits.values()
-        wait.since -= 100
-        wait.limit = float("inf")
-        seen = await setting.inspect()
-        assert seen.stuck == ()
-        assert isinstance(seen.actors[1].waits[0], WaitSeen)
-        assert seen.actors[1].waits[0].limit is None
-        wait.limit = 60
-        assert (await setting.inspect()).stuck == (
-            StuckSeen("busy", "a model has taken 100 s (limit 60 s)"),
-        )
 
 
 async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Health: the owner learns of what is stuck, once, and systemd of what is alive."""
 
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,12 +38,10 @@ from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,
     Child,
-    Crashed,
     Escalated,
     Event,
     Mailbox,
     RestartPolicy,
-    Started,
     clear_error,
     report_error,
     supervise,
@@ -412,33 +409,6 @@ async def test_a_loop_that_hangs_pings_no_more_and_is_logged_afterwards(
         assert systemd.pings() == 1
         (line,) = [r for r in caplog.records if r.message == "loop was held up"]
         assert line.__dict__["seconds"] == pytest.approx(39, abs=1)
-
-
-# --- the listener -------------------------------------------------------------------------------
-
-
-def test_events_become_log_lines_and_offers(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "elwood.health")
-    offered: list[Event] = []
-
-    async def main() -> None:
-        mailbox = Mailbox[Event]("health", 2)
-        listen = listener(mailbox.address)
-        await trio.lowlevel.checkpoint()
-        for event in (Started("a", 1), Started("a/b", 0), Crashed("a", Bug("odd"), 2.0)):
-            listen(event)  # the third finds no room, and does not wait
-        offered.extend([mailbox.receive_nowait(), mailbox.receive_nowait()])
-
-    trio.run(main)
-    assert offered == [Started("a", 1), Started("a/b", 0)]
-    seen = [(r.levelname, r.message, r.__dict__["actor"]) for r in caplog.records]
-    assert seen == [
-        ("INFO", "actor started", "a"),
-        ("DEBUG", "actor started", "a/b"),
-        ("ERROR", "actor crashed", "a"),
-    ]
-    assert caplog.records[2].exc_info is not None
-    assert caplog.records[2].exc_info[1] is not None
 
 
 # --- the disks, and health.json -------------------------------------------------------------------

@@ -33,16 +33,6 @@ def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> N
     assert run.planned.due == 5 * HOUR
 
 
-@pytest.mark.parametrize(
-    "task", [replace(HOURLY, prompt="", chore="c"), replace(HOURLY, origin="heartbeat")]
-)
-def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
-    book = Book()
-    book.write(*rules.adopt(book.table, task.origin, [task], 0.0)[0].entries)
-    (entry,) = passed(book.at(3 * HOUR)[0])
-    assert (entry.result, entry.tell) == ("missed", "")
-
-
 def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> None:
     book = Book(replace(HOURLY, watch=(), ends=40 * HOUR))
     for hours, due in ((5, 5), (35, 35), (44, 40)):

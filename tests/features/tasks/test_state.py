@@ -45,17 +45,6 @@ def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result
     assert (row.failures, row.words) == (1, "no")
 
 
-def test_a_task_takes_a_bounded_place() -> None:
-    """However often it runs, it holds its record, one of each thing, and some stretches."""
-    task = msgspec.structs.replace(TASK, prompt="p" * 20_000)
-    entries: list[TimetableEntry] = [TaskScheduled(task, 0.0)]
-    for number in range(1, 500):
-        run = PlannedRun("t", number * 3600.0, series=1)
-        entries += [RunStarted(run, "f" * 64), RunFinished(run, "failed", "w" * 300)]
-    size = len(msgspec.json.encode(folded(*entries)))
-    assert size < 20_000 + 3_000
-
-
 def test_older_logs_are_read() -> None:
     """They count misses that are told later, and put back what a clock had passed over."""
     lines = [

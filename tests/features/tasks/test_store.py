@@ -174,15 +174,6 @@ def test_a_change_is_noticed_once(folder: Path, change: "object") -> None:
     assert look(folder) == after
 
 
-def test_what_is_missing_is_a_state(folder: Path) -> None:
-    before = look(folder, patterns=("later/*.md",))
-    assert look(folder, patterns=("later/*.md",)) == before
-    (folder / "later").mkdir()
-    assert look(folder, patterns=("later/*.md",)) == before
-    (folder / "later" / "a.md").write_text("")
-    assert look(folder, patterns=("later/*.md",)) != before
-
-
 def test_links_are_not_followed_out(folder: Path) -> None:
     outside = folder.parent / "outside.md"
     (folder / "inbox" / "out.md").symlink_to("../../outside.md")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import SlashCommand
 from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
-from elwood.features.tasks.parts import TasksCommand
+from elwood.features.tasks.parts import tasks_command
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Address
@@ -28,9 +29,9 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
                 name="tasks",
                 help="",
                 private="What is planned",
-                run=TasksCommand(
-                    address, OwnerClock(world.now, ZoneInfo("UTC")), world.admission
-                ).run,
+                run=partial(
+                    tasks_command, address, OwnerClock(world.now, ZoneInfo("UTC")), world.admission
+                ),
             )
         ]
         async with house(world) as h:
@@ -86,7 +87,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("/tasks pause tea", "There is no task tea; there are: mail."),
+        ("/tasks pause tea", "tea: There is no task 'tea'; /tasks lists them."),
         ("/tasks stop", "I do not understand that."),
         ("/tasks dance", "I do not understand that."),
         ("/tasks pause", "I do not understand that."),

@@ -1,45 +1,21 @@
 """Tasks in words."""
 
-from itertools import islice
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.settings import Hours
-from elwood.features.tasks.task import Task, TaskStatus, runs_after
+from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.texts import MAX_BUTTONS, buttons, listing, state
-from elwood.features.tasks.when import Cron, Every, Once, When
+from elwood.features.tasks.when import Every, Once, When
 
 PARIS = "Europe/Paris"
 # Sunday 2026-11-22 12:00 in Paris.
 NOW = 1_795_345_200.0
-HOUR, DAY = 3600.0, 86_400.0
-# Saturday 2027-03-27 12:00 in Paris; clocks go forward the next night.
-EVE = 1_806_145_200.0
+HOUR = 3600.0
 
 
-def task(when: When, **more: object) -> Task:
-    return Task("mail", "Look for mail", when, PARIS, prompt="Look.", **more)  # type: ignore[arg-type]  # fields of Task
-
-
-def next_runs(one: Task, after: float) -> list[float]:
-    return list(islice(runs_after(one, after), 3))
-
-
-def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
-    every_day = Cron("0 9 * * *")
-    assert [at - EVE for at in next_runs(task(every_day), EVE)] == [20 * HOUR, 44 * HOUR, 68 * HOUR]
-    twice = Every(12 * HOUR, start=NOW)
-    by_day = Hours("08:00", "20:00", (0, 1, 2, 3, 4))
-    assert [at - NOW for at in next_runs(task(twice, hours=by_day), NOW)] == [
-        20 * HOUR,
-        24 * HOUR,
-        44 * HOUR,
-    ]
-    assert next_runs(task(twice, ends=NOW + HOUR), NOW) == []
-    assert next_runs(task(Once(NOW + 10 * HOUR), hours=by_day), NOW) == [NOW + 10 * HOUR]
-    assert next_runs(task(Once(NOW - HOUR)), NOW) == []
+def task(when: When) -> Task:
+    return Task("mail", "Look for mail", when, PARIS, prompt="Look.")
 
 
 @pytest.mark.parametrize(

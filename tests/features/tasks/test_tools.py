@@ -250,7 +250,7 @@ async def test_tasks_are_listed_and_shown_whole(tmp_path: Path) -> None:
         ]
         whole = await w.listed("INBOX")
         assert "does: Sum it.\nAll of it." in whole
-        with pytest.raises(ToolFailure, match="there is no task tea; there are: inbox"):
+        with pytest.raises(ToolFailure, match="there is no task tea: list_tasks"):
             await w.listed("tea")
 
 
