@@ -114,7 +114,6 @@ class Memory:
             self._vectors = NoteVectors(embedder, store, blocking, self._write)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
-        """Answer until stopped."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
@@ -422,5 +421,4 @@ def _bits(vector: Vector) -> bytes:
 
 
 def _told(note: Note) -> str:
-    """Write what a vector is made of."""
     return f"{note.key.replace('-', ' ')} {' '.join(note.tags)}\n{note.text}"

@@ -154,7 +154,6 @@ def conversations(observed: Iterable[Observation]) -> int:
 
 
 def draft_of(one: Observation) -> NoteDraft:
-    """Write what was noticed as a note."""
     lines = {
         "about": one.key,
         "kind": one.kind,
@@ -192,7 +191,6 @@ def observation_of(note: Note) -> Observation | None:
 
 
 def observations_of(notes: Iterable[Note]) -> list[Observation]:
-    """Pick the observations among *notes*."""
     return [one for note in notes if (one := observation_of(note)) is not None]
 
 
@@ -372,8 +370,6 @@ PROMPT = Prompt(
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the observer says it found."""
-
     kind: Kind
     key: str
     text: str

@@ -37,7 +37,6 @@ from elwood.features.memory.note import (
     MAX_FILE,
     Note,
     NoteDraft,
-    above,
     expires,
     parse,
     render,
@@ -117,7 +116,6 @@ class NoteFiles:
         return NoteFile(parse(key, text), stamp_of(found), data)
 
     def document(self, key: str) -> Document | None:
-        """Read what the index takes in of a note."""
         filed = self.read(key)
         if filed is None:
             return None
@@ -152,11 +150,9 @@ class NoteFiles:
                 self._disk.remove(self.folder / entry.name, durably=True)
 
     def path(self, key: str) -> Path:
-        """Name the file that a note has, or would have."""
         return self.folder / f"{key}{_SUFFIX}"
 
     def stamps(self) -> Iterator[tuple[str, str]]:
-        """Go through all notes, by key and stamp, in no order."""
         for entry in self._entries():
             with suppress(OSError):
                 if _is_note(entry) and entry.is_file(follow_symlinks=False):
@@ -251,7 +247,6 @@ class Tombstones:
         self._disk = disk
 
     def buried(self, hashes: Iterable[str]) -> frozenset[str]:
-        """Tell which of *hashes* (`digests`) are here."""
         salt, marks = self._read()
         known = set(marks)
         return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
@@ -287,7 +282,6 @@ def said_hash(note: Note) -> str:
 
 
 def content_hash(data: bytes) -> bytes:
-    """Name the content of a file."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -319,7 +313,6 @@ class NoteStore:
         return [note for note in notes if _is_found(note, query)][:limit]
 
     def read(self, keys: Sequence[str]) -> list[Note]:
-        """Read these notes, as far as they are there."""
         return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
@@ -414,7 +407,7 @@ class NoteStore:
             draft.label,
             old.created or now,
             now,
-            above(old.more, draft.more or ()),
+            old.more if draft.more is None else draft.more,
         )
 
     def _write(self, note: Note, before: NoteFile | None, batch: str, *, learned: bool) -> None:

@@ -46,7 +46,7 @@ from elwood.features.memory.learning import (
     request,
 )
 from elwood.features.memory.messages import Forgotten, Saved, Unsaved
-from elwood.features.memory.note import Note, NoteDraft, above, parse, render
+from elwood.features.memory.note import Note, NoteDraft, parse, render
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
@@ -437,14 +437,11 @@ def test_an_observation_is_read_as_it_was_written(one: Observation) -> None:
     assert note.is_observation
 
 
-def test_an_observation_that_was_put_right_by_hand_keeps_its_name_and_lines() -> None:
+def test_an_observation_that_was_put_right_by_hand_keeps_its_name() -> None:
     written = draft_of(seen())
     found = observation_of(filed(replace(written, text="Likes green tea.")))
     assert found is not None
     assert (found.text, found.name) == ("Likes green tea.", written.key)
-    old = ("# mine", *(written.more or ()))
-    new = draft_of(seen(asked=True)).more or ()
-    assert above(old, new) == ("# mine", *new)
 
 
 @pytest.mark.parametrize(
