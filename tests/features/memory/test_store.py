@@ -273,16 +273,6 @@ def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
         assert memory.undo() == NOTHING
 
 
-def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        for number in range(MAX_BATCHES + 3):
-            save(memory, "a", f"{number} " + "x" * 19_000)
-        for _ in range(MAX_BATCHES):
-            assert memory.undo() == "As before: a."
-        assert memory.undo() == NOTHING
-        assert memory.read(["a"])[0].text.startswith("2 ")
-
-
 def test_what_can_be_taken_back_outlives_a_torn_line_and_its_own_rewriting(tmp_path: Path) -> None:
     path = tmp_path / "memory.undo"
     with opened(tmp_path) as memory:
