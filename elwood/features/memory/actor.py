@@ -279,7 +279,6 @@ class NoteVectors:
         self._blocking = blocking
         self._write = write
         self._due = trio.Event()
-        self._due.set()
         self._silent_until = -math.inf
 
     async def of(self, question: str) -> Vector | None:
@@ -303,6 +302,7 @@ class NoteVectors:
 
     async def run(self) -> None:
         """Give vectors to notes that have none, at first and whenever that is wanted."""
+        self.wanted()
         while True:
             await self._due.wait()
             self._due = trio.Event()
@@ -345,19 +345,11 @@ class NoteVectors:
         except EmbeddingFailed as error:
             if not error.refused:
                 raise
-            refusal = error
-        vectors: list[Vector] = []
-        for text in texts:
-            try:
-                vectors += (await self._embedder.embed([text])).vectors
-            except EmbeddingFailed as error:
-                if not error.refused:
-                    raise
+            if len(texts) == 1:
                 await self._embedder.embed([TAKEN])
-                vectors.append(())
-        count = vectors.count(())
-        log.warning("notes without vectors", extra={"count": count, "why": refusal.why})
-        return vectors
+                log.warning("note without a vector", extra={"why": error.why})
+                return [()]
+        return [vector for text in texts for vector in await self._embedded([text])]
 
     def _failed(self, why: str) -> None:
         if self._silent_until == -math.inf:

@@ -27,10 +27,9 @@ from elwood.features.memory.learning import (
     Lesson,
     Observation,
     digests,
-    drop,
-    keep,
     learn,
     observations_of,
+    settled,
 )
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
 from elwood.features.memory.note import (
@@ -443,7 +442,7 @@ class NoteStore:
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
         pending = self.indexed.look_up(self.observations)
-        lesson = keep(code, pending) if is_kept else drop(code, pending)
+        lesson = settled(code, pending, is_kept=is_kept)
         if lesson is None:
             return "There is nothing of that kind."
         self._carry_out(lesson, "", learned=False)
