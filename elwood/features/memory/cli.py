@@ -36,6 +36,8 @@ def show_list(config: Config, given: Namespace) -> int:
         print("there are no notes", file=sys.stderr)
     for note in notes:
         print(_line(note))
+    for name in store.files.passed_over():
+        print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
 
 

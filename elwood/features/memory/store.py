@@ -5,7 +5,6 @@ loses nothing that was there before.
 """
 
 import hashlib
-import logging
 import os
 import re
 import secrets
@@ -52,8 +51,6 @@ from elwood.foundation.storage.search_index import (
     stamp_of,
 )
 from elwood.foundation.text.words import KEY
-
-log = logging.getLogger("elwood.memory")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -159,6 +156,14 @@ class NoteFiles:
                         entry.name.removesuffix(_SUFFIX),
                         stamp_of(entry.stat(follow_symlinks=False)),
                     )
+
+    def passed_over(self) -> list[str]:
+        """Name the Markdown files that are no notes, as their names cannot be keys."""
+        return sorted(
+            entry.name
+            for entry in self._entries()
+            if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
+        )
 
     def _entries(self) -> Iterator["os.DirEntry[str]"]:
         try:
@@ -474,7 +479,7 @@ class NoteStore:
             )
         said = {said_hash(note) for note in known}
         about = {note.subject for note in known}
-        self._undo_log.clear()
+        self._undo_log.clear()  # also of one that is gone: it may have what that was
         noticed, why = list[str](), ""
         try:
             noticed = [

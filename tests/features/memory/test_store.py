@@ -176,6 +176,7 @@ def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
         (folder / "notes.txt").write_text("word")
         catch_up(memory)
         assert keys(memory, "word") == ["a"]
+        assert memory.files.passed_over() == ["Not A Key.md"]
         refused = save(memory, "link", "x y")
         assert isinstance(refused, Unsaved)
         assert secret.read_text() == "word"
