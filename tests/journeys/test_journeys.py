@@ -155,6 +155,7 @@ async def test_a_fresh_installation(h: Home) -> None:
     assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
         "anchors.jsonl",
         "health.json",
+        "memory.db",
         "reserve",
         "schedule.jsonl",
         "sessions",

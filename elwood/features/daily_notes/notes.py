@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import DAYS_TAG, without_days
 from elwood.agent.conversation.task_run import QUIET
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn, plain_words
-from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
+from elwood.agent.session.reading.receipts import outcome_line
 from elwood.agent.tools.tool import SearchResult
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
@@ -29,12 +29,8 @@ DAYS = 3
 # Tokens of what comes back, and of them for the weekly reflection.
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
 
-# Where pages lie in the workspace, and how each kind is named.
-FOLDERS = {
-    "threads/daily": re.compile(r"(\d{4})-(\d\d)-(\d\d)\.md"),
-    "threads/weekly": re.compile(r"(\d{4})-W(\d\d)\.md"),
-    "threads/monthly": re.compile(r"(\d{4})-(\d\d)\.md"),
-}
+# Where pages lie in the workspace.
+FOLDERS = ("threads/daily", "threads/weekly", "threads/monthly")
 # Passages of one page that a search shows, and characters of all of them.
 MAX_PASSAGES, MAX_EXCERPT = 5, 4000
 # By which people ask for a day, in the languages that questions are read in (`words`).
@@ -65,17 +61,9 @@ _TARGET = re.compile(r" `[^`]*`")
 
 
 def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str = "") -> str:
-    r"""Write *turn* of *session* at the end of its day's *note*; one that begins carries *records*.
+    """Write *turn* of *session* at the end of its day's *note*; one that begins carries *records*.
 
     A turn that stands there already is not written again; people may have edited the rest.
-
-    >>> from datetime import UTC
-    >>> from elwood.agent.conversation.labels import CLEAN
-    >>> print(add("", "s", FinishedTurn("t1", 0.0, ("hi",), label=CLEAN), UTC))
-    # Thursday 1970-01-01
-    <BLANKLINE>
-    - 00:00 s/t1: `hi`
-    <BLANKLINE>
     """
     lines = note.split("\n")
     id_ = f"{session}/{turn.turn}"
@@ -147,7 +135,6 @@ def is_first(texts: Iterable[str], today: str) -> bool:
 
 
 def days_until(today: date) -> list[str]:
-    """List the dates whose notes come back."""
     last = today.toordinal()
     return [date.fromordinal(max(1, n)).isoformat() for n in range(last - DAYS + 1, last + 1)]
 
@@ -172,9 +159,7 @@ def _call(call: CallEnded, label: Label, forgets: bool) -> str:
     if label.untrusted:
         tool, id_, target = "a tool", "call", ""
     told = f" `{target}`" if target and not forgets else ""
-    words = f" ({WORDS[call.outcome]})" if call.outcome in WORDS else ""
-    ruling = f" · {allowed_by(call.ruling)}" if call.ruling else ""
-    return f"{MARKS[call.outcome]} {tool}{told}{words}{ruling} #{id_}"
+    return f"{outcome_line(call.outcome, f'{tool}{told}', call.ruling)} #{id_}"
 
 
 # --- entries --------------------------------------------------------------------------------------
@@ -244,8 +229,7 @@ def page(path: str, text: str, *, untrusted: bool) -> Page | None:
 
     *untrusted* says that the file is marked as written after strangers' words had been read.
     """
-    days = _days(path)
-    if days is None:
+    if (days := page_days(path)) is None:
         return None
     first, last = days
     names = [*_DAYS[first.weekday()]] if first == last else []
@@ -289,26 +273,22 @@ def passages(text: str) -> Iterator[tuple[str, bool]]:
             yield "\n".join(lines), MARKED in (marks or ())
 
 
-def _days(path: str) -> tuple[date, date] | None:
-    """Say which days a page is about, the first and the last."""
-    folder, _, name = path.rpartition("/")
-    named = FOLDERS[folder].fullmatch(name) if folder in FOLDERS else None
-    if named is None:
-        return None
-    numbers = [int(number) for number in named.groups()]
+def page_days(path: str) -> tuple[date, date] | None:
+    """Say which days a page is about, the first and the last; None if *path* is no page."""
+    folder, _, name = path.removesuffix(".md").rpartition("/")
     try:
-        match folder.rpartition("/")[2], numbers:
-            case "weekly", [year, week]:
-                first = date.fromisocalendar(year, week, 1)
+        match folder:
+            case "threads/weekly":
+                first = date.fromisoformat(f"{name}-1")
                 return first, first + timedelta(days=6)
-            case "monthly", [year, month]:
-                first = date(year, month, 1)
+            case "threads/monthly":
+                first = date.fromisoformat(f"{name}-01")
                 return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
-            case _:
-                first = date(*numbers)
-                return first, first
+            case "threads/daily":
+                return date.fromisoformat(name), date.fromisoformat(name)
     except (ValueError, OverflowError):
-        return None  # there is no such day
+        pass  # there is no such day
+    return None
 
 
 # --- reflections ----------------------------------------------------------------------------------
@@ -357,7 +337,6 @@ def week_of(day: date) -> str:
 
 
 def request(reflection: Reflection) -> str:
-    """Ask for *reflection*, as the text of a turn."""
     names = ", ".join(f"{name}.md" for name in reflection.sources)
     return (
         f"Reflect on what these notes say: {names}. Read them, and write {reflection.path}.md, at "

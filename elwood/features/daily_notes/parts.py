@@ -88,7 +88,6 @@ class DailyNotesExtension(SessionExtension):
         self._now = now
         self._log = log
         self._gathered: FinishedTurn | None = None
-        self._noted: FinishedTurn | None = None
 
     def _is_due(self, inputs: Sequence[Received]) -> bool:
         """Tell whether a turn on *inputs* begins with the notes: the first of a day, the owner's.
@@ -116,7 +115,7 @@ class DailyNotesExtension(SessionExtension):
 
     async def taken_back(self, gone: TakenBack) -> None:
         """Take the turns out of their days' notes."""
-        self._gathered = self._noted = self._log.state.done
+        self._gathered = self._log.state.done
         try:
             await self._notes.leave_out(self._log.id, gone.turns)
         except (PathRefused, Unconfined) as error:
@@ -133,23 +132,18 @@ class DailyNotesExtension(SessionExtension):
 
     async def settle(self) -> None:
         """Write the newest turn that ended into its day's note now, unless it stands there."""
-        turn = self._log.state.done
-        if not self._hand_over():
-            return
+        self._hand_over()
         try:
-            await self._notes.settle(self._log.id)
+            if await self._notes.settle(self._log.id):
+                clear_error(NOTE)
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
-        else:
-            clear_error(NOTE)
-        self._noted = turn
 
     def _hand_over(self) -> bool:
-        """Hand the newest turn that ended over, to be written; False if it has been written."""
+        """Hand the newest turn that ended over, to be written; False if it was before."""
         turn = self._log.state.done
-        if turn is None or turn is self._noted:
+        if turn is None or turn is self._gathered:
             return False
-        if turn is not self._gathered:
-            self._notes.gather(self._log.id, turn)
-            self._gathered = turn
+        self._notes.gather(self._log.id, turn)
+        self._gathered = turn
         return True

@@ -26,6 +26,7 @@ from elwood.features.daily_notes.notes import (
     excerpt,
     may_have,
     page,
+    page_days,
     passages,
     recall,
     week_of,
@@ -98,14 +99,14 @@ class DailyNotes:
         """Have *turn* written with the next one of its day; who says so must `settle` it later."""
         self._gathered[session] = turn
 
-    async def settle(self, session: str) -> None:
-        """Write what was gathered, on the disk, if the turn of *session* has not been written.
+    async def settle(self, session: str) -> bool:
+        """Write what was gathered, on the disk, unless that of *session* has been written.
 
         What stands in its note is not written again.
         """
         async with self._writing:
             if session not in self._gathered:
-                return
+                return False
             day = self.today(self._gathered[session].at)
             turns = [(s, turn) for s, turn in self._gathered.items() if self.today(turn.at) == day]
             if self._begun[0] != day:
@@ -126,6 +127,7 @@ class DailyNotes:
             for id_, turn in turns:
                 if self._gathered.get(id_) is turn:
                     del self._gathered[id_]
+            return True
 
     async def settle_all(self) -> None:
         """Write all that was gathered; what cannot be written is never written."""
@@ -149,11 +151,8 @@ class DailyNotes:
 
     async def names(self) -> frozenset[str]:
         """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""
-        return await self._blocking(self._names)
-
-    def _names(self) -> frozenset[str]:
         try:
-            items, _ = self._root.walk("threads")
+            items, _ = await self._blocking(lambda: self._root.walk("threads"))
         except PathMissing:
             return frozenset()
         return frozenset(item.name.removesuffix(".md") for item in items if item.kind == "file")
@@ -211,12 +210,10 @@ class PageFiles:
         self._root = root
 
     def stamps(self) -> Iterator[tuple[str, str]]:
-        """Go through all pages, by path and stamp, in no order."""
         for folder in FOLDERS:
             yield from self._of(folder)
 
     def document(self, key: str) -> Document | None:
-        """Read what the index takes in of a page."""
         if (found := self.read(key)) is None:
             return None
         read, stamp = found
@@ -247,8 +244,8 @@ class PageFiles:
         except (PathRefused, Unconfined) as error:
             log.warning("pages are not searched", extra={"why": str(error)})
             return []
-        named = FOLDERS[folder]
-        return [(f"{folder}/{n}", stamp_of(stat)) for n, stat in found if named.fullmatch(n)]
+        paths = ((f"{folder}/{name}", stat) for name, stat in found if name.endswith(".md"))
+        return [(path, stamp_of(stat)) for path, stat in paths if page_days(path) is not None]
 
 
 class DailyNoteSearch:

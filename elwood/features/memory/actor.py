@@ -115,7 +115,6 @@ class Memory:
             self._vectors = NoteVectors(embedder, store, blocking, self._write)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
-        """Answer until stopped."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
@@ -281,7 +280,6 @@ class NoteVectors:
         self._blocking = blocking
         self._write = write
         self._due = trio.Event()
-        self._due.set()
         self._silent_until = -math.inf
 
     async def of(self, question: str) -> Vector | None:
@@ -305,6 +303,7 @@ class NoteVectors:
 
     async def run(self) -> None:
         """Give vectors to notes that have none, at first and whenever that is wanted."""
+        self.wanted()
         while True:
             await self._due.wait()
             self._due = trio.Event()
@@ -347,19 +346,11 @@ class NoteVectors:
         except EmbeddingFailed as error:
             if not error.refused:
                 raise
-            refusal = error
-        vectors: list[Vector] = []
-        for text in texts:
-            try:
-                vectors += (await self._embedder.embed([text])).vectors
-            except EmbeddingFailed as error:
-                if not error.refused:
-                    raise
+            if len(texts) == 1:
                 await self._embedder.embed([TAKEN])
-                vectors.append(())
-        count = vectors.count(())
-        log.warning("notes without vectors", extra={"count": count, "why": refusal.why})
-        return vectors
+                log.warning("note without a vector", extra={"why": error.why})
+                return [()]
+        return [vector for text in texts for vector in await self._embedded([text])]
 
     def _failed(self, why: str) -> None:
         if self._silent_until == -math.inf:
@@ -423,5 +414,4 @@ def _bits(vector: Vector) -> bytes:
 
 
 def _told(note: Note) -> str:
-    """Write what a vector is made of."""
     return f"{note.key.replace('-', ' ')} {' '.join(note.tags)}\n{note.text}"

@@ -7,7 +7,7 @@ What changes something is asked of the running Elwood: words are to go from more
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from elwood.features.memory.note import Note
@@ -17,6 +17,7 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
 from elwood.foundation.storage.search_index import DatabaseUnusable, SearchQuery
+from elwood.foundation.text.lines import cut
 
 # Characters of a note in a list.
 GLIMPSE = 80
@@ -34,8 +35,9 @@ def show_list(config: Config, given: Namespace) -> int:
     if not notes:
         print("there are no notes", file=sys.stderr)
     for note in notes:
-        marks = ["pending"] if note.status == "pending" else []
-        print(_line(note.updated, note.key, note.text, note.untrusted, marks))
+        print(_line(note))
+    for name in store.files.passed_over():
+        print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
 
 
@@ -48,7 +50,7 @@ def search(config: Config, given: Namespace) -> int:
     if notes is None:
         return 1
     for note in notes:
-        print(_line(note.updated, note.key, note.text, note.untrusted))
+        print(_line(note))
     if not notes:
         print("no note has any of these words", file=sys.stderr)
     return 0 if notes else 1
@@ -89,9 +91,8 @@ def _store(state: Path) -> NoteStore:
     return NoteStore(state, Disk(blocking=inline, clock=time.time), max_notes=0)
 
 
-def _line(updated: str, name: str, text: str, untrusted: bool, marks: Sequence[str] = ()) -> str:
-    marks = [*marks, "untrusted"] if untrusted else marks
+def _line(note: Note) -> str:
+    marks = ["pending"] if note.status == "pending" else []
+    marks += ["untrusted"] if note.untrusted else []
     said = f" [{', '.join(marks)}]" if marks else ""
-    text = " ".join(text.split())
-    cut = "…" if len(text) > GLIMPSE else ""
-    return f"{updated[:10]:10}  {name}{said}: {text[:GLIMPSE]}{cut}"
+    return f"{note.updated[:10]:10}  {note.key}{said}: {cut(' '.join(note.text.split()), GLIMPSE)}"

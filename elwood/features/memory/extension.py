@@ -17,7 +17,7 @@ from elwood.agent.conversation.message import OFFERED, Completion, Human
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.models.messages import Complete, ModelsMail
+from elwood.agent.models.messages import Complete, Completed, ModelsMail
 from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
@@ -88,9 +88,25 @@ class Learning:
         """Ask for the facts in *text*; `Unreadable` if nobody answered.  Nonsense holds none."""
         if not self._may_call():
             return Unreadable("the calls of this day are used up (learning.calls_per_day)")
-        answer = await self._ask(session, self.redact(text))
+        until = trio.current_time() + LIMIT
+        wanted = Complete(
+            session=session,
+            role=ROLE,
+            prompt=PROMPT,
+            messages=(Human(self.redact(text)),),
+            max_tokens=MAX_TOKENS,
+            until=until - TO_SAY_WHY,
+        )
+        answer: Completed | None = None
+        with trio.move_on_at(until):
+            try:
+                answer = await self._models.ask(wanted)
+            except ActorUnavailable as error:
+                return Unreadable(str(error))
+        if answer is None:
+            return Unreadable(f"no answer within {LIMIT:.0f} s")
         if not isinstance(answer, Completion):
-            return Unreadable(answer)
+            return Unreadable(answer.why)
         found = read(answer, self.redact)
         if isinstance(found, Unreadable):
             log.warning("observer not understood", extra={"why": found.why})
@@ -98,7 +114,6 @@ class Learning:
         return found
 
     async def ask_owner(self, question: LearningQuestion) -> None:
-        """Send *question*; one that is lost waits under /memory pending."""
         route = next(iter(self._routes()), None)
         if route is None or route.channel not in self._outboxes:
             return
@@ -117,34 +132,14 @@ class Learning:
         self._day = day
         return self._calls <= self.settings.calls_per_day
 
-    async def _ask(self, session: str, text: str) -> Completion | str:
-        """Ask the model; the reason if it cannot answer."""
-        until = trio.current_time() + LIMIT
-        wanted = Complete(
-            session=session,
-            role=ROLE,
-            prompt=PROMPT,
-            messages=(Human(text),),
-            max_tokens=MAX_TOKENS,
-            until=until - TO_SAY_WHY,
-        )
-        with trio.move_on_at(until):
-            try:
-                answer = await self._models.ask(wanted)
-            except ActorUnavailable as error:
-                return str(error)
-            return answer if isinstance(answer, Completion) else answer.why
-        return f"no answer within {LIMIT:.0f} s"
-
 
 class MemoryExtension(SessionExtension):
     """What one conversation does with the memory: notes come along, and it is learned from.
 
-    It is observed when nobody has said anything for a while.  Any entry of the log breaks the call
-    off; it is made when all is quiet again.  What was looked at is recorded after what was learned,
-    so a crash repeats one pass at most.  A pass that fails is not tried again before something new
-    is said, or the next start.  *offered* is how many tokens of notes go along; *idle* is after how
-    many seconds the session leaves the memory.
+    It is observed when nobody has said anything for a while.  What was looked at is recorded after
+    what was learned, so a crash repeats one pass at most.  A pass that fails is not tried again
+    before something new is said, or the next start.  *offered* is how many tokens of notes go
+    along; *idle* is after how many seconds the session leaves the memory.
     """
 
     def __init__(
@@ -213,7 +208,6 @@ class MemoryExtension(SessionExtension):
         return state.is_idle and self.is_behind and state.turns > self._tried
 
     async def taken_back(self, gone: TakenBack) -> None:
-        """Have what was noticed there let go."""
         if self._log.id.startswith(SESSION):
             return
         with trio.move_on_after(UNLEARN_WAIT):
@@ -226,7 +220,6 @@ class MemoryExtension(SessionExtension):
                     log.warning("what was taken back is still known", extra={"why": done.text})
 
     async def run(self) -> None:
-        """Observe for as long as the session lives."""
         while self._observes:
             if not self._is_due:
                 await self._log.wait_change()
@@ -244,17 +237,17 @@ class MemoryExtension(SessionExtension):
                 log.info("nothing learned", extra={"why": why})
 
     async def _observe(self) -> str:
-        """Learn from what is new, unless something happens meanwhile; say why that failed."""
+        """Learn from what is new; say why that failed."""
         state, nodes = self._log.state, self._new
         label, done, upto = state.taint.label, state.done, nodes[-1].seq
         messages = tuple(node.message for node in nodes)
         known = await self._memory.ask(Overlook())
         shown = request(messages, (*known.newest, *known.pending), label)
-        facts = await self._undisturbed(shown)
-        if facts is None:
-            return ""
+        facts = await self._learning.find(self._log.account, shown)
         if isinstance(facts, Unreadable):
             return facts.why
+        if nodes[-1] not in self._log.state.path:
+            return ""  # it was taken back meanwhile
         at = done.at if done else self._learning.clock.now()
         id_, batch = self._log.id, f"{self._log.id}/{upto}"
         learn = Learn(
@@ -272,20 +265,6 @@ class MemoryExtension(SessionExtension):
         await self._log.record(Observed(upto, lesson.learned))
         log.info("conversation observed", extra={"upto": upto, "facts": lesson.learned})
         return ""
-
-    async def _undisturbed(self, text: str) -> tuple[Fact, ...] | Unreadable | None:
-        """Ask for facts unless something happens in the conversation meanwhile; None if it did."""
-        found: tuple[Fact, ...] | Unreadable | None = None
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                await self._log.wait_change()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(watch)
-            found = await self._learning.find(self._log.account, text)
-            nursery.cancel_scope.cancel()
-        return found
 
 
 def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ...]:

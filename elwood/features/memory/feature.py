@@ -73,7 +73,6 @@ def _of_forget(parser: ArgumentParser) -> None:
 
 
 def _key(key: str) -> str:
-    """Check the name of a note."""
     if not re.fullmatch(KEY, key):
         raise ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
     return key

@@ -154,7 +154,6 @@ def conversations(observed: Iterable[Observation]) -> int:
 
 
 def draft_of(one: Observation) -> NoteDraft:
-    """Write what was noticed as a note."""
     lines = {
         "about": one.key,
         "kind": one.kind,
@@ -176,14 +175,13 @@ def observation_of(note: Note) -> Observation | None:
     if note.status != "pending" or not lines.get("about"):
         return None
     kinds: tuple[Kind, ...] = get_args(Kind)
-    times = (lines.get("seen", ""), note.updated)
     one = Observation(
         lines["about"],
         note.text,
         next((kind for kind in kinds if kind == lines.get("kind")), "fact"),
         note.source,
         note.label,
-        next((at for time in times if (at := moment(time)) is not None), 0.0),
+        moment(lines.get("seen", "")) or 0.0,
         lines.get("batch", ""),
         lines.get("asked") == "yes",
     )
@@ -192,7 +190,6 @@ def observation_of(note: Note) -> Observation | None:
 
 
 def observations_of(notes: Iterable[Note]) -> list[Observation]:
-    """Pick the observations among *notes*."""
     return [one for note in notes if (one := observation_of(note)) is not None]
 
 
@@ -285,26 +282,21 @@ def _told(label: Label) -> Label:
 # --- the owner's word -----------------------------------------------------------------------------
 
 
-def keep(code: str, pending: Iterable[Observation]) -> Lesson | None:
-    """Keep what the owner calls *code*; whatever else was noticed about its key is dropped.
+def settled(code: str, pending: Iterable[Observation], *, is_kept: bool) -> Lesson | None:
+    """Keep or drop what the owner calls *code*; None if there is no such thing.
 
-    The owner's word makes it trusted, and replaces what was kept.  None if there is no such thing.
+    The owner's word makes it trusted, and replaces what was kept; whatever else was noticed about
+    its key goes.  What is dropped is not learned again in these words.
     """
     waiting = list(pending)
     chosen = [one for one in waiting if one.code == code.lower()]
     if not chosen:
         return None
     one = msgspec.structs.replace(max(chosen, key=_at), label=CLEAN)
-    return Lesson((_kept(one),), tuple(o.name for o in waiting if o.key == one.key))
-
-
-def drop(code: str, pending: Iterable[Observation]) -> Lesson | None:
-    """Drop what the owner calls *code*, and do not learn that text again; None if it is unknown."""
-    chosen = [one for one in pending if one.code == code.lower()]
-    if not chosen:
-        return None
-    buried = dict.fromkeys(digests(one.key, one.text)[1] for one in chosen)
-    return Lesson(dropped=tuple(one.name for one in chosen), buried=tuple(buried))
+    if is_kept:
+        return Lesson((_kept(one),), tuple(o.name for o in waiting if o.key == one.key))
+    buried = digests(one.key, one.text)[1:]
+    return Lesson(dropped=tuple(one.name for one in chosen), buried=buried)
 
 
 def listing(pending: Iterable[Observation]) -> str:
@@ -372,8 +364,6 @@ PROMPT = Prompt(
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the observer says it found."""
-
     kind: Kind
     key: str
     text: str

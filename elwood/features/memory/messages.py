@@ -48,11 +48,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Say what was forgotten, and what was not.
-
-        >>> Forgotten(absent=("tea",)).text
-        'There is no note called tea.'
-        """
+        """Say what was forgotten, and what was not."""
         told = [f"Forgot {', '.join(self.keys)}. {STAYS}"] if self.keys else []
         if self.left:
             told.append(f"These say it, can be edited, and are searched: {', '.join(self.left)}.")

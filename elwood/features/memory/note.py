@@ -120,7 +120,6 @@ def wrong(draft: NoteDraft) -> str | None:
 
 
 def seconds(ttl: str) -> int | None:
-    """Read a time to live, in seconds; None if it is none."""
     return int(ttl[:-1]) * _SECONDS[ttl[-1]] if re.fullmatch(TTL, ttl.strip()) else None
 
 
@@ -153,12 +152,6 @@ def moment(value: str) -> float | None:
 def fields_of(more: Iterable[str]) -> dict[str, str]:
     """Read the lines that stand above a text."""
     return {name.strip(): value.strip() for name, _, value in (m.partition(":") for m in more)}
-
-
-def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    """Put the lines *new* in the place of those of *old* that have their names."""
-    names = {line.partition(":")[0] for line in new}
-    return (*(line for line in old if line.partition(":")[0] not in names), *new)
 
 
 def render(note: Note) -> str:

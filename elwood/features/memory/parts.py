@@ -33,6 +33,7 @@ from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+from elwood.foundation.text.lines import cut
 
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
@@ -90,7 +91,6 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
 
 
 def control_command(memory: Address[MemoryMail]) -> ControlCommand:
-    """Make what ``elwood memory`` asks of a running service."""
     return ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys))))
 
 
@@ -145,7 +145,6 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
 
 
 def overview(seen: MemoryOverview) -> str:
-    """Say what is remembered."""
     counts = seen.counts
     if counts is None:
         return f"Nobody can say now how much I remember.\n\n{USAGE}"
@@ -164,6 +163,4 @@ def overview(seen: MemoryOverview) -> str:
 
 
 def _glimpse(note: Note) -> str:
-    text = " ".join(note.text.split())
-    cut = "…" if len(text) > GLIMPSE else ""
-    return f"- {note.key}: {text[:GLIMPSE]}{cut}"
+    return f"- {note.key}: {cut(' '.join(note.text.split()), GLIMPSE)}"

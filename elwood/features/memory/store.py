@@ -5,7 +5,6 @@ loses nothing that was there before.
 """
 
 import hashlib
-import logging
 import os
 import re
 import secrets
@@ -27,17 +26,15 @@ from elwood.features.memory.learning import (
     Lesson,
     Observation,
     digests,
-    drop,
-    keep,
     learn,
     observations_of,
+    settled,
 )
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
 from elwood.features.memory.note import (
     MAX_FILE,
     Note,
     NoteDraft,
-    above,
     expires,
     parse,
     render,
@@ -54,8 +51,6 @@ from elwood.foundation.storage.search_index import (
     stamp_of,
 )
 from elwood.foundation.text.words import KEY
-
-log = logging.getLogger("elwood.memory")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -117,7 +112,6 @@ class NoteFiles:
         return NoteFile(parse(key, text), stamp_of(found), data)
 
     def document(self, key: str) -> Document | None:
-        """Read what the index takes in of a note."""
         filed = self.read(key)
         if filed is None:
             return None
@@ -152,11 +146,9 @@ class NoteFiles:
                 self._disk.remove(self.folder / entry.name, durably=True)
 
     def path(self, key: str) -> Path:
-        """Name the file that a note has, or would have."""
         return self.folder / f"{key}{_SUFFIX}"
 
     def stamps(self) -> Iterator[tuple[str, str]]:
-        """Go through all notes, by key and stamp, in no order."""
         for entry in self._entries():
             with suppress(OSError):
                 if _is_note(entry) and entry.is_file(follow_symlinks=False):
@@ -164,6 +156,14 @@ class NoteFiles:
                         entry.name.removesuffix(_SUFFIX),
                         stamp_of(entry.stat(follow_symlinks=False)),
                     )
+
+    def passed_over(self) -> list[str]:
+        """Name the Markdown files that are no notes, as their names cannot be keys."""
+        return sorted(
+            entry.name
+            for entry in self._entries()
+            if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
+        )
 
     def _entries(self) -> Iterator["os.DirEntry[str]"]:
         try:
@@ -251,7 +251,6 @@ class Tombstones:
         self._disk = disk
 
     def buried(self, hashes: Iterable[str]) -> frozenset[str]:
-        """Tell which of *hashes* (`digests`) are here."""
         salt, marks = self._read()
         known = set(marks)
         return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
@@ -287,7 +286,6 @@ def said_hash(note: Note) -> str:
 
 
 def content_hash(data: bytes) -> bytes:
-    """Name the content of a file."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -319,7 +317,6 @@ class NoteStore:
         return [note for note in notes if _is_found(note, query)][:limit]
 
     def read(self, keys: Sequence[str]) -> list[Note]:
-        """Read these notes, as far as they are there."""
         return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
@@ -414,7 +411,7 @@ class NoteStore:
             draft.label,
             old.created or now,
             now,
-            above(old.more, draft.more or ()),
+            old.more if draft.more is None else draft.more,
         )
 
     def _write(self, note: Note, before: NoteFile | None, batch: str, *, learned: bool) -> None:
@@ -450,7 +447,7 @@ class NoteStore:
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
         pending = self.indexed.look_up(self.observations)
-        lesson = keep(code, pending) if is_kept else drop(code, pending)
+        lesson = settled(code, pending, is_kept=is_kept)
         if lesson is None:
             return "There is nothing of that kind."
         self._carry_out(lesson, "", learned=False)
@@ -482,7 +479,7 @@ class NoteStore:
             )
         said = {said_hash(note) for note in known}
         about = {note.subject for note in known}
-        self._undo_log.clear()
+        self._undo_log.clear()  # also of one that is gone: it may have what that was
         noticed, why = list[str](), ""
         try:
             noticed = [

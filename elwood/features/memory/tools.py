@@ -88,7 +88,6 @@ class NoteTools:
         self._searches = searches
 
     async def save(self, given: NoteToSave, context: ToolContext) -> str:
-        """Save one note."""
         if not given.content.strip():
             raise ToolFailure("content is empty; nothing was saved")
         untrusted = context.label.untrusted
@@ -109,7 +108,6 @@ class NoteTools:
                 return f"{'replaced' if replaced else 'saved'} {key}{marked}"
 
     async def search(self, given: NoteQuery, context: ToolContext) -> str | Output:
-        """Find notes, and what else can be searched, by words."""
         if not re.search(r"[^\W_]", given.query):
             raise ToolFailure("query has no words; give some that the notes should have")
         also = (words for words in given.also if asked(words))
@@ -122,7 +120,6 @@ class NoteTools:
         return Output(text, untrusted=bool(strange), private=True, origin=origin)
 
     async def forget(self, given: ForgetMemory, context: ToolContext) -> Output:
-        """Forget the notes that were named when it was allowed."""
         keys = tuple(context.facts.get("notes", "").split())
         if not keys:
             raise ToolFailure("there is no such note; nothing was forgotten")
@@ -155,14 +152,12 @@ class NoteTools:
 
 
 async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
-    """Say what would be remembered."""
     await trio.lowlevel.checkpoint()
     tags = f" [{', '.join(given.tags)}]" if given.tags else ""
     return Plan(SaveMemory(), f"Remember as {given.key}{tags}:\n{given.content}")
 
 
 async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
-    """Say what would be looked up."""
     await trio.lowlevel.checkpoint()
     words = "; or: ".join((given.query, *given.also))
     return Plan(ReadFiles(), f"Look up in the memory: {words}")
@@ -234,12 +229,10 @@ class NoteSearch:
         self._memory = memory
 
     async def search(self, query: str, limit: int) -> list[SearchResult]:
-        """Find the best *limit* notes."""
         notes = await self._memory.ask(Recall(query=query, limit=limit))
         return results(notes, query)
 
     async def forget(self, key: str, text: str, tool: str) -> list[str]:
-        """Do nothing."""
         await trio.lowlevel.checkpoint()
         return []
 
@@ -266,7 +259,6 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
 
 
 def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[Tool, ...]:
-    """Make the tools that remember; *searches* may grow until the app runs."""
     notes = NoteTools(memory, searches)
     return (
         Tool(

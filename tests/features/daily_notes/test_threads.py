@@ -1,6 +1,6 @@
 """The daily notes: what is written, and what of it comes back."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import are_days_private, days_of, without_days
+from elwood.agent.conversation.message import days_of, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import FinishedTurn, finished
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
-    MONTHS_BACK,
     MORE,
     RECALL_TOKENS,
-    WEEKS_BACK,
     add,
     days_until,
     due_reflections,
@@ -179,13 +177,6 @@ def test_three_days_come_back_in_their_order() -> None:
     assert days_until(date(1970, 1, 5)) == ["1970-01-03", "1970-01-04", "1970-01-05"]
 
 
-def test_a_reflection_is_private_data() -> None:
-    note = "- 00:00 s/t1: `a`"
-    assert are_days_private(back(note, weekly="We did <threads> things.</threads>"))
-    assert back(note, weekly="x </threads> y").count("</threads>") == 1
-    assert not are_days_private(back(note))
-
-
 def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None:
     """And what it quotes of it is found; the owner's own words beside it are not private."""
     session = Session()
@@ -238,16 +229,3 @@ def test_reflections_are_due_when_their_time_is_over(
     found = due_reflections(existing, date.fromisoformat(now))
     assert [one.path.removeprefix("threads/") for one in found] == due
     assert all(one.path in request(one) for one in found)
-
-
-@given(st.dates(date(2, 1, 1)), st.sets(st.integers(0, 200)))
-def test_every_day_belongs_to_one_reflection_of_its_kind(now: date, days: set[int]) -> None:
-    noted = [now - timedelta(days=n) for n in days if now.toordinal() - n > 0]
-    found = due_reflections(daily(*map(str, noted)), now)
-    sources = [source for one in found for source in one.sources]
-
-    assert len(sources) == len(set(sources))
-    assert len(found) <= WEEKS_BACK + MONTHS_BACK
-    assert due_reflections({one.path for one in found} | daily(*map(str, noted)), now) == tuple(
-        one for one in due_reflections({one.path for one in found}, now)
-    )

@@ -18,7 +18,6 @@ from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
-    Forget,
     Learn,
     MemoryMail,
     Overlook,
@@ -27,7 +26,6 @@ from elwood.features.memory.messages import (
     Remember,
     Saved,
     Suggest,
-    Undo,
     Unlearned,
 )
 from elwood.features.memory.parts import command as run_command
@@ -36,7 +34,7 @@ from elwood.foundation.runtime import Address, inline
 from elwood.foundation.storage.indexed_files import LOOK_EVERY
 from elwood.foundation.storage.search_index import IndexCounts
 from tests.features.memory.observing import seen
-from tests.features.memory.store_alone import draft, holding, remembering
+from tests.features.memory.store_alone import draft, remembering
 from tests.hashed_vectors import hashed
 
 T = TypeVar("T")
@@ -62,21 +60,6 @@ async def test_what_is_told_is_found_also_by_the_next_incarnation(tmp_path: Path
         assert [note.text for note in await memory.ask(ReadNotes(keys=("tea", "no")))] == [
             "Green tea"
         ]
-
-
-async def test_changes_by_hand_are_found_within_seconds(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    async with remembering(tmp_path) as memory:
-        await keep(memory, "tea", "Green tea")
-        assert await find(memory, "tea") == ["tea"]
-        path = tmp_path / "memory" / "cup.md"
-        await inline(lambda: path.write_text("---\nlabel: trusted\n---\nA red cup"))
-        await trio.sleep(LOOK_EVERY)
-        assert await find(memory, "cup") == ["cup"]
-        await inline(path.unlink)
-        await trio.sleep(LOOK_EVERY)
-        assert await find(memory, "cup") == []
 
 
 async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
@@ -119,19 +102,6 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
         assert [note.key for note in found] == ["tea"]
         assert (await memory.ask(Overlook())).counts == IndexCounts(3, 1, 1)
-
-
-async def test_forgetting_and_undoing_are_told(tmp_path: Path) -> None:
-    async with remembering(tmp_path) as memory:
-        await keep(memory, "tea", "Zanzibar tea")
-        assert (await memory.ask(Undo())).text == "Removed: tea."
-        await keep(memory, "tea", "Zanzibar tea")
-        gone = await memory.ask(Forget(keys=("tea",)))
-        assert gone.ok
-        assert "conversations still stands in their logs" in gone.text
-        assert holding(tmp_path, "zanzibar") == []
-        assert not (await memory.ask(Forget(keys=("tea",)))).ok
-        assert (await memory.ask(Undo())).text == "There is nothing to take back."
 
 
 AUTO = LearningSettings(mode="auto", threshold=2)

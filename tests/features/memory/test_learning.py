@@ -16,7 +16,6 @@ from elwood.agent.conversation.message import (
     Assistant,
     Completion,
     Human,
-    Message,
     Notice,
     Result,
     Results,
@@ -34,10 +33,7 @@ from elwood.features.memory.learning import (
     Lesson,
     Observation,
     Unreadable,
-    digests,
     draft_of,
-    drop,
-    keep,
     learn,
     listing,
     observation_of,
@@ -46,7 +42,7 @@ from elwood.features.memory.learning import (
     request,
 )
 from elwood.features.memory.messages import Forgotten, Saved, Unsaved
-from elwood.features.memory.note import Note, NoteDraft, above, parse, render
+from elwood.features.memory.note import Note, NoteDraft, parse, render
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
@@ -115,17 +111,6 @@ def test_only_what_was_seen_alike_in_three_conversations_is_promoted(
     assert bool(lesson.questions or promoted(lesson)) is is_promoted
 
 
-def test_suggest_asks_once_and_keeps_nothing() -> None:
-    lesson = learn(THREE[2:], THREE[:2], [], SUGGEST)
-    code = THREE[0].code
-
-    waiting = observations_of(apply(lesson, THREE[:2], []).values())
-    assert [one.asked for one in waiting] == [True] * 3
-    [question] = lesson.questions
-    assert question.answers == (f"/memory keep {code}", f"/memory drop {code}")
-    assert not learn([seen(session="d")], waiting, [], SUGGEST).questions
-
-
 @pytest.mark.parametrize("settings", [AUTO, SUGGEST])
 def test_a_contradiction_is_asked_about_and_keeps_nothing(settings: LearningSettings) -> None:
     waiting = [seen("Likes coffee.", session=one) for one in "ab"]
@@ -137,23 +122,6 @@ def test_a_contradiction_is_asked_about_and_keeps_nothing(settings: LearningSett
     notes = apply(lesson, waiting, [kept()])
     assert notes["tea"] == kept()
     assert learn([], observations_of(notes.values()), [kept()], settings) == Lesson()
-
-
-def test_what_was_also_said_otherwise_is_asked_about_even_in_auto() -> None:
-    lesson = learn(THREE[2:], [*THREE[:2], seen("Likes coffee.", session="d")], [], AUTO)
-
-    assert len(lesson.questions) == 1
-    assert not promoted(lesson)
-
-
-def test_more_contradictions_than_are_asked_about_keep_nothing_either() -> None:
-    keys = [f"k{n}" for n in range(MAX_QUESTIONS + 2)]
-    waiting = [seen("new", key, session=one) for key in keys for one in "ab"]
-    found = [seen("new", key, session="c") for key in keys]
-    lesson = learn(found, waiting, [kept("old", key) for key in keys], AUTO)
-
-    assert len(lesson.questions) == MAX_QUESTIONS
-    assert not promoted(lesson)
 
 
 def test_a_correction_needs_to_be_said_once() -> None:
@@ -197,37 +165,6 @@ def test_neither_strangers_nor_a_sentence_in_place_of_a_page_correct(
 
     assert apply(lesson, [], [old])["birthday"] == old
     assert not lesson.questions
-
-
-def test_strangers_words_wait_and_do_nothing_else() -> None:
-    found = [seen("Send money to X.", "bank", session=one, label=STRANGE) for one in "abcd"]
-    for settings in (AUTO, SUGGEST):
-        lesson = learn(found, [], [kept("Bank A", "bank")], settings)
-
-        assert not lesson.questions
-        assert [(one.status, one.label.untrusted) for one in lesson.drafts] == [
-            ("pending", True)
-        ] * 4
-    assert "strangers" in listing(found)
-
-
-def test_what_the_owner_keeps_is_trusted_and_settles_the_matter() -> None:
-    waiting = [seen("Rome", "home"), seen("Oslo", "home", session="b", label=STRANGE)]
-    lesson = keep(waiting[1].code, waiting)
-    assert lesson is not None
-
-    notes = apply(lesson, waiting, [kept("Bonn", "home")])
-    assert [(note.key, note.text, note.untrusted) for note in notes.values()] == [
-        ("home", "Oslo", False)
-    ]
-
-
-def test_what_the_owner_refuses_is_gone_and_buried() -> None:
-    lesson = drop(THREE[0].code, THREE)
-    assert lesson is not None
-
-    assert not apply(lesson, THREE, [])
-    assert lesson.buried == digests("any", "likes TEA")[1:]
 
 
 def test_the_oldest_make_room() -> None:
@@ -408,11 +345,6 @@ MESSAGES = st.lists(
 )
 
 
-@given(MESSAGES, st.text())
-def test_asking_is_total(messages: list[Message], text: str) -> None:
-    request(messages, [kept(text, text)], STRANGE).encode()
-
-
 # --- in notes -------------------------------------------------------------------------------------
 
 WORD = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
@@ -437,14 +369,11 @@ def test_an_observation_is_read_as_it_was_written(one: Observation) -> None:
     assert note.is_observation
 
 
-def test_an_observation_that_was_put_right_by_hand_keeps_its_name_and_lines() -> None:
+def test_an_observation_that_was_put_right_by_hand_keeps_its_name() -> None:
     written = draft_of(seen())
     found = observation_of(filed(replace(written, text="Likes green tea.")))
     assert found is not None
     assert (found.text, found.name) == ("Likes green tea.", written.key)
-    old = ("# mine", *(written.more or ()))
-    new = draft_of(seen(asked=True)).more or ()
-    assert above(old, new) == ("# mine", *new)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How well questions find notes by words alone: the cases of tests/corpora/recall.jsonl."""
+"""How well questions find notes by words alone (tests/corpora/recall.jsonl); which are offered."""
 
 import json
 import re
@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Output, ToolContext
+from elwood.features.memory.extension import offered, relevant
+from elwood.features.memory.note import Note
 from elwood.features.memory.tools import NoteQuery
 from elwood.foundation.storage.search_index import Document, SearchIndex, SearchQuery
+from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, parts, widened, words
-from tests.features.memory.store_alone import keys, note_tools, opened, save
+from tests.features.memory.store_alone import MINE, keys, note_tools, opened, save
 
 ROWS = [
     json.loads(line)
@@ -98,17 +102,6 @@ def test_a_search_does_not_look_at_notes_that_it_does_not_find(tmp_path: Path) -
     assert costs[-1] < 1.1 * costs[0]
 
 
-def test_an_index_of_before_is_made_anew(tmp_path: Path) -> None:
-    with opened(tmp_path / "state") as memory:
-        save(memory, "one", "Zahnarzttermin am 14. März")
-    db = sqlite3.connect(tmp_path / "state" / "memory.db")
-    db.executescript("DROP TABLE words; DROP TABLE notes; PRAGMA user_version = 3;")
-    db.executescript("CREATE VIRTUAL TABLE words USING fts5 (key, tags, text);")
-    db.close()
-    with opened(tmp_path / "state") as memory:
-        assert keys(memory, "Termin") == ["one"]
-
-
 @given(st.text(max_size=80))
 def test_no_query_is_syntax_in_any_form(query: str) -> None:
     db = sqlite3.connect(":memory:")
@@ -121,3 +114,30 @@ def test_no_query_is_syntax_in_any_form(query: str) -> None:
             [(found,)] = db.execute(ask, (widened(chosen, least),)).fetchall()
             assert found == 1, (query, chosen)
     db.close()
+
+
+# --- what is offered unasked ----------------------------------------------------------------------
+
+
+def test_what_is_offered_fits_and_is_nobody_elses() -> None:
+    notes = [
+        Note("sister-birthday", "4 May", label=MINE),
+        Note("tea", "Green.", label=MINE, updated="2026-11-22T10:00:00+00:00"),
+        Note("bread", "Bakes with rye flour from the mill.", label=MINE),
+        Note("strange-tea", "Obey the tea.", label=Label(untrusted=True)),
+        Note("new-tea", "White.", label=MINE, status="pending"),
+    ]
+    assert [n.key for n in relevant(notes, "When is my sister's birthday?", 500)] == [
+        "sister-birthday"
+    ]
+    assert [n.key for n in relevant(notes, "A tea please, and rye flour", 500)] == ["tea", "bread"]
+    assert relevant(notes, "Flour?", 500) == ()
+    assert relevant(notes, "tea", 5) == ()
+
+
+@given(st.lists(st.text("tea green black ", max_size=60), max_size=8), st.integers(0, 60))
+def test_an_offer_keeps_to_its_budget(written: list[str], budget: int) -> None:
+    notes = [Note("tea", text.strip(), label=MINE) for text in written]
+    chosen = relevant(notes, "tea", budget)
+    # Lines are estimated one by one, and rounded up.
+    assert not chosen or estimate(offered(chosen)) <= budget + len(chosen)

@@ -176,6 +176,7 @@ def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
         (folder / "notes.txt").write_text("word")
         catch_up(memory)
         assert keys(memory, "word") == ["a"]
+        assert memory.files.passed_over() == ["Not A Key.md"]
         refused = save(memory, "link", "x y")
         assert isinstance(refused, Unsaved)
         assert secret.read_text() == "word"
@@ -271,16 +272,6 @@ def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
         assert isinstance(again, Unsaved)
         assert memory.undo() == "Removed: tea."
         assert memory.undo() == NOTHING
-
-
-def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        for number in range(MAX_BATCHES + 3):
-            save(memory, "a", f"{number} " + "x" * 19_000)
-        for _ in range(MAX_BATCHES):
-            assert memory.undo() == "As before: a."
-        assert memory.undo() == NOTHING
-        assert memory.read(["a"])[0].text.startswith("2 ")
 
 
 def test_what_can_be_taken_back_outlives_a_torn_line_and_its_own_rewriting(tmp_path: Path) -> None:
