@@ -35,7 +35,7 @@ from elwood.foundation.storage.confined import (
     refused,
 )
 from elwood.foundation.storage.disk import FULL_ERRORS, Calls
-from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
+from elwood.foundation.storage.paths import holds_secrets, is_git, protection
 from elwood.foundation.text.readable import kind_of
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
@@ -184,9 +184,6 @@ def placed(
 
     Raises PathRefused and Unconfined.
     """
-    why = refusal(path)
-    if why is not None:
-        raise PathRefused(path, why)
     relative = confined.relative(path)
     if relative.startswith("/"):
         raise PathRefused(path, "leads out of the folder")
