@@ -393,7 +393,6 @@ class AlreadyRunning(Exception):
             f"{who} already uses the state folder {folder}; stop it, or give this one "
             f"another folder"
         )
-        self.folder = folder
         self.pid = pid
 
 
