@@ -283,13 +283,13 @@ class Renderer:
 
     def _open_quote(self) -> None:
         # Telegram's quotes are blocks that cannot nest: an inner one is marked as in a mail.
-        if self._page.is_indented or self._page.is_inside("blockquote"):
+        if self._page.indents or self._page.is_inside("blockquote"):
             self._page.indent("> ", "> ")
         else:
             self._page.open("blockquote")
 
     def _close_quote(self) -> None:
-        if self._page.is_indented:
+        if self._page.indents:
             self._page.dedent()
         else:
             self._page.close()
