@@ -112,12 +112,9 @@ class Confined:
 
         Raises PathRefused and Unconfined.
         """
-        why = refusal(path)
-        if why is not None:
-            raise PathRefused(path, why)
-        root = self.root()
+        relative, root = self.relative(path), self.root()
         try:
-            fd = open_beneath(root, self.relative(path), flags)
+            fd = open_beneath(root, relative, flags)
         except OSError as error:
             raise refused(path, error) from error
         try:
@@ -129,7 +126,12 @@ class Confined:
             os.close(fd)
 
     def relative(self, path: str) -> str:
-        """Take the root's own path off the start of an absolute one that spells it."""
+        """Take the root's own path off the start of an absolute one that spells it.
+
+        Raises PathRefused if *path* has a spelling that is never used.
+        """
+        if why := refusal(path):
+            raise PathRefused(path, why)
         root = str(self.path)
         if path == root or path.startswith(f"{root}/"):
             return path[len(root) :].strip("/") or "."

@@ -209,9 +209,9 @@ class Disk:
         try:
             self._append(path, data, at, synced)
         except DiskFull:
-            if not last_words or self._reserve is None:
+            if not last_words:
                 raise
-            self._spend_reserve(self._reserve)
+            self._spend_reserve()
             self._append(path, data, at, synced)
         if at == 0:
             self._sync_folder(path)
@@ -244,9 +244,7 @@ class Disk:
             self._write_new(kept, data)
         except DiskFull:
             self.remove(kept)
-            if self._reserve is None:
-                raise
-            self._spend_reserve(self._reserve)
+            self._spend_reserve()
             self._write_new(kept, data)
         self._sync_folder(kept)
         return kept
@@ -360,11 +358,13 @@ class Disk:
                     raise
         return True
 
-    def _spend_reserve(self, reserve: Path) -> None:
+    def _spend_reserve(self) -> None:
+        if self._reserve is None:
+            return
         with self._at_reserve:
             self._reserved = False
-            with self._opened(reserve, os.O_WRONLY | os.O_CREAT) as fd:
-                self._truncate(fd, reserve, 0)
+            with self._opened(self._reserve, os.O_WRONLY | os.O_CREAT) as fd:
+                self._truncate(fd, self._reserve, 0)
 
 
 def sync_folder(folder: Path) -> None:
@@ -393,7 +393,6 @@ class AlreadyRunning(Exception):
             f"{who} already uses the state folder {folder}; stop it, or give this one "
             f"another folder"
         )
-        self.folder = folder
         self.pid = pid
 
 

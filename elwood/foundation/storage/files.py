@@ -35,7 +35,7 @@ from elwood.foundation.storage.confined import (
     refused,
 )
 from elwood.foundation.storage.disk import FULL_ERRORS, Calls
-from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
+from elwood.foundation.storage.paths import holds_secrets, is_git, protection
 from elwood.foundation.text.readable import kind_of
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
@@ -184,9 +184,6 @@ def placed(
 
     Raises PathRefused and Unconfined.
     """
-    why = refusal(path)
-    if why is not None:
-        raise PathRefused(path, why)
     relative = confined.relative(path)
     if relative.startswith("/"):
         raise PathRefused(path, "leads out of the folder")
@@ -230,17 +227,13 @@ def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, in
 def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
     """Make the folder *name* in *folder*, unless somebody was faster, and open it."""
     try:
-        new = True
-        try:
+        with suppress(FileExistsError):
             calls.mkdir(_path(folder, name), 0o777)
-        except FileExistsError:
-            new = False
         fd = open_beneath(folder, name, _FOLDER | os.O_NOFOLLOW)
         try:
-            if new:
-                if untrusted:
-                    mark_untrusted(fd)
-                calls.sync(folder)
+            if untrusted:
+                mark_untrusted(fd)
+            calls.sync(folder)
         except OSError:
             os.close(fd)
             raise
@@ -444,7 +437,6 @@ class Root:
                     place.need_there(self._confined)
                     place.need_same(temp.name, fd)
                     self._calls.rename(temp, _path(place.folder, place.name))
-                    self._check(place, fd, created=old is None)
                 self._settle(place)
             except OSError as error:
                 raise not_written(path, error) from error
@@ -478,18 +470,6 @@ class Root:
             raise
         finally:
             self._calls.close(fd)
-
-    def _check(self, place: WriteTarget, fd: int, *, created: bool) -> None:
-        """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
-        try:
-            place.need_there(self._confined)
-            place.need_same(place.name, fd)
-        except PathRefused:
-            if created:
-                with suppress(PathRefused, OSError):
-                    place.need_same(place.name, fd)
-                    self._calls.unlink(_path(place.folder, place.name))
-            raise
 
     def _settle(self, place: WriteTarget) -> None:
         """Make the new name survive a power cut."""

@@ -77,18 +77,11 @@ class JournalLine(msgspec.Struct, Generic[E], frozen=True):
     state: msgspec.Raw = msgspec.Raw()
 
 
-class _Unsealed(msgspec.Struct, Generic[E], frozen=True):
-    seq: int
-    prev: str
-    at: float
-    entries: tuple[E, ...]
-
-
 def write_line(
     seq: int, prev: str, at: float, entries: tuple[E, ...], state: object = None
 ) -> bytes:
     """Make the line that records *entries*, or the *state* before the entry *seq*."""
-    body = _encoder.encode(_Unsealed(seq, prev, at, entries))[:-1]
+    body = _encoder.encode({"seq": seq, "prev": prev, "at": at, "entries": entries})[:-1]
     if state is not None:
         body += b',"state":' + _encoder.encode(state)
     if b"\n" in body:

@@ -136,14 +136,18 @@ _IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
 
 def fenced(text: str) -> str:
     """Show *text* as it is, whatever marks it contains."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = fence_of(text)
     shown = text.rstrip("\n")
     more = ""
     if len(shown) > MAX_SHOWN:
         more = f"\n\nThese are the first {MAX_SHOWN} of {len(shown)} characters."
         shown = shown[:MAX_SHOWN]
     return f"{fence}\n{shown}\n{fence}{more}"
+
+
+def fence_of(text: str) -> str:
+    """Make a fence that is longer than any in *text*."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def code(path: str) -> str:

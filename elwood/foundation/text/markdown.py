@@ -162,21 +162,19 @@ Align = Literal["left", "center", "right"]
 MAX_WIDTH = 48
 
 
-def grid(
-    rows: Sequence[Sequence[str]], aligns: Sequence[Align], limit: int = MAX_WIDTH
-) -> str | None:
-    """Draw *rows*, the first of which is the header; None if a line would exceed *limit* columns.
+def grid(rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
+    """Draw *rows*, the first of which is the header; None if a line would exceed `MAX_WIDTH`.
 
     Cells are single lines.  The first line never begins with a space, for Telegram would strip it.
     """
     columns = len(aligns)
-    if not columns or 4 * columns - 3 > limit:  # the narrowest: one character and " | " each
+    if not columns or 4 * columns - 3 > MAX_WIDTH:  # the narrowest: one character and " | " each
         return None
     widths = [1] * columns
     for row in rows:
         for index, cell in enumerate(row):
             widths[index] = max(widths[index], width(cell))
-    if sum(widths) + 3 * (columns - 1) > limit:
+    if sum(widths) + 3 * (columns - 1) > MAX_WIDTH:
         return None
     head = [cell or ("·" if index == 0 else "") for index, cell in enumerate(rows[0])]
     lines = [_line(head, widths, ["left", *aligns[1:]])]
@@ -285,13 +283,13 @@ class Renderer:
 
     def _open_quote(self) -> None:
         # Telegram's quotes are blocks that cannot nest: an inner one is marked as in a mail.
-        if self._page.is_indented or self._page.is_inside("blockquote"):
+        if self._page.indents or self._page.is_inside("blockquote"):
             self._page.indent("> ", "> ")
         else:
             self._page.open("blockquote")
 
     def _close_quote(self) -> None:
-        if self._page.is_indented:
+        if self._page.indents:
             self._page.dedent()
         else:
             self._page.close()

@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin
 import msgspec
 
 from elwood.foundation.text.characters import clean, slices
+from elwood.foundation.text.lines import fence_of
 
 # Characters that show nothing and can carry words past the reader: soft hyphen, marks of width,
 # direction and variation, tags.  Joiners stay: some scripts and emoji need them.
@@ -442,9 +443,8 @@ def _part(name: str, attributes: Mapping[str, str]) -> str | None:
 
 
 def _fenced(code: str) -> list[str]:
-    """Show code as it is; the fence is longer than any inside it."""
     lines = [line.rstrip() for line in code.strip("\n").split("\n")]
-    fence = "`" * max(3, 1 + max((len(run[0]) for run in re.finditer("`+", code)), default=0))
+    fence = fence_of(code)
     return [fence, *lines, fence]
 
 

@@ -24,7 +24,7 @@ class TextPage:
         self._size = 0
         self._spans: list[Span] = []
         self._open: list[Span | None] = []
-        self._indents: list[str] = []
+        self.indents: list[str] = []
         self._gap = 0
         # Nothing stands on the line but a bullet or quote mark: the next block shares it.
         self._fresh = True
@@ -40,7 +40,7 @@ class TextPage:
             return
         self._break()
         text = clean(text)  # again: ``&#13;`` was harmless in the source
-        self._put(text.replace("\n", "\n" + "".join(self._indents)) if "\n" in text else text)
+        self._put(text.replace("\n", "\n" + "".join(self.indents)) if "\n" in text else text)
         self._fresh = False
 
     def verbatim(self, text: str, kind: str, language: str | None = None) -> None:
@@ -56,19 +56,15 @@ class TextPage:
         """Begin a block whose first line starts with *mark* and the others with *rest*."""
         self._break()
         self._put(mark)
-        self._indents.append(rest)
+        self.indents.append(rest)
         self._fresh = True
 
     def dedent(self) -> None:
-        self._indents.pop()
+        self.indents.pop()
         self._fresh = False
 
     def is_inside(self, kind: str) -> bool:
         return any(span is not None and span.kind == kind for span in self._open)
-
-    @property
-    def is_indented(self) -> bool:
-        return bool(self._indents)
 
     def open(self, kind: str, url: str | None = None) -> None:
         """Begin a span; inside of one of the same kind it is none, for they cannot nest."""
@@ -123,7 +119,7 @@ class TextPage:
 
     def _break(self, *, indented: bool = True) -> None:
         if self._gap:
-            margin = "".join(self._indents) if indented else ""
+            margin = "".join(self.indents) if indented else ""
             self._put("\n" + (margin.rstrip() + "\n") * (self._gap - 1) + margin)
             self._gap = 0
 

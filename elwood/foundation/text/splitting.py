@@ -13,7 +13,7 @@ from elwood.foundation.text.rich_text import Span, trimmed
 MESSAGE_LIMIT = 4096
 # What we put into one: 16 are left for `markdown.mark_repeat`.
 LIMIT = 4080
-# Telegram drops the surplus; the longest matter most.
+# Telegram drops the surplus; the longest matter most: the footer of a reply is one.
 MAX_ENTITIES = 100
 # What is sent when there is nothing to be seen: Telegram refuses an empty message.
 NOTHING = "…"

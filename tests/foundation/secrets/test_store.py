@@ -23,24 +23,19 @@ def kept(tmp_path: Path) -> Kept:
     return keep
 
 
-def test_the_credential_directory_comes_first(kept: Kept) -> None:
-    path = kept("api-key", b"from-systemd\n")
-    environ = {"CREDENTIALS_DIRECTORY": str(path.parent), "API_KEY": "from-environment"}
-    assert look_up("api-key", "from-config", "API_KEY", environ) == Secret("from-systemd")
-    assert "API_KEY" not in environ
-
-
-def test_the_reference_comes_before_the_environment(kept: Kept) -> None:
-    path = kept("x", b"from-file\n")
-    environ = {"API_KEY": "from-environment"}
-    assert look_up("api-key", f"file:{path}", "API_KEY", environ) == Secret("from-file")
-    assert environ == {}
-
-
-def test_the_environment_comes_last_and_is_emptied() -> None:
-    environ = {"API_KEY": "from-environment", "HOME": "/"}
-    assert look_up("api-key", None, "API_KEY", environ) == Secret("from-environment")
-    assert environ == {"HOME": "/"}
+def test_systemd_comes_before_a_reference_and_that_before_the_environment(kept: Kept) -> None:
+    """Which is emptied in each case."""
+    there, nowhere = str(kept("api-key", b"from-systemd\n").parent), "/nowhere"
+    file = f"file:{kept('x', b'from-file')}"
+    for folder, reference, found in (
+        (there, file, "from-systemd"),
+        (nowhere, file, "from-file"),
+        (nowhere, "from-config", "from-config"),
+        (nowhere, None, "from-environment"),
+    ):
+        environ = {"CREDENTIALS_DIRECTORY": folder, "API_KEY": "from-environment"}
+        assert look_up("api-key", reference, "API_KEY", environ) == Secret(found)
+        assert environ == {"CREDENTIALS_DIRECTORY": folder}
 
 
 @pytest.mark.parametrize("environ", [{}, {"API_KEY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])

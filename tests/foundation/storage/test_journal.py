@@ -97,17 +97,6 @@ async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> Non
     assert (await opened(journal.path)).state.texts == ["sound"]
 
 
-async def test_tasks_that_append_at_once_write_one_chain(tmp_path: Path) -> None:
-    disk = make_disk(blocking=in_thread)
-    journal = await opened(tmp_path / "a.jsonl", disk)
-    async with trio.open_nursery() as nursery:
-        for number in range(20):
-            nursery.start_soon(journal.append, Wrote(str(number)), Counted(number))
-    verify(journal.path)
-    assert (await opened(journal.path)).state == journal.state
-    assert journal.state.seqs == list(range(1, 41))
-
-
 async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_neither(
     tmp_path: Path,
 ) -> None:
@@ -244,17 +233,6 @@ async def test_an_entry_of_a_newer_version_is_never_taken_for_a_torn_one(tmp_pat
         await opened(path)
     assert path.read_bytes() == line
     verify(path)
-
-
-async def test_a_damaged_journal_cannot_be_appended_to(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    lines = await fill(path)
-    path.write_bytes(b"".join(lines[1:]))
-    journal = diary(path)
-    with pytest.raises(JournalDamaged):
-        await journal.open()
-    with pytest.raises(RuntimeError, match="not open"):
-        await journal.append(Wrote("one"))
 
 
 async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
@@ -486,30 +464,6 @@ def test_what_is_in_the_file_is_what_was_acknowledged(
 
     with TemporaryDirectory() as folder:
         trio.run(play, Path(folder) / "a.jsonl")
-
-
-@given(lines=st.lists(appends, min_size=2, max_size=6), data=st.data())
-@settings(max_examples=150, deadline=None)
-def test_no_change_to_a_finished_line_goes_unnoticed(
-    lines: list[list[Entry]], data: st.DataObject
-) -> None:
-    """Any one byte, in any line but the last, which only a noted head can vouch for."""
-
-    async def fill(path: Path) -> None:
-        journal = await opened(path)
-        for line in lines:
-            await journal.append(*line)
-
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "a.jsonl"
-        trio.run(fill, path)
-        before = content(path)
-        last = before.rindex(b"\n", 0, -1)
-        place = data.draw(st.integers(0, last))
-        byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != before[place]))
-        put(path, before[:place] + bytes([byte]) + before[place + 1 :])
-        with pytest.raises(JournalDamaged):
-            verify(path)
 
 
 @given(

@@ -31,13 +31,6 @@ def test_characters_per_token(text: str, low: float, high: float) -> None:
     assert low < len(text) / estimate(text) < high
 
 
-@given(st.text(), st.floats(0, 100))
-def test_what_fits_is_a_start_within_the_limit(text: str, limit: float) -> None:
-    kept = fit(text, limit)
-    assert text.startswith(kept)
-    assert estimate(kept) <= limit + 1
-
-
 @given(st.text("ab1.é今🎉 \n\t\xa0", max_size=80))
 def test_the_estimate_of_a_text_is_what_fits_it(text: str) -> None:
     """`estimate` counts word by word, and `fit` piece by piece."""
