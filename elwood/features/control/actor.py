@@ -123,7 +123,10 @@ class Control:
 
     async def _listen(self) -> None:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(await self._place()))
-        await trio.serve_listeners(self._serve, [listener])
+        try:
+            await trio.serve_listeners(self._serve, [listener])
+        finally:
+            (self._folder / wire.NAME).unlink(missing_ok=True)
 
     async def _place(self) -> socket.socket:
         """Make the socket.  What is in its place is a person's to move away, and not our end."""

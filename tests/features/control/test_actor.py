@@ -175,11 +175,12 @@ async def test_folder_and_socket_are_ours_alone_whatever_the_umask(folder: Path)
         os.umask(before)
 
 
-async def test_a_socket_left_behind_is_replaced(folder: Path) -> None:
+async def test_a_socket_left_behind_is_replaced_and_ours_goes_with_us(folder: Path) -> None:
     listen(folder).close()  # as kill -9 leaves it
     assert (folder / wire.NAME).exists()
     async with running(folder) as setting:
         assert await setting.inspect()
+    assert not (folder / wire.NAME).exists()
 
 
 def test_a_socket_in_use_is_left_alone_even_if_its_queue_is_full(folder: Path) -> None:
