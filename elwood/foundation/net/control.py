@@ -7,7 +7,6 @@ and works while the service is in trouble.
 import os
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -119,35 +118,26 @@ def ask(runtime_dir: Path, command: str, *words: str) -> ControlAnswer:
             # It may refuse us, and go, before it has read anything: then its answer counts.
             with suppress(BrokenPipeError, ConnectionResetError):
                 client.sendall(encode(ControlRequest(command, words)))
-            return decode(_receive_line(client, time.monotonic() + DEADLINE), ControlAnswer)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise ServiceUnreachable(
-                f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
-            ) from error
-        except PermissionError as error:
-            raise ServiceUnreachable(
-                f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
-            ) from error
-        except TimeoutError as error:
-            raise ServiceUnreachable(
-                f"Elwood took the question but gave no answer within {DEADLINE:.0f} s: it hangs."
-                " Restart it, and look at its log."
-            ) from error
-        except OSError as error:
-            raise ServiceUnreachable(f"Cannot reach Elwood on {path}: {error}") from error
-        except BadLine as error:
-            raise ServiceUnreachable(
-                "The running Elwood gave an answer that this command does not understand;"
-                f" perhaps it is of another version: {error}"
-            ) from error
+            with client.makefile("rb") as answers:
+                line = answers.readline(MAX_LINE + 1)
+            if not line.endswith(b"\n") or len(line) > MAX_LINE:
+                raise BadLine("it ended too early, or is too long")
+            return decode(line, ControlAnswer)
+        except (OSError, BadLine) as error:
+            raise ServiceUnreachable(_words(error, path)) from error
 
 
-def _receive_line(client: socket.socket, deadline: float) -> bytes:
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        client.settimeout(max(0.01, deadline - time.monotonic()))
-        more = client.recv(65_536)
-        if not more or len(line) + len(more) > MAX_LINE:
-            raise BadLine("it ended too early" if not more else "it is too long")
-        line += more
-    return bytes(line)
+def _words(error: OSError | BadLine, path: Path) -> str:
+    match error:
+        case FileNotFoundError() | ConnectionRefusedError():
+            return f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
+        case PermissionError():
+            return f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
+        case TimeoutError():
+            why = f"no answer within {DEADLINE:.0f} s: it hangs. Restart it, and look at its log."
+            return f"Elwood took the question but gave {why}"
+        case BadLine():
+            why = f"does not understand; perhaps it is of another version: {error}"
+            return f"The running Elwood gave an answer that this command {why}"
+        case _:
+            return f"Cannot reach Elwood on {path}: {error}"
