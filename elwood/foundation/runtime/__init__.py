@@ -1,6 +1,4 @@
 """The actor kernel: knows Trio and nothing of assistants."""
-# Each name once, as itself: mypy takes it for one of this package.
-# ruff: noqa: I001
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -8,39 +6,73 @@ from typing import Protocol, TypeVar
 import trio
 
 from elwood.foundation.runtime.actor_table import (
-    ActorStatus as ActorStatus,
-    ActorTable as ActorTable,
-    Stuck as Stuck,
-    clear_error as clear_error,
-    report_error as report_error,
-    report_warning as report_warning,
-    waiting as waiting,
+    ActorStatus,
+    ActorTable,
+    Stuck,
+    clear_error,
+    report_error,
+    report_warning,
+    waiting,
 )
 from elwood.foundation.runtime.mailbox import (
-    ActorCrashed as ActorCrashed,
-    ActorDown as ActorDown,
-    ActorUnavailable as ActorUnavailable,
-    Address as Address,
-    Mailbox as Mailbox,
-    Reply as Reply,
-    Request as Request,
-    Signal as Signal,
+    ActorCrashed,
+    ActorDown,
+    ActorUnavailable,
+    Address,
+    Mailbox,
+    Reply,
+    Request,
+    Signal,
 )
 from elwood.foundation.runtime.supervisor import (
-    Child as Child,
-    Crashed as Crashed,
-    Ended as Ended,
-    Escalated as Escalated,
-    Event as Event,
-    Halt as Halt,
-    Listener as Listener,
-    PoolPolicy as PoolPolicy,
-    RestartPolicy as RestartPolicy,
-    Started as Started,
-    describe as describe,
-    run_pool as run_pool,
-    supervise as supervise,
+    Child,
+    Crashed,
+    Ended,
+    Escalated,
+    Event,
+    Halt,
+    Listener,
+    PoolPolicy,
+    RestartPolicy,
+    Started,
+    describe,
+    run_pool,
+    supervise,
 )
+
+__all__ = [
+    "ActorCrashed",
+    "ActorDown",
+    "ActorStatus",
+    "ActorTable",
+    "ActorUnavailable",
+    "Address",
+    "Blocking",
+    "Child",
+    "Crashed",
+    "Ended",
+    "Escalated",
+    "Event",
+    "Halt",
+    "Listener",
+    "Mailbox",
+    "PoolPolicy",
+    "Reply",
+    "Request",
+    "RestartPolicy",
+    "Signal",
+    "Started",
+    "Stuck",
+    "clear_error",
+    "describe",
+    "in_thread",
+    "inline",
+    "report_error",
+    "report_warning",
+    "run_pool",
+    "supervise",
+    "waiting",
+]
 
 T = TypeVar("T")
 
