@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
@@ -363,6 +364,7 @@ async def test_only_so_many_send_files_at_a_time(tmp_path: Path) -> None:
         assert not caught.value.unknown
         for post in posts:
             post.reply.set(Sent("1"))
+        await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(answer, mailbox, Sent("2"))
         assert await send(hands, "", "here", "a.txt") == "sent as message 2"
 
