@@ -1,6 +1,7 @@
 """Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
+from collections import ChainMap
 from collections.abc import Sequence
 
 import trio
@@ -302,16 +303,17 @@ class Sessions:
         messenger: Messenger,
         extensions: Extensions,
         *,
+        live: Sequence[dict[str, Tool]] = (),
         dry_run: bool = False,
     ) -> None:
         turn = core.config.of(TurnSettings)
         self._core = core
         self._extensions = extensions
-        self._toolset = toolset(core, tools, dry_run=dry_run)
+        self._toolset = toolset(core, tools, live, dry_run=dry_run)
         self._prompt = SystemPrompt(
             core.workspace,
             core.environment.blocking,
-            tools[: turn.max_tools],
+            lambda: [*tools, *ChainMap(*live).values()][: turn.max_tools],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,
