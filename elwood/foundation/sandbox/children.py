@@ -126,18 +126,24 @@ class ChildProcess:
     ) -> None:
         self.outputs = Outputs(command)
         self._unread = memoryview(command.stdin)
+        stdin = subprocess.PIPE if command.stdin else subprocess.DEVNULL
+        stdout, stderr = subprocess.PIPE, subprocess.STDOUT if command.merge else subprocess.PIPE
+        if command.streams:
+            stdin, stdout, stderr = (pipe.theirs for pipe in command.streams)
         self._popen = subprocess.Popen(
             [title or argv[0], *argv[1:]],
             executable=argv[0],
             env=environment,
             cwd=folder,
-            stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if command.merge else subprocess.PIPE,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             pass_fds=keep,
             start_new_session=True,
             bufsize=0,
         )
+        for pipe in command.streams:
+            pipe.give()
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
         outputs = self.outputs

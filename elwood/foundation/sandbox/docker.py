@@ -96,6 +96,8 @@ class Docker:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
+        if command.streams:
+            raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
         layout = await self._context.layout(command.folder)
         if layout is None:
             return no_folder(command)

@@ -106,6 +106,8 @@ class Launched:
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; without walls its *writable* is not heeded.  Raises SandboxFailed."""
         context, running = self.context, self.context.running
+        if command.network and self.rung == "landlock":
+            raise SandboxFailed(self.rung, "it has no network to give; take another sandbox")
         folder = context.workspace / command.folder
         if not await context.blocking(folder.is_dir):
             return no_folder(command)
@@ -117,7 +119,7 @@ class Launched:
             raise SandboxFailed(
                 self.rung, f"cannot make a folder for temporary files: {error}"
             ) from error
-        given = {"TMPDIR": str(tmp)} | dict(command.environment)
+        given = {"TMPDIR": str(tmp)} | dict(command.environment) | dict(command.secrets)
         if self.rung == "landlock":
             given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
         todo = marshal.dumps(
@@ -125,7 +127,7 @@ class Launched:
                 "argv": list(command.argv),
                 "folder": str(folder),
                 "environment": environment(given, home=str(context.workspace)),
-                "limits": context.settings.limits(),
+                "limits": context.settings.limits() | dict(command.limits),
                 "walls": self._walls(command, tmp, lent),
             },
             _MARSHAL,
@@ -172,7 +174,8 @@ class Launched:
         write = [*_DEVICES, str(tmp), *([workspace] if command.writable else [])]
         # No sockets at all: there is no network namespace to keep them in.
         filter_ = seccomp.program(())
-        read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent)]
+        write += (path for path, writable in command.shown.items() if writable)
+        read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent), *command.shown]
         return {"read": read, "write": write, "filter": filter_}
 
     async def close(self) -> None:
