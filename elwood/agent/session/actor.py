@@ -1,7 +1,6 @@
 """Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
-from collections import ChainMap
 from collections.abc import Sequence
 
 import trio
@@ -313,7 +312,7 @@ class Sessions:
         self._prompt = SystemPrompt(
             core.workspace,
             core.environment.blocking,
-            lambda: [*tools, *ChainMap(*live).values()][: turn.max_tools],
+            lambda: [*tools, *(one for some in live for one in some.values())][: turn.max_tools],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,

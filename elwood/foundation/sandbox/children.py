@@ -146,6 +146,7 @@ class ChildProcess:
             pipe.give()
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
+        command.started(self.pid)
         outputs = self.outputs
         pipes = [(self._popen.stdout, outputs.output), (self._popen.stderr, outputs.errors)]
         self._pipes = {pipe.fileno(): kept for pipe, kept in pipes if pipe is not None}
@@ -282,16 +283,17 @@ class Pipe:
     async def read_line(self) -> bytes:
         """Read one line, or what there is of it at the end."""
         line = b""
-        while not line.endswith(b"\n"):
-            try:
-                byte = os.read(self.ours, 1)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.ours)
-                continue
-            if not byte:
-                break
+        while not line.endswith(b"\n") and (byte := await self.read_some(1)):
             line += byte
         return line
+
+    async def read_some(self, limit: int) -> bytes:
+        """Read what there is, at most *limit* bytes; nothing is the end."""
+        while True:
+            try:
+                return os.read(self.ours, limit)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self.ours)
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*; what nobody reads any more is lost."""
@@ -443,7 +445,7 @@ def kill_family(roots: set[int]) -> None:
     """
     stopped: dict[int, int] = {}
     try:
-        while new := _family(roots) - stopped.keys():
+        while new := family(roots) - stopped.keys():
             for pid in new:
                 with suppress(ProcessLookupError, PermissionError):
                     stopped[pid] = os.pidfd_open(pid)
@@ -467,7 +469,8 @@ def _wait_until_gone(pidfds: Iterable[int]) -> None:
         poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
 
-def _family(roots: set[int]) -> set[int]:
+def family(roots: set[int]) -> set[int]:
+    """List *roots*, their descendants, and all in the sessions they lead."""
     everybody = processes()
     found = {p.pid for p in everybody if p.pid in roots or p.session in roots}
     while more := {p.pid for p in everybody if p.parent in found} - found:

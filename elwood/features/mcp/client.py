@@ -1,0 +1,295 @@
+"""The official SDK behind a port of ours: one connection to one server.
+
+Imported when a server is started, in a worker thread: the SDK takes a second and 37 MB.  Processes
+are ours (`serve`), as the SDK's own have no bounds of a line and no sandbox.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import anyio
+import mcp_types as types
+import msgspec
+import trio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import Transport, TransportStreams
+from mcp.client.client import Client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+import elwood
+from elwood.features.mcp.definitions import ToolDefinition, canonical
+from elwood.features.mcp.lines import (
+    MAX_GARBAGE,
+    MAX_LINE,
+    LastWords,
+    UnreadableLine,
+    answered,
+    read_message,
+)
+from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.children import Pipe, from_child, to_child
+
+T = TypeVar("T")
+log = logging.getLogger("elwood.mcp")
+# What the SDK says of each bad line are 20 lines at ERROR, with what a stranger wrote.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+# Seconds for a server to end by itself when its stdin has.
+GOODBYE = 2.0
+# Bytes read at once; longer lines than this are read in a thread.
+_CHUNK, _LONG = 1 << 16, 1 << 18
+# Pages of a list.
+MAX_PAGES = 50
+# Requests that wait for an answer; the actor has far fewer calls.
+MAX_PENDING = 1000
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """What a tool gave: *content* as in JSON, and what is *structured*, which was checked."""
+
+    content: Sequence[Mapping[str, Any]]
+    structured: object = None
+    failed: bool = False
+
+
+class Connection:
+    """Speaks to one server; *version* is that of the protocol."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.version = client.protocol_version
+
+    @property
+    def era(self) -> Literal["modern", "legacy"]:
+        return "modern" if self._client.session.discover_result else "legacy"
+
+    @property
+    def offers(self) -> types.ServerCapabilities:
+        return self._client.server_capabilities
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        """Ask for all tools."""
+        if self.offers.tools is None:
+            return []
+        listed = await self._pages(self._client.list_tools, lambda page: page.tools)
+        return [_definition(tool) for tool in listed]
+
+    async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallResult:
+        """Call *tool*.  Being cancelled here tells the server so."""
+        result = await _asked(self._client.call_tool(tool, arguments, progress_callback=progress))
+        content = [block.model_dump(mode="json", by_alias=True) for block in result.content]
+        return CallResult(content, result.structured_content, bool(result.is_error))
+
+    async def _pages(
+        self, ask: Callable[..., Awaitable[Any]], items: Callable[[Any], Sequence[T]]
+    ) -> list[T]:
+        found: list[T] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await _asked(ask(cursor=cursor))
+            found += items(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise ServerRefused(f"its list has more than {MAX_PAGES} pages")
+
+
+async def _asked(answer: Awaitable[T]) -> T:
+    """Wait for an *answer* of the SDK.  Raises NotConnected and ServerRefused."""
+    try:
+        return await answer
+    except MCPError as error:
+        if error.code == types.CONNECTION_CLOSED:
+            raise NotConnected("the connection was closed") from error
+        raise ServerRefused(f"error {error.code}: {error.message}") from error
+    except ValidationError as error:
+        raise ServerRefused("what it answered is not what the protocol says") from error
+    except RuntimeError as error:  # how the SDK says that a result does not fit its schema
+        raise ServerRefused(str(error)) from error
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        raise NotConnected("the connection is closed") from error
+
+
+def _definition(tool: types.Tool) -> ToolDefinition:
+    hints = tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True)
+    return ToolDefinition(
+        name=tool.name,
+        title=tool.title or "",
+        description=tool.description or "",
+        input=canonical(tool.input_schema),
+        output=canonical(tool.output_schema),
+        annotations=canonical(hints),
+    )
+
+
+@asynccontextmanager
+async def connect(
+    transport: Transport, *, legacy: bool, within: float, changed: Callable[[], object]
+) -> AsyncIterator[Connection]:
+    """Be connected by *transport* in the block; its server must have answered *within* seconds.
+
+    *changed* is called when the server says that its list of tools has changed.  Raises
+    NotConnected, and whatever the transport does, in groups.
+    """
+
+    async def heard(message: object) -> None:
+        await trio.lowlevel.checkpoint()
+        if isinstance(message, types.ToolListChangedNotification):
+            changed()
+
+    client = Client(
+        transport,
+        mode="legacy" if legacy else "auto",
+        cache=None,
+        client_info=types.Implementation(name="elwood", version=elwood.__version__),
+        message_handler=heard,
+    )
+    with trio.CancelScope(deadline=trio.current_time() + within) as starting:
+        async with client:
+            starting.deadline = math.inf
+            yield Connection(client)
+    if starting.cancelled_caught:
+        raise NoAnswer(f"it did not answer within {within:g} s")
+
+
+# --- a process of ours ----------------------------------------------------------------------------
+
+Run = Callable[[Sequence[Pipe]], Awaitable[str]]
+"""Runs the server with these pipes; returns why it ended, when nothing of it is alive."""
+
+
+@asynccontextmanager
+async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterator[TransportStreams]:
+    """Speak to a process by lines; when the block ends it is asked to end, and then ended.
+
+    What it writes to stderr goes to *errors*.  Raises NotConnected, in a group.
+    """
+    heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, said = anyio.create_memory_object_stream[SessionMessage](0)
+    ended, is_over = trio.Event(), False
+    with ExitStack() as stack:
+        stdin, stdout, stderr = (
+            stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())
+        )
+        lines = _Lines(stdout, heard, blocking)
+
+        async def process() -> None:
+            try:
+                why = await run((stdin, stdout, stderr))
+            finally:
+                ended.set()
+            await lines.finished.wait()
+            if not is_over:
+                raise NotConnected(why)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process)
+            nursery.start_soon(lines.read)
+            nursery.start_soon(_say, stdin, said, lines.pending)
+            nursery.start_soon(_drain, stderr, errors)
+            try:
+                yield read, write
+            finally:
+                is_over = True
+                with trio.move_on_after(GOODBYE, shield=True):
+                    stdin.hang_up()
+                    await ended.wait()
+                nursery.cancel_scope.cancel()
+                for stream in (heard, read, write, said):
+                    stream.close()
+
+
+class _Lines:
+    """Reads messages from *pipe*; *pending* are the ids of requests that it may answer."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        heard: MemoryObjectSendStream[SessionMessage | Exception],
+        blocking: Blocking,
+    ) -> None:
+        self._pipe = pipe
+        self._heard = heard
+        self._blocking = blocking
+        self._garbage = 0
+        self.pending: dict[int, None] = {}
+        self.finished = trio.Event()
+
+    async def read(self) -> None:
+        """Read to the end.  Raises NotConnected for what cannot be borne."""
+        buffer = bytearray()
+        try:
+            while data := await self._pipe.read_some(_CHUNK):
+                await trio.lowlevel.checkpoint()  # it may write without end
+                start = len(buffer)
+                buffer += data
+                while (end := buffer.find(b"\n", start)) >= 0:
+                    line = bytes(buffer[:end])
+                    del buffer[: end + 1]
+                    start = 0
+                    await self._take(line)
+                if len(buffer) > MAX_LINE:
+                    raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
+        finally:
+            self.finished.set()
+
+    async def _take(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
+        if not line.strip():
+            return
+        read = partial(_message, line)
+        try:
+            message = read() if len(line) < _LONG else await self._blocking(read)
+        except UnreadableLine as error:
+            self._garbage += 1
+            log.debug("not a message", extra={"why": str(error), "line": line[:200]})
+            if self._garbage >= MAX_GARBAGE:
+                raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
+            id_ = answered(line)
+            if id_ not in self.pending:
+                return
+            words = types.ErrorData(code=types.PARSE_ERROR, message=f"unreadable answer: {error}")
+            message = types.JSONRPCError(jsonrpc="2.0", id=id_, error=words)
+        else:
+            self._garbage = 0
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            if message.id not in self.pending:
+                log.debug("answer to nothing", extra={"id": str(message.id)[:40]})
+                return
+            del self.pending[message.id]
+        await self._heard.send(SessionMessage(message))
+
+
+def _message(line: bytes) -> types.JSONRPCMessage:
+    try:
+        return types.jsonrpc_message_adapter.validate_python(read_message(line), by_name=False)
+    except ValidationError:
+        raise UnreadableLine("it is no message of JSON-RPC") from None
+
+
+async def _say(
+    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int, None]
+) -> None:
+    async for message in said:
+        if isinstance(message.message, types.JSONRPCRequest):
+            pending[int(message.message.id)] = None
+            while len(pending) > MAX_PENDING:
+                del pending[next(iter(pending))]
+        text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await pipe.write(text.encode() + b"\n")
+
+
+async def _drain(pipe: Pipe, errors: LastWords) -> None:
+    while data := await pipe.read_some(_CHUNK):
+        await trio.lowlevel.checkpoint()
+        errors.add(data)
