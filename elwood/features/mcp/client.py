@@ -86,7 +86,10 @@ class Connection:
     async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallResult:
         """Call *tool*.  Being cancelled here tells the server so."""
         result = await _asked(self._client.call_tool(tool, arguments, progress_callback=progress))
-        content = [block.model_dump(mode="json", by_alias=True) for block in result.content]
+        content = [
+            block.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for block in result.content
+        ]
         return CallResult(content, result.structured_content, bool(result.is_error))
 
     async def _pages(

@@ -24,8 +24,8 @@ from tests.line import Line, talking
 
 HERE = Path(__file__).parent
 SERVER = HERE / "fake_server.py"
-FREE = ToolRule(risk="write", policy="allow")
-PURE = ToolRule(risk="read", effect="pure", policy="allow")
+# Never asked about, and not made again.
+FREE = ToolRule(risk="read")
 LIMIT = 30.0
 
 
@@ -50,6 +50,8 @@ class Obedient:
 
     def __init__(self) -> None:
         self.asked: list[ModelRequest] = []
+        # Calls that it makes of itself at the next message.
+        self.own: list[tuple[str, str]] = []
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         await trio.lowlevel.checkpoint()
@@ -58,7 +60,7 @@ class Obedient:
         if isinstance(last, Results):
             return answer("\n".join(one.text for one in last.results))
         text = next(one.text for one in reversed(request.messages) if isinstance(one, Human))
-        found = re.findall(r"call (\S+) (\{.*\})$", text, re.MULTILINE)
+        found, self.own = self.own or re.findall(r"call (\S+) (\{.*\})$", text, re.M), []
         calls = [(f"c{number}", *one) for number, one in enumerate(found)]
         return call(*calls) if calls else answer("Well.")
 
@@ -83,9 +85,11 @@ class House:
         return await self.line.hear(lambda said: not said.startswith("The MCP server"))
 
     async def call(self, tool: str, **arguments: object) -> str:
-        """Have *tool* called in a turn, and give what came of it, without the receipts."""
+        """Have *tool* called in a turn, and give what the model was told, or the owner asked."""
+        self.model.asked.clear()
         said = await self.ask(f"call {tool} {json.dumps(arguments)}")
-        return said.partition("\n\n— ")[0]
+        last = self.model.asked[-1].messages[-1]
+        return last.results[0].text if isinstance(last, Results) else said
 
     async def do(self, *steps: object, server: str = "fake") -> str:
         return await self.call(f"{server}__do", steps=list(steps))

@@ -138,7 +138,7 @@ def test_a_folder_with_the_state_in_it_is_not_shown_to_a_server(tmp_path: Path) 
         ("/usr/bin/npx", "./local", None),
     ],
 )
-def test_what_is_fetched_must_have_an_exact_version(
+def test_mcp_32_what_is_fetched_must_have_an_exact_version(
     command: str, args: str, found: str | None
 ) -> None:
     assert unpinned(command, tuple(args.split())) == found
