@@ -35,7 +35,9 @@ from elwood.foundation.runtime import (
     RestartPolicy,
     Signal,
     after_crash,
+    clear_error,
     describe,
+    report_error,
     waiting,
 )
 from elwood.foundation.storage.disk import DiskFull
@@ -48,6 +50,7 @@ log = logging.getLogger("elwood.mcp")
 
 # Started again after 1, 2, 4 … 60 s; the fifth crash within ten minutes is the last.
 POLICY = RestartPolicy(first_delay=1.0, max_delay=60.0, max_crashes=4, within=600.0)
+REMOTE_POLICY = RestartPolicy(first_delay=1.0, max_delay=300.0, max_crashes=None, within=3600.0)
 # Calls at a time; more wait.
 MAX_CALLS = 8
 # Seconds between two looks at a list of tools that the server says has changed.
@@ -164,9 +167,13 @@ class McpServer:
         words, why = self._errors.last(), describe(error)
         self._why = one_line(f"{why}; it wrote: {words}" if words else why, MAX_ERROR)
         log.warning("MCP server ended", extra={"server": self.name, "why": self._why})
-        again = after_crash(POLICY, self._crashes, trio.current_time())
+        policy = POLICY
+        if self._settings.url:  # it may come back by itself, and costs nothing meanwhile
+            policy = REMOTE_POLICY
+            report_error("connecting", self._why)
+        again = after_crash(policy, self._crashes, trio.current_time())
         is_mute = isinstance(error, BaseExceptionGroup) and error.subgroup(NoAnswer) is not None
-        if again is None or (is_mute and self._legacy):
+        if again is None or (is_mute and self._legacy and not self._settings.url):
             self._turn("parked")
             return None
         # An old server may say nothing at all to a question that it does not know.
@@ -202,7 +209,9 @@ class McpServer:
                 async with trio.open_nursery() as self._life:
                     self._connection = connection
                     self._turn("ready")
+                    clear_error("connecting")
                     self._life.start_soon(self._idle, self._life.cancel_scope)
+                    self._life.start_soon(connection.watch, changed)
                     while True:
                         await relist.wait()
                         await trio.sleep_until(listed + RELIST)

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 import mcp_types as types
@@ -18,6 +18,9 @@ import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import Transport, TransportStreams
 from mcp.client.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -37,6 +40,9 @@ from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import Pipe, from_child, to_child
 
+if TYPE_CHECKING:
+    from elwood.foundation.net.http import LibraryClient
+
 T = TypeVar("T")
 log = logging.getLogger("elwood.mcp")
 # What the SDK says of each bad line are 20 lines at ERROR, with what a stranger wrote.
@@ -47,6 +53,8 @@ for _name in ("mcp", "client"):
 GOODBYE = 2.0
 # Bytes read at once; longer lines than this are read in a thread.
 _CHUNK, _LONG = 1 << 16, 1 << 18
+# Seconds until changes are asked for again when the stream of them has ended.
+AGAIN = 30.0
 # Pages of a list.
 MAX_PAGES = 50
 # Requests that wait for an answer; the actor has far fewer calls.
@@ -91,6 +99,21 @@ class Connection:
             for block in result.content
         ]
         return CallResult(content, result.structured_content, bool(result.is_error))
+
+    async def watch(self, changed: Callable[[], object]) -> None:
+        """Call *changed* when a server of the new kind says that its tools have changed."""
+        tools = self.offers.tools
+        while self.era == "modern" and tools is not None and tools.list_changed:
+            try:
+                async with self._client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        changed()
+            except MCPError as error:
+                log.debug("changes are not told", extra={"why": str(error)})
+                return
+            except SubscriptionLost:
+                changed()  # nobody knows what was missed
+            await trio.sleep(AGAIN)
 
     async def _pages(
         self, ask: Callable[..., Awaitable[Any]], items: Callable[[Any], Sequence[T]]
@@ -164,6 +187,31 @@ async def connect(
         raise NoAnswer(f"it did not answer within {within:g} s")
 
 
+def remote(
+    url: str, kind: Literal["http", "sse"], client: Callable[[], "LibraryClient"]
+) -> Transport:
+    """Make the transport to the server at *url*, by a *client* of ours."""
+    if kind == "sse":
+
+        def made(headers: object = None, timeout: object = None, auth: object = None) -> Any:
+            return client()
+
+        return sse_client(url, httpx_client_factory=made)
+    return _streamable(url, client)
+
+
+@asynccontextmanager
+async def _streamable(
+    url: str, client: Callable[[], "LibraryClient"]
+) -> AsyncIterator[TransportStreams]:
+    made = client()
+    async with (
+        made,
+        streamable_http_client(url, http_client=made, max_sse_event_size=MAX_LINE) as streams,
+    ):
+        yield streams
+
+
 # --- a process of ours ----------------------------------------------------------------------------
 
 Run = Callable[[Sequence[Pipe]], Awaitable[str]]
@@ -224,7 +272,7 @@ class _Lines:
         self._heard = heard
         self._blocking = blocking
         self._garbage = 0
-        self.pending: dict[int, None] = {}
+        self.pending: dict[int | str, None] = {}
         self.finished = trio.Event()
 
     async def read(self) -> None:
@@ -259,14 +307,14 @@ class _Lines:
             if self._garbage >= MAX_GARBAGE:
                 raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
             id_ = answered(line)
-            if id_ not in self.pending:
+            if id_ is None or id_ not in self.pending:
                 return
             words = types.ErrorData(code=types.PARSE_ERROR, message=f"unreadable answer: {error}")
             message = types.JSONRPCError(jsonrpc="2.0", id=id_, error=words)
         else:
             self._garbage = 0
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            if message.id not in self.pending:
+            if message.id is None or message.id not in self.pending:
                 log.debug("answer to nothing", extra={"id": str(message.id)[:40]})
                 return
             del self.pending[message.id]
@@ -281,11 +329,11 @@ def _message(line: bytes) -> types.JSONRPCMessage:
 
 
 async def _say(
-    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int, None]
+    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
 ) -> None:
     async for message in said:
         if isinstance(message.message, types.JSONRPCRequest):
-            pending[int(message.message.id)] = None
+            pending[message.message.id] = None
             while len(pending) > MAX_PENDING:
                 del pending[next(iter(pending))]
         text = message.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -24,6 +24,8 @@ from elwood.features.mcp.results import Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import ServerStore
 from elwood.features.mcp.tools import tools
+from elwood.foundation.net.egress import is_reachable, pinned, resolved
+from elwood.foundation.net.http import library_client
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import Pipe, family, reap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
@@ -35,9 +37,12 @@ from elwood.foundation.storage.files import Root
 
 if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
+    from elwood.foundation.net.http import LibraryClient
 
 # Files of answers that stay in the folder of a server; the oldest go first.
 MAX_KEPT = 200
+# Seconds of silence that end an answer of a server elsewhere; a call has its own limit.
+READ_TIMEOUT = 300.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
 
@@ -103,12 +108,13 @@ def _server(
             sdk = await blocking(partial(import_module, client))
         except ImportError as error:
             raise NotConnected(MISSING) from error
-        run = partial(_run, core, others, settings, pids)
+        if settings.url:
+            made = partial(_http, settings, errors)
+            transport = sdk.remote(settings.url, settings.transport, made)
+        else:
+            transport = sdk.serve(partial(_run, core, others, settings, pids), errors, blocking)
         async with sdk.connect(
-            sdk.serve(run, errors, blocking),
-            legacy=legacy,
-            within=settings.start_timeout,
-            changed=changed,
+            transport, legacy=legacy, within=settings.start_timeout, changed=changed
         ) as connection:
             yield connection
 
@@ -158,6 +164,23 @@ async def _run(
     finally:
         pids.clear()
     return f"it ended with {outcome.code}"
+
+
+def _http(settings: ServerSettings, errors: LastWords) -> "LibraryClient":
+    """Make the client for a server elsewhere: no name leads it into our network, unless it may."""
+
+    def seen(status: int) -> None:
+        if status >= 400:
+            login = ", so it wants a login" if status == 401 else ""
+            errors.add(f"HTTP {status}{login}\n".encode())
+
+    headers = {name: value.reveal() for name, value in settings.headers.items()}
+    if settings.token is not None:
+        headers["Authorization"] = f"Bearer {settings.token.reveal()}"
+    allow = (lambda address: True) if settings.local else is_reachable
+    return library_client(
+        route=pinned(allow, resolved), headers=headers, read_timeout=READ_TIMEOUT, seen=seen
+    )
 
 
 def _sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor:
