@@ -6,6 +6,7 @@ anew after a growing delay, and after too many crashes not until the owner says 
 
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, assert_never
@@ -20,18 +21,30 @@ from elwood.features.mcp.messages import (
     CallTool,
     NoAnswer,
     NotConnected,
+    ReadPrompt,
+    ReadResource,
     ServerMail,
     ServerRefused,
     State,
     Steer,
     Steered,
 )
-from elwood.features.mcp.results import Rendered, render
+from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from elwood.features.mcp.results import (
+    Block,
+    Rendered,
+    fitted,
+    listing,
+    messages,
+    render,
+    resources,
+)
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.store import ServerBook, ServerStore
 from elwood.foundation.runtime import (
     Blocking,
     Mailbox,
+    Reply,
     RestartPolicy,
     Signal,
     after_crash,
@@ -61,11 +74,17 @@ TO_SAY_WHAT = 2.0
 SIGN_OF_LIFE = 10.0
 # Seconds between two looks at how much memory a server takes.
 LOOK_EVERY = 60.0
+# Seconds that the owner has to answer what a server asks; the call has its own limit.
+TO_ANSWER = 300.0
 # Characters of what is said of an error.
 MAX_ERROR = 300
 
-Connect = Callable[[bool, Callable[[], object]], AbstractAsyncContextManager["Connection"]]
-"""Connects, by the old handshake if the first is True; calls the second when tools change."""
+Connect = Callable[
+    [bool, Callable[[], object], Callable[[Block], Awaitable[Block]]],
+    AbstractAsyncContextManager["Connection"],
+]
+"""Connects, by the old handshake if the first is True; calls the second when tools change, and the
+third when the server asks something."""
 
 
 class McpServer:
@@ -116,6 +135,8 @@ class McpServer:
         # What the owner can cut off: a connection, or a delay before the next.
         self._scope = trio.CancelScope()
         self._life: trio.Nursery | None = None
+        self._question: ServerQuestion | None = None
+        self._reply: Reply[Block] = Reply()
 
     async def load(self) -> None:
         """Read what was accepted, and let the model have it."""
@@ -134,8 +155,8 @@ class McpServer:
             nursery.start_soon(self._show_state)
             async for message in mailbox:
                 match message:
-                    case CallTool():
-                        nursery.start_soon(self._call, message)
+                    case CallTool() | ReadResource() | ReadPrompt():
+                        nursery.start_soon(self._take, message)
                     case Steer():
                         nursery.start_soon(self._steer, message)
                     case _:
@@ -198,14 +219,10 @@ class McpServer:
         def changed() -> None:
             relist.set()
 
-        async with self._connect(self._legacy, changed) as connection:
+        async with self._connect(self._legacy, changed, self._elicit) as connection:
             try:
-                within = self._settings.start_timeout
-                with trio.move_on_after(within) as scope:
-                    await self._list(connection, nursery)
-                if scope.cancelled_caught:
-                    raise NotConnected(f"it did not list its tools within {within:g} s")
-                listed = self._last_call = trio.current_time()
+                await self._list(connection, nursery)
+                listed, self._last_call = -math.inf, trio.current_time()
                 async with trio.open_nursery() as self._life:
                     self._connection = connection
                     self._turn("ready")
@@ -214,7 +231,7 @@ class McpServer:
                     self._life.start_soon(connection.watch, changed)
                     while True:
                         await relist.wait()
-                        await trio.sleep_until(listed + RELIST)
+                        await trio.sleep(max(0.0, listed + RELIST - trio.current_time()))
                         relist, listed = trio.Event(), trio.current_time()
                         await self._list(connection, nursery)
             finally:
@@ -240,7 +257,11 @@ class McpServer:
         raise NotConnected("it answered neither a call nor what was asked after it")
 
     async def _list(self, connection: "Connection", nursery: trio.Nursery) -> None:
-        offered = await connection.list_tools()
+        within = self._settings.start_timeout
+        with trio.move_on_after(within) as scope:
+            offered = await connection.list_tools()
+        if scope.cancelled_caught:
+            raise NotConnected(f"it did not list its tools within {within:g} s")
         book = self._book
         if not book.met:
             first = compare(self.name, offered, {})
@@ -269,35 +290,40 @@ class McpServer:
 
     # --- calls --------------------------------------------------------------------------------
 
-    async def _call(self, call: CallTool) -> None:
-        """Answer *call*; whoever asked goes away at their deadline."""
+    async def _take(self, asked: CallTool | ReadResource | ReadPrompt) -> None:
+        """Answer; whoever asked goes away at their deadline."""
         async with trio.open_nursery() as nursery:
 
             async def until_abandoned() -> None:
-                await call.reply.wait_abandoned()
+                await asked.reply.wait_abandoned()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_abandoned)
-            call.reply.set(await self._answer(call))
+            asked.reply.set(await self._answer(asked))
             nursery.cancel_scope.cancel()
 
-    async def _answer(self, call: CallTool) -> CallDone | CallFailed:
-        accepted = self._book.accepted.get(call.tool)
-        if self._book.off or accepted is None or accepted.pin != call.pin:
-            return CallFailed(f"{call.tool} of {self.name} is off: the owner has not accepted it")
+    async def _answer(self, asked: CallTool | ReadResource | ReadPrompt) -> CallDone | CallFailed:
+        call, repeats = asked if isinstance(asked, CallTool) else None, True
+        if self._book.off:
+            return CallFailed(f"the MCP server {self.name} is off")
+        if call is not None:
+            repeats = call.repeats
+            accepted = self._book.accepted.get(call.tool)
+            if accepted is None or accepted.pin != call.pin:
+                return CallFailed(f"{call.tool} is off: the owner has not accepted it as it is")
         is_sent = False
         with trio.move_on_after(self._settings.timeout - TO_SAY_WHAT):
             for tries in range(2):
                 connection = await self._ready(patient=tries > 0)
                 if isinstance(connection, CallFailed):
                     return connection
-                if not any(tool.pin == call.pin for tool in self._usable):
+                if call is not None and not any(tool.pin == call.pin for tool in self._usable):
                     return CallFailed(f"{call.tool} of {self.name} has changed, so it is off now")
-                is_sent = not call.repeats
-                answer = await self._asked(connection, call)
+                is_sent = not repeats
+                answer = await self._asked(connection, asked)
                 if answer is not None:
                     return answer
-                if not call.repeats:
+                if not repeats:
                     break
             return CallFailed(f"the MCP server {self.name} ended during the call", is_sent)
         return CallFailed(f"the MCP server {self.name} gave no answer in time", is_sent)
@@ -317,23 +343,16 @@ class McpServer:
         return connection
 
     async def _asked(
-        self, connection: "Connection", call: CallTool
-    ) -> CallDone | CallFailed | None:
+        self, connection: "Connection", asked: CallTool | ReadResource | ReadPrompt
+    ) -> CallDone | None:
         """Ask the server; None if it was lost meanwhile."""
         self._used += 1
         number = self._used
-
-        async def shown(progress: float, total: float | None, message: str | None) -> None:
-            await trio.lowlevel.checkpoint()
-            of = f" of {total:g}" if total else ""
-            self._calls[number] = one_line(f"{call.tool}: {progress:g}{of} {message or ''}", 200)
-            self._changed.give()
-
-        self._calls[number] = call.tool
+        self._calls[number] = _label(asked)
         self._changed.give()
         try:
             async with self._slots:
-                result = await connection.call(call.tool, call.arguments, shown)
+                found, failed = await self._found(connection, asked, number)
         except NotConnected:
             if self._connection is connection:
                 self._connection = None
@@ -348,8 +367,61 @@ class McpServer:
             del self._calls[number]
             self._last_call = trio.current_time()
             self._changed.give()
-        found = render(result.content, result.structured, f"mcp/{self.name}")
-        return CallDone(await self._keep(found), result.failed)
+        return CallDone(await self._keep(found), failed)
+
+    async def _found(
+        self, connection: "Connection", asked: CallTool | ReadResource | ReadPrompt, number: int
+    ) -> tuple[Rendered, bool]:
+        folder = f"mcp/{self.name}"
+        match asked:
+            case ReadResource(uri=""):
+                text = listing(await connection.list_resources(), "resources")
+                return fitted(text, folder, {}), False
+            case ReadResource(uri=uri):
+                return resources(await connection.read_resource(uri), folder), False
+            case ReadPrompt(name=""):
+                text = listing(await connection.list_prompts(), "prompts")
+                return fitted(text, folder, {}), False
+            case ReadPrompt(name=name, arguments=given):
+                return messages(await connection.read_prompt(name, given), folder), False
+            case CallTool():
+
+                async def shown(progress: float, total: float | None, message: str | None) -> None:
+                    await trio.lowlevel.checkpoint()
+                    of = f" of {total:g}" if total else ""
+                    words = f"{_label(asked)}: {progress:g}{of} {message or ''}"
+                    self._calls[number] = one_line(words, 200)
+                    self._changed.give()
+
+                result = await connection.call(asked.tool, asked.arguments, shown)
+                return render(result.content, result.structured, folder), result.failed
+
+    async def _elicit(self, asked: Block) -> Block:
+        """Ask the owner what the server wants to know, while it works for them."""
+        if not self._calls or self._question is not None:
+            return {"action": "cancel"}
+        found = question(self.name, asked)
+        if isinstance(found, str):
+            await self._tell(f"The MCP server {self.name} was not answered: {found}.", ())
+            return {"action": "decline"}
+        self._question, self._reply = found, Reply()
+        try:
+            with trio.move_on_after(TO_ANSWER):
+                await self._tell(found.words, found.buttons)
+                return await self._reply.wait()
+            return {"action": "cancel"}
+        finally:
+            self._question = None
+
+    def _answered(self, words: str, *, decline: bool) -> str:
+        if (asked := self._question) is None:
+            return f"{self.name} asks nothing now."
+        content = {} if decline else answer_to(asked, words)
+        if isinstance(content, str):
+            return f"That is no answer yet: {content}."
+        action = {"action": "decline"} if decline else {"action": "accept", "content": content}
+        self._reply.set(action)
+        return f"{self.name} was told that you do not answer." if decline else "It was told so."
 
     # --- what the owner sees and says -----------------------------------------------------------
 
@@ -421,7 +493,9 @@ class McpServer:
                 self._scope.cancel()
                 return Steered(f"{name} is off, and stays so until /mcp enable {name}.")
             case "accept":
-                return await self._accept(steer.code)
+                return await self._accept(steer.words)
+            case "answer" | "decline" as what:
+                return Steered(self._answered(steer.words, decline=what == "decline"))
 
     async def _details(self) -> str:
         self._size = await self._blocking(self._rss)
@@ -443,7 +517,10 @@ class McpServer:
         if code != offer.code:
             text = review(offer, self._book.accepted)
             head = f"{self.name} describes its tools in these words, which nobody vouches for:"
-            return Steered(f"{head}\n\n{text}", (f"/mcp accept {self.name} {offer.code}",))
+            # As code: what it says is shown, not drawn.
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+            words = f"{head}\n\n{fence}\n{text}\n{fence}"
+            return Steered(words, (f"/mcp accept {self.name} {offer.code}",))
         accepted = {tool.name: tool for tool in offer.waiting}
         self._book.accepted = dict(sorted((self._book.accepted | accepted).items()))
         await self._store.write(self._book)
@@ -451,3 +528,13 @@ class McpServer:
         self._publish()
         self._changed.give()
         return Steered(f"Accepted, and used from the next message on: {', '.join(accepted)}.")
+
+
+def _label(asked: CallTool | ReadResource | ReadPrompt) -> str:
+    match asked:
+        case CallTool(tool=tool):
+            return tool
+        case ReadResource(uri=uri):
+            return one_line(f"reading {uri or 'the list of resources'}", 100)
+        case ReadPrompt(name=name):
+            return one_line(f"reading the prompt {name}", 100)

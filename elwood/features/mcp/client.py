@@ -6,7 +6,7 @@ are ours (`serve`), as the SDK's own have no bounds of a line and no sandbox.
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,13 +18,14 @@ import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import Transport, TransportStreams
 from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 import elwood
 from elwood.features.mcp.definitions import ToolDefinition, canonical
@@ -37,6 +38,7 @@ from elwood.features.mcp.lines import (
     read_message,
 )
 from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
+from elwood.features.mcp.results import Block
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import Pipe, from_child, to_child
 
@@ -64,7 +66,7 @@ MAX_PENDING = 1000
 class CallResult(msgspec.Struct, frozen=True):
     """What a tool gave: *content* as in JSON, and what is *structured*, which was checked."""
 
-    content: Sequence[Mapping[str, Any]]
+    content: Sequence[Block]
     structured: object = None
     failed: bool = False
 
@@ -94,11 +96,36 @@ class Connection:
     async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallResult:
         """Call *tool*.  Being cancelled here tells the server so."""
         result = await _asked(self._client.call_tool(tool, arguments, progress_callback=progress))
-        content = [
-            block.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for block in result.content
-        ]
-        return CallResult(content, result.structured_content, bool(result.is_error))
+        return CallResult(
+            [_plain(one) for one in result.content],
+            result.structured_content,
+            bool(result.is_error),
+        )
+
+    async def read_resource(self, uri: str) -> list[Block]:
+        found = await _asked(self._client.read_resource(uri))
+        return [_plain(one) for one in found.contents]
+
+    async def read_prompt(self, name: str, arguments: dict[str, str]) -> list[Block]:
+        """Fill a prompt; give its messages."""
+        found = await _asked(self._client.get_prompt(name, arguments))
+        return [_plain(one) for one in found.messages]
+
+    async def list_resources(self) -> list[Block]:
+        """List resources, and templates of their addresses."""
+        if self.offers.resources is None:
+            return []
+        listed = await self._pages(self._client.list_resources, lambda page: page.resources)
+        more = await self._pages(
+            self._client.list_resource_templates, lambda page: page.resource_templates
+        )
+        return [_plain(one) for one in (*listed, *more)]
+
+    async def list_prompts(self) -> list[Block]:
+        if self.offers.prompts is None:
+            return []
+        listed = await self._pages(self._client.list_prompts, lambda page: page.prompts)
+        return [_plain(one) for one in listed]
 
     async def watch(self, changed: Callable[[], object]) -> None:
         """Call *changed* when a server of the new kind says that its tools have changed."""
@@ -145,6 +172,10 @@ async def _asked(answer: Awaitable[T]) -> T:
         raise NotConnected("the connection is closed") from error
 
 
+def _plain(model: BaseModel) -> Block:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 def _definition(tool: types.Tool) -> ToolDefinition:
     hints = tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True)
     return ToolDefinition(
@@ -159,12 +190,18 @@ def _definition(tool: types.Tool) -> ToolDefinition:
 
 @asynccontextmanager
 async def connect(
-    transport: Transport, *, legacy: bool, within: float, changed: Callable[[], object]
+    transport: Transport,
+    *,
+    legacy: bool,
+    within: float,
+    changed: Callable[[], object],
+    elicit: Callable[[Block], Awaitable[Block]],
 ) -> AsyncIterator[Connection]:
     """Be connected by *transport* in the block; its server must have answered *within* seconds.
 
-    *changed* is called when the server says that its list of tools has changed.  Raises
-    NotConnected, and whatever the transport does, in groups.
+    *changed* is called when the server says that its list of tools has changed, *elicit* when it
+    wants to know something of the owner.  Raises NotConnected, and whatever the transport does, in
+    groups.
     """
 
     async def heard(message: object) -> None:
@@ -172,12 +209,18 @@ async def connect(
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
+    async def asked(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(await elicit(_plain(params)))
+
     client = Client(
         transport,
         mode="legacy" if legacy else "auto",
         cache=None,
         client_info=types.Implementation(name="elwood", version=elwood.__version__),
         message_handler=heard,
+        elicitation_callback=asked,
     )
     with trio.CancelScope(deadline=trio.current_time() + within) as starting:
         async with client:

@@ -48,6 +48,19 @@ class CallTool(Request[CallDone | CallFailed], frozen=True, kw_only=True):
     repeats: bool = False
 
 
+class ReadResource(Request[CallDone | CallFailed], frozen=True, kw_only=True):
+    """Read the resource *uri*, or list those there are if it is empty."""
+
+    uri: str
+
+
+class ReadPrompt(Request[CallDone | CallFailed], frozen=True, kw_only=True):
+    """Read the prompt *name*, or list those there are if it is empty."""
+
+    name: str
+    arguments: dict[str, str]
+
+
 class Steered(msgspec.Struct, frozen=True):
     """What came of it, in *words*; *buttons* type what stands on them."""
 
@@ -56,10 +69,10 @@ class Steered(msgspec.Struct, frozen=True):
 
 
 class Steer(Request[Steered], frozen=True, kw_only=True):
-    """Turn the server on or off, start it anew, or accept what waits under *code*."""
+    """Turn the server on or off, start it anew, accept what waits, or answer what it asks."""
 
-    what: Literal["summary", "show", "enable", "disable", "restart", "accept"]
-    code: str = ""
+    what: Literal["summary", "show", "enable", "disable", "restart", "accept", "answer", "decline"]
+    words: str = ""
 
 
-ServerMail = CallTool | Steer
+ServerMail = CallTool | ReadResource | ReadPrompt | Steer

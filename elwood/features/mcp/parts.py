@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -16,14 +16,14 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import command
+from elwood.features.mcp.commands import PromptWords, command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
-from elwood.features.mcp.results import Rendered
+from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import ServerStore
-from elwood.features.mcp.tools import tools
+from elwood.features.mcp.tools import readers, tools
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.net.http import library_client
 from elwood.foundation.runtime import Address, Mailbox
@@ -71,6 +71,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         actors=actors,
         live=live,
+        tools=readers(servers, addresses),
+        sessions=[PromptWords],
         commands=[
             SlashCommand(
                 name="mcp",
@@ -102,7 +104,9 @@ def _server(
         live.update({tool.name: tool for tool in made})
 
     @asynccontextmanager
-    async def connect(legacy: bool, changed: Callable[[], object]) -> "AsyncIterator[Connection]":
+    async def connect(
+        legacy: bool, changed: Callable[[], object], elicit: Callable[[Block], Awaitable[Block]]
+    ) -> "AsyncIterator[Connection]":
         client = "elwood.features.mcp.client"
         try:
             sdk = await blocking(partial(import_module, client))
@@ -114,7 +118,7 @@ def _server(
         else:
             transport = sdk.serve(partial(_run, core, others, settings, pids), errors, blocking)
         async with sdk.connect(
-            transport, legacy=legacy, within=settings.start_timeout, changed=changed
+            transport, legacy=legacy, within=settings.start_timeout, changed=changed, elicit=elicit
         ) as connection:
             yield connection
 

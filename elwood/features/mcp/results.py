@@ -90,6 +90,35 @@ def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
     return f"{uri}:\n{found.get('text', '')}"
 
 
+def listing(items: Iterable[Block], what: str) -> str:
+    """List resources or prompts, a line each."""
+    lines = []
+    for one in items:
+        called = one.get("uri") or one.get("uriTemplate") or one.get("name")
+        needs = [
+            f"{each.get('name')}{'' if each.get('required') else '?'}"
+            for each in one.get("arguments") or ()
+        ]
+        about = [one.get("title") or one.get("name"), one.get("description")]
+        about += [f"arguments: {', '.join(needs)}"] if needs else []
+        lines.append(f"- {called}: {one_line('; '.join(map(str, filter(None, about))), MAX_WORDS)}")
+    return "\n".join(lines) or f"There are no {what}."
+
+
+def messages(items: Iterable[Block], folder: str) -> Rendered:
+    """Write the messages of a prompt."""
+    files: dict[str, bytes] = {}
+    parts = [f"{one.get('role')}: {_part(one['content'], folder, files)}" for one in items]
+    return fitted("\n\n".join(parts), folder, files)
+
+
+def resources(items: Iterable[Block], folder: str) -> Rendered:
+    """Write resources that were read."""
+    files: dict[str, bytes] = {}
+    parts = [resource(one, folder, files) for one in items]
+    return fitted("\n\n".join(parts) or "(nothing)", folder, files)
+
+
 def _file(kind: str, mime: object, data: object, folder: str, files: dict[str, bytes]) -> str:
     mime = one_line(str(mime or "application/octet-stream"), 100)
     try:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 Json = dict[str, Any]  # Any: as it is in JSON
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 DO: Json = {
     "name": "do",
     "description": "Does what it is told.",
@@ -31,6 +32,7 @@ class FakeServer:
     def __init__(self, plan: Json) -> None:
         self.plan = plan
         self.tools: list[Json] = plan.get("tools", [ECHO, DO])
+        self.listening: object = None
         self.old: bool = plan.get("old", False)
 
     def send(self, message: Json) -> None:
@@ -76,6 +78,8 @@ class FakeServer:
                 self.reply(id_, {"content": [{"type": "text", "text": sys.stdin.readline()}]})
             elif what == "tools":
                 self.tools = given[0]
+                told = {} if self.old else {"_meta": {SUBSCRIPTION: self.listening}}
+                self.send({"method": "notifications/tools/list_changed", "params": told})
             elif what == "sleep":
                 time.sleep(given[0])
             elif what == "exit":
@@ -105,7 +109,8 @@ class FakeServer:
         params = message.get("params", {})
         if id_ is None or method is None or method in self.plan.get("mute", ()):
             return
-        offers = {"tools": {"listChanged": True}}
+        offers = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+        more = {} if self.old else {"ttlMs": 0, "cacheScope": "private"}
         if method == "server/discover" and not self.old:
             versions = {"supportedVersions": ["2026-07-28"], "capabilities": offers}
             self.reply(id_, {**versions, "ttlMs": 0, "cacheScope": "private"})
@@ -115,8 +120,31 @@ class FakeServer:
         elif method == "ping":
             self.reply(id_, {})
         elif method == "tools/list":
-            more = {} if self.old else {"ttlMs": 0, "cacheScope": "private"}
             self.reply(id_, {"tools": self.tools, **more})
+        elif method == "subscriptions/listen":
+            told = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION: id_}}
+            self.send({"method": "notifications/subscriptions/acknowledged", "params": told})
+            self.listening = id_
+        elif method == "resources/list":
+            one: Json = {"uri": "note://1", "name": "first", "description": "a note"}
+            self.reply(id_, {"resources": [one], **more})
+        elif method == "resources/templates/list":
+            one = {"uriTemplate": "note://{number}", "name": "any"}
+            self.reply(id_, {"resourceTemplates": [one], **more})
+        elif method == "resources/read":
+            found = [{"uri": params["uri"], "text": "what is in it"}]
+            self.reply(id_, {"contents": found, **more})
+        elif method == "prompts/list":
+            needs = [{"name": "city", "required": True}]
+            one = {"name": "weather", "description": "of a city", "arguments": needs}
+            self.reply(id_, {"prompts": [one], **more})
+        elif method == "prompts/get":
+            text = f"Say how the weather is in {params['arguments']['city']}."
+            said = {"role": "user", "content": {"type": "text", "text": text}}
+            self.reply(id_, {"messages": [said]})
+        elif method == "tools/call" and "inputResponses" in params:
+            text = json.dumps(params["inputResponses"])
+            self.reply(id_, {"content": [{"type": "text", "text": text}]})
         elif method == "tools/call":
             given = params.get("arguments", {})
             if params["name"] == "do":

@@ -62,12 +62,15 @@ class FakeConnection:
         await trio.lowlevel.checkpoint()
         return text("done") if self.called is None else await self.called(arguments)
 
+    async def watch(self, changed: object) -> None:
+        await trio.lowlevel.checkpoint()
+
     def crash(self, error: Exception) -> None:
         """Break, as a server does that ends."""
         self.broken = error
         self._gone.set()
 
-    async def watch(self) -> None:
+    async def live(self) -> None:
         await self._gone.wait()
         assert self.broken is not None
         raise self.broken
@@ -92,8 +95,9 @@ class Rig:
 
     @asynccontextmanager
     async def connect(
-        self, legacy: bool, changed: Callable[[], object]
+        self, legacy: bool, changed: Callable[[], object], elicit: Callable[[Any], Awaitable[Any]]
     ) -> AsyncIterator[FakeConnection]:
+        self.elicit = elicit
         self.tries.append(trio.current_time())
         self.legacy.append(legacy)
         made = self.connections.pop(0) if len(self.connections) > 1 else self.connections[0]
@@ -103,7 +107,7 @@ class Rig:
         self.made.append(made)
         made.changed = changed
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(made.watch)
+            nursery.start_soon(made.live)
             yield made
             nursery.cancel_scope.cancel()
 
@@ -112,7 +116,7 @@ class Rig:
         return await self.address.ask(CallTool(tool=name, pin=pin, arguments={}, repeats=repeats))
 
     async def steer(self, what: Any, code: str = "") -> Steered:
-        return await self.address.ask(Steer(what=what, code=code))
+        return await self.address.ask(Steer(what=what, words=code))
 
     async def says(self) -> str:
         await wait_all_tasks_blocked()

@@ -40,10 +40,7 @@ def test_every_row_has_its_test() -> None:
     rows = {msgspec.json.decode(line, type=Row).id for line in CORPUS.read_bytes().splitlines()}
     text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     named = re.findall(r"^(?:async )?def test_mcp_((?:\d\d_)+)", text, re.M)
-    assert {f"MCP-{number}" for one in named for number in one.split("_")[:-1]} == rows - {
-        "MCP-30",
-        "MCP-31",
-    }
+    assert {f"MCP-{number}" for one in named for number in one.split("_")[:-1]} == rows
     assert len(rows) == 33
 
 
@@ -309,7 +306,7 @@ async def test_mcp_25_26_27_a_server_gets_no_model_and_no_paths(
     async with living(tmp_path, fake=fake({"old": old})) as house:
         await ready(house)
         said = await house.do(["ask", 7, method, params.get(method, {})])
-        assert '"error"' in said
+        assert ('"error"' if "elicit" not in method or not old else '"decline"') in said
         assert '"id":7' in said
 
 
