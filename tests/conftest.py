@@ -47,9 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mcp-cycles", type=int, default=5, help="times that an MCP server is killed (5; 1000)"
     )
     parser.addoption(
-        "--mcp-real",
-        action="store_true",
-        help="install and drive real MCP servers, from registries",
+        "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
     )
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
