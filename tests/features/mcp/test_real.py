@@ -35,7 +35,7 @@ def installed(pytestconfig: pytest.Config) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "py" / "bin" / PYTHON[0]).exists():
         subprocess.run([sys.executable, "-m", "venv", folder / "py"], check=True)
-        pip = [folder / "py" / "bin" / "pip", "install", "-q", *PYTHON]
+        pip = [str(folder / "py" / "bin" / "pip"), "install", "-q", *PYTHON]
         if subprocess.run(pip, check=False).returncode:
             pytest.skip("REAL MCP SERVERS NOT TESTED: no registry of Python packages is reached")
     if not (folder / "node_modules" / SCOPE).exists():
@@ -63,7 +63,8 @@ def node(folder: Path, name: str, *args: str, **more: Any) -> ServerSettings:
 
 def server(folder: Path, program: str, *args: str, **more: Any) -> ServerSettings:
     # What a virtual environment links to lies where its Python is.
-    shown = {str(folder), sys.base_prefix, *more.pop("mounts", ())} - {"/usr"}
+    shown = {*more.pop("mounts", (str(folder),)), str(folder), sys.base_prefix} - {"/usr"}
+    shown -= {one.removesuffix(":rw") for one in shown if one.endswith(":rw")}
     given: dict[str, Any] = {"start_timeout": 60.0, "accept": "first", "private": False, **more}
     return ServerSettings(
         command=program, args=args, mounts=tuple(sorted(shown)), sandbox="workspace", **given
@@ -104,7 +105,11 @@ async def test_fetch(tmp_path: Path, installed: Path) -> None:
         )
 
     async with serving(page) as url:
-        made = python(installed, "mcp-server-fetch", "--allow-private-ips", network=True)
+        # At its first call it installs what it needs, beside itself.
+        write = (f"{installed}:rw",)
+        made = python(
+            installed, "mcp-server-fetch", "--allow-private-ips", network=True, mounts=write
+        )
         state, said = await one_turn(tmp_path, made, "fetch", url=f"{url}/page")
     assert "blue boats" in said
     assert "tools" in state
