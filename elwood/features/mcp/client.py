@@ -6,6 +6,7 @@ are ours (`serve`), as the SDK's own have no bounds of a line and no sandbox.
 
 import logging
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -17,15 +18,24 @@ import msgspec
 import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import Transport, TransportStreams
+from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext, TokenStorage
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from pydantic import BaseModel, ValidationError
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 import elwood
 from elwood.features.mcp.definitions import ToolDefinition, canonical
@@ -37,9 +47,12 @@ from elwood.features.mcp.lines import (
     answered,
     read_message,
 )
+from elwood.features.mcp.login import REDIRECT, Login, Returned
 from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
 from elwood.features.mcp.results import Block
-from elwood.foundation.runtime import Blocking
+from elwood.features.mcp.settings import ServerSettings
+from elwood.features.mcp.store import LoginStore
+from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox.children import Pipe, from_child, to_child
 
 if TYPE_CHECKING:
@@ -253,6 +266,96 @@ async def _streamable(
         streamable_http_client(url, http_client=made, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
+
+
+class _Kept(TokenStorage):
+    """Keeps a login by *store*, together with what the SDK found out about who gave it."""
+
+    def __init__(self, settings: ServerSettings, store: LoginStore) -> None:
+        self._settings = settings
+        self._store = store
+        self.context: OAuthContext | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        found = await in_thread(lambda: self._store.read(self._settings.url))
+        if found.tokens is None:
+            return None
+        tokens = OAuthToken.model_validate(found.tokens)
+        if found.expires and found.expires < time.time():
+            tokens.access_token = ""  # it is to be refreshed: the SDK forgets when it was got
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        expires = time.time() + tokens.expires_in if tokens.expires_in else 0.0
+        await self._keep(tokens=_plain(tokens), expires=expires)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._settings.client_id:
+            secret = self._settings.client_secret
+            return OAuthClientInformationFull(
+                client_id=self._settings.client_id,
+                client_secret=secret.reveal() if secret else None,
+                redirect_uris=[AnyUrl(REDIRECT)],
+            )
+        found = await in_thread(lambda: self._store.read(self._settings.url))
+        if found.client is None:
+            return None
+        return OAuthClientInformationFull.model_validate(found.client)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await self._keep(client=_plain(client_info))
+
+    async def _keep(self, **changed: Any) -> None:
+        def keep() -> None:
+            found = msgspec.structs.asdict(self._store.read(self._settings.url))
+            self._store.write(Login(**{**found, **known, **changed}))
+
+        context, known = self.context, {}
+        if context is not None and context.oauth_metadata is not None:
+            known["issuer"] = _plain(context.oauth_metadata)
+        if context is not None and context.protected_resource_metadata is not None:
+            known["resource"] = _plain(context.protected_resource_metadata)
+        await in_thread(keep)
+
+
+def oauth(
+    settings: ServerSettings,
+    store: LoginStore,
+    show: Callable[[str], Awaitable[None]] | None = None,
+    answer: Callable[[], Awaitable[Returned]] | None = None,
+) -> OAuthClientProvider:
+    """Make what logs in: by *show* and *answer* anew, without them by what is kept."""
+
+    async def come_back() -> AuthorizationCodeResult:
+        assert answer is not None
+        found = await answer()
+        return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
+
+    async def log_in_first(url: str) -> None:
+        await trio.lowlevel.checkpoint()
+        raise NotConnected("it wants a login, by: elwood auth mcp")
+
+    kept, known = _Kept(settings, store), store.read(settings.url)
+    made = OAuthClientProvider(
+        settings.url,
+        OAuthClientMetadata(
+            client_name="Elwood",
+            redirect_uris=[AnyUrl(REDIRECT)],
+            grant_types=["authorization_code", "refresh_token"],
+            scope=settings.scope or None,
+        ),
+        kept,
+        redirect_handler=show or log_in_first,
+        callback_handler=come_back,
+    )
+    kept.context = made.context
+    if known.issuer is not None:
+        made.context.oauth_metadata = OAuthMetadata.model_validate(known.issuer)
+    if known.resource is not None:
+        found = ProtectedResourceMetadata.model_validate(known.resource)
+        made.context.protected_resource_metadata = found
+        made.context.auth_server_url = str(found.authorization_servers[0])
+    return made
 
 
 # --- a process of ours ----------------------------------------------------------------------------

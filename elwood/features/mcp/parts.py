@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
@@ -22,7 +22,7 @@ from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
-from elwood.features.mcp.store import ServerStore
+from elwood.features.mcp.store import LoginStore, ServerStore
 from elwood.features.mcp.tools import readers, tools
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.net.http import library_client
@@ -113,7 +113,19 @@ def _server(
         except ImportError as error:
             raise NotConnected(MISSING) from error
         if settings.url:
-            made = partial(_http, settings, errors)
+
+            def seen(status: int) -> None:
+                if status >= 400:
+                    login = ", so it wants a login" if status == 401 else ""
+                    errors.add(f"HTTP {status}{login}\n".encode())
+
+            login = LoginStore(core.paths.state, name)
+            auth = (
+                await blocking(partial(sdk.oauth, settings, login))
+                if settings.auth == "oauth"
+                else None
+            )
+            made = partial(http_client, settings, seen, auth)
             transport = sdk.remote(settings.url, settings.transport, made)
         else:
             transport = sdk.serve(partial(_run, core, others, settings, pids), errors, blocking)
@@ -170,20 +182,19 @@ async def _run(
     return f"it ended with {outcome.code}"
 
 
-def _http(settings: ServerSettings, errors: LastWords) -> "LibraryClient":
+def http_client(
+    settings: ServerSettings, seen: Callable[[int], object], auth: Any = None
+) -> "LibraryClient":
     """Make the client for a server elsewhere: no name leads it into our network, unless it may."""
-
-    def seen(status: int) -> None:
-        if status >= 400:
-            login = ", so it wants a login" if status == 401 else ""
-            errors.add(f"HTTP {status}{login}\n".encode())
-
     headers = {name: value.reveal() for name, value in settings.headers.items()}
     if settings.token is not None:
         headers["Authorization"] = f"Bearer {settings.token.reveal()}"
-    allow = (lambda address: True) if settings.local else is_reachable
     return library_client(
-        route=pinned(allow, resolved), headers=headers, read_timeout=READ_TIMEOUT, seen=seen
+        route=pinned((lambda address: True) if settings.local else is_reachable, resolved),
+        headers=headers,
+        read_timeout=READ_TIMEOUT,
+        seen=seen,
+        auth=auth,
     )
 
 

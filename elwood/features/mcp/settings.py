@@ -74,6 +74,12 @@ class ServerSettings:
     headers: Mapping[str, Secret] = secret_table(
         "mcp-NAME-KEY", help="headers of every request to a url"
     )
+    auth: Literal["none", "oauth"] = setting(
+        "none", help="oauth: you log in with `elwood auth mcp NAME`"
+    )
+    scope: str = setting("", help="for oauth: the scopes to ask for, unless the server says which")
+    client_id: str = setting("", help="for oauth: Elwood's id, if the server wants it registered")
+    client_secret: Secret | None = secret("mcp-NAME-client", "NAME_MCP_CLIENT_SECRET")
     local: bool = setting(
         False, help="a url may lead to this machine or the network around it, and be plain HTTP"
     )
@@ -175,9 +181,11 @@ def complaints(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
-    for key in ("token", "headers"):
+    for key in ("token", "headers", "client_id", "client_secret"):
         if getattr(server, key):
             yield key, "is for servers with a url", "take it away; a command has secrets"
+    if server.auth != "none":
+        yield "auth", "is for servers with a url", "take it away; a command has secrets"
     if any(char.isspace() for char in server.command):
         yield "command", "has a blank in it", "write what stands behind it into args"
     if (package := unpinned(server.command, server.args)) is not None:
@@ -201,7 +209,12 @@ def _of_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
             yield "headers", f"{name!r} is not the name of a header", "use letters, digits and -"
     if not server.local and server.url.startswith("http://"):
         yield "url", "is not encrypted", "write https://, or set local if it is in your network"
-    if server.token and any(name.lower() == "authorization" for name in server.headers):
+    ways = [
+        server.token,
+        server.auth == "oauth",
+        *(n for n in server.headers if n.lower() == "authorization"),
+    ]
+    if len(list(filter(None, ways))) > 1:
         yield "token", "there are two ways to log in", "take one away"
 
 

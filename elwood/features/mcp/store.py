@@ -1,5 +1,6 @@
 """What Elwood remembers of a server: which tools were accepted, and whether it is turned off."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import trio
 
 from elwood.features.mcp.definitions import ToolDefinition
+from elwood.features.mcp.login import Login
 from elwood.foundation.storage.disk import Disk
 
 
@@ -47,3 +49,30 @@ class ServerStore:
     def _write(self, data: bytes) -> None:
         self._disk.make_folder(self._path.parent)
         self._disk.replace(self._path, data)
+
+
+class LoginStore:
+    """The file with the login at the server *name*: nobody but us may read it.  Blocks."""
+
+    def __init__(self, state: Path, name: str) -> None:
+        self.path = state / "mcp" / f"{name}.login.json"
+
+    def read(self, url: str) -> Login:
+        """Read what is kept of a login at *url*: tokens for another address are none."""
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=Login)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return Login(url)
+        return found if found.url == url else Login(url)
+
+    def write(self, login: Login) -> None:
+        """Put *login* in the place of what is kept."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.encode(login))
+            file.flush()
+            os.fsync(fd)
+        temporary.rename(self.path)
