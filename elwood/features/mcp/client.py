@@ -295,6 +295,7 @@ class _Kept(TokenStorage):
             return OAuthClientInformationFull(
                 client_id=self._settings.client_id,
                 client_secret=secret.reveal() if secret else None,
+                token_endpoint_auth_method="client_secret_basic" if secret else "none",
                 redirect_uris=[AnyUrl(REDIRECT)],
             )
         found = await in_thread(lambda: self._store.read(self._settings.url))

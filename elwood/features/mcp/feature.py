@@ -1,8 +1,14 @@
 """MCP servers, as the app sees them."""
 
+from typing import TYPE_CHECKING
+
 from elwood.agent.feature import Feature, imported
 from elwood.features.mcp.settings import McpServers
 from elwood.foundation.command_line import CliCommand
+
+if TYPE_CHECKING:
+    from elwood.agent.parts import Gathered, Parts
+    from elwood.agent.session.core import Core
 
 COMMAND = CliCommand(
     "auth",
@@ -18,9 +24,16 @@ COMMAND = CliCommand(
     ),
 )
 
-FEATURE = Feature(
-    name="mcp",
-    build=imported("elwood.features.mcp.parts", "build"),
-    settings=(McpServers,),
-    cli=(COMMAND,),
-)
+
+async def build(core: "Core", others: "Gathered") -> "Parts":
+    """Make the servers' actors; what that takes is imported only if there is a server."""
+    from elwood.agent.parts import Parts
+
+    if not core.config.of(McpServers).by_name:
+        return Parts()
+    from elwood.features.mcp import parts
+
+    return await parts.build(core, others)
+
+
+FEATURE = Feature(name="mcp", build=build, settings=(McpServers,), cli=(COMMAND,))

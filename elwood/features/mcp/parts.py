@@ -48,10 +48,8 @@ MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make an actor for each server that is configured, and nothing if there is none."""
+    """Make an actor for each server that is configured."""
     servers = core.config.of(McpServers).by_name
-    if not servers:
-        return Parts()
     blocking = core.environment.blocking
     # What an earlier process left running; without the shell nobody else has looked.
     await blocking(partial(reap, core.paths.state / "running"))
