@@ -14,7 +14,6 @@ from elwood.features.mcp.messages import CallDone, CallTool
 from elwood.features.mcp.settings import ToolRule
 from tests.features.mcp.house import SERVER, fake, living
 
-
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 pytestmark = pytest.mark.bench
 
