@@ -334,8 +334,9 @@ class McpServer:
 
     async def _ready(self, *, patient: bool) -> "Connection | CallFailed":
         """Wait until the server is there, and have it started if it is not."""
-        self._is_wanted = True
-        self._changed.give()
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._changed.give()
         while (connection := self._connection) is None:
             if self._state in ("off", "parked") or (self._state == "waiting" and not patient):
                 return CallFailed(f"the MCP server {self.name} does not run: {self._told}")
@@ -348,11 +349,11 @@ class McpServer:
         """Ask the server; None if it was lost meanwhile."""
         self._used += 1
         number = self._used
-        self._calls[number] = _label(asked)
-        self._changed.give()
+        self._calls[number] = label = _label(asked)
         try:
             async with self._slots:
-                found, failed = await self._found(connection, asked, number)
+                with waiting(label):
+                    found, failed = await self._found(connection, asked, number)
         except NotConnected:
             if self._connection is connection:
                 self._connection = None
@@ -366,8 +367,7 @@ class McpServer:
         finally:
             del self._calls[number]
             self._last_call = trio.current_time()
-            self._changed.give()
-        return CallDone(await self._keep(found), failed)
+        return CallDone(await self._keep(found) if found.files else found.text, failed)
 
     async def _found(
         self, connection: "Connection", asked: CallTool | ReadResource | ReadPrompt, number: int

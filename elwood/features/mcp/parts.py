@@ -221,8 +221,7 @@ def _kept(workspace: Root, folder: str, found: Rendered) -> str:
             workspace.write(name, content, untrusted=True)
         except (PathRefused, Unconfined) as error:
             lost.append(f"[{error}]")
-    if found.files:
-        _sweep(workspace, folder)
+    _sweep(workspace, folder)
     return "\n".join([found.text, *lost])
 
 
