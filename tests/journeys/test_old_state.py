@@ -222,7 +222,7 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
         assert told(here, 3003) == []
         await here.stop()
         await here.verify()
-        assert undocumented(here.state) <= {"heard.json", "learning.day"}  # read no more
+        assert undocumented(here.state) <= {"heard.json", "learning.day", "skills"}  # read no more
 
 
 def undocumented(state: Path) -> set[str]:
