@@ -82,7 +82,7 @@ def secret(
     credential: str, variable: str, *, help: str = "", example: str | None = None
 ) -> Secret | None:
     """Make a field for a secret, which is looked for where secrets are kept."""
-    where = "`file:` and an absolute path, or the secret itself; better is the credential"
+    where = "the secret itself, or `file:` and an absolute path; better is the credential"
     key = Key(
         help=f"{where} `{credential}`{help}",
         default=f"credential `{credential}`; else `${variable}`",
