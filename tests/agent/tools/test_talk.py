@@ -326,11 +326,18 @@ async def test_a_silence_is_told(tmp_path: Path, autojump_clock: MockClock) -> N
     hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
     put(hands, "b.txt", b"x")
+
+    async def slowly() -> None:
+        await trio.sleep(100)
+        await answer(mailbox, Sent("1"), None)
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answer, mailbox, Sent("1"), None)
+        nursery.start_soon(slowly)
         with pytest.raises(ToolFailure, match=r"b.txt may or.*before it.*: a.txt") as caught:
             await send(hands, "", "here", "a.txt", "b.txt")
         assert caught.value.unknown
+        # The call itself has 180 s, and could not say it.
+        assert trio.current_time() < 180
 
 
 async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
