@@ -44,6 +44,9 @@ async def test_what_was_told_is_known_in_another_conversation(h: Home) -> None:
         )
         await life.say(typed("search_memory", query="birthday"), chat=OTHER)
         assert "4 May" in h.texts(OTHER)[-1]
+        assert "I remember 1 note" in await life.say("/memory")
+        assert "4 May" in await life.say("/memory show sister-birthday")
+        assert "no note called tea" in await life.say("/memory show tea")
     assert not h.broken()
 
 
