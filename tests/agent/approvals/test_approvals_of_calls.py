@@ -529,6 +529,18 @@ async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
     assert not world.entries()
 
 
+async def test_what_cannot_be_shown_ends_the_question_before_it(world: World) -> None:
+    """A call that changed is refused: a yes to what it was must not be given any more."""
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(question())
+        changed = msgspec.structs.replace(question(plan="other"), subject="x" * (MAX_SHOWN + 1))
+        answer = await ask.seek(changed)
+        assert isinstance(answer, Verdict)
+        assert answer.ruling == "denied"
+        assert "withdrawn" in (await ask.press(data(world, "Allow once"))).text
+    assert ruled(world) == [("withdrawn", "")]
+
+
 @pytest.mark.parametrize(
     ("route", "place"),
     [

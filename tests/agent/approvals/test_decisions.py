@@ -1,0 +1,49 @@
+"""What is found about a call, without asking anybody: pure functions of what was recorded."""
+
+from elwood.agent.approvals.decisions import find, look_up
+from elwood.agent.approvals.messages import Pending, Verdict
+from elwood.agent.approvals.state import ApprovalDecided, ApprovalState
+from tests.agent.approvals.test_state import question, sought
+
+# `sought` asks for so many seconds.
+LASTS = 300.0
+
+
+def state(*entries: ApprovalDecided) -> ApprovalState:
+    """What is known after a question at 0, and *entries* at 1."""
+    made = ApprovalState()
+    made.apply(0.0, sought("1"))
+    for entry in entries:
+        made.apply(1.0, entry)
+    return made
+
+
+def test_a_question_whose_time_is_over_ends_where_it_is_asked_again() -> None:
+    """Also if nobody has ended it yet: its timer and who asks may come at the same moment."""
+    asked = question("call 1")
+    assert find(state(), asked, LASTS - 1).answer == Pending()
+    over = find(state(), asked, LASTS)
+    assert over.answer == Verdict("expired", "")
+    assert over.entries == (ApprovalDecided("1", "expired", "", "plan call 1"),)
+
+
+def test_a_question_about_something_else_ends_where_the_call_is_asked_about_anew() -> None:
+    changed = question("call 1", plan="another")
+    for now, ruling in ((1.0, "withdrawn"), (LASTS, "expired")):
+        step = find(state(), changed, now)
+        assert step.answer is None
+        assert [entry.ruling for entry in step.entries if isinstance(entry, ApprovalDecided)] == [
+            ruling
+        ]
+
+
+def test_only_the_plan_that_was_shown_is_looked_up() -> None:
+    yes = ApprovalDecided("1", "once", "tg:1", "plan call 1")
+    for plan, found in (
+        ("plan call 1", Verdict("once", "tg:1")),
+        ("other", Verdict("expired", "")),
+    ):
+        assert look_up(state(yes), "s", "call 1", plan, 2.0) == found
+    assert look_up(state(), "s", "call 1", "plan call 1", 2.0) == Pending()
+    assert look_up(state(), "s", "call 1", "plan call 1", LASTS) == Verdict("expired", "")
+    assert look_up(state(), "s", "never asked", "plan call 1", 2.0) == Verdict("expired", "")
