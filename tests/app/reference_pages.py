@@ -35,7 +35,9 @@ def tools() -> str:
         )
         for name, field in schema["properties"].items():
             needed = "" if name in schema.get("required", ()) else " (optional)"
-            parts.append(f"- `{name}`{needed}: {field.get('description', field.get('type', ''))}")
+            choices = " ".join(f"`{choice}`" for choice in field.get("enum", ()))
+            about = field.get("description") or choices or field.get("type", "")
+            parts.append(f"- `{name}`{needed}: {about}")
         parts.append("")
     return "\n".join(parts)
 

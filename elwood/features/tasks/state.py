@@ -125,20 +125,23 @@ class NewsTold(msgspec.Struct, frozen=True, tag="told"):
     upto: int
 
 
-# Older logs have these three: of misses that were told later, and of a clock that was set.
-
-
 class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
+    """Misses of *task* were told later; only in older logs."""
+
     task: str
     tell: str
 
 
 class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
+    """The clock was set back; only in older logs."""
+
     to: float
     tell: str = ""
 
 
 class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
+    """The clock was found far behind; only in older logs."""
+
     to: float
     tell: str = ""
 

@@ -33,7 +33,7 @@ class TelegramSettings:
     token: Secret | None = secret(
         "telegram-token",
         "ELWOOD_TELEGRAM_TOKEN",
-        help=". The channel is off without",
+        help=". Without one the channel is off",
         example='"file:/run/secrets/telegram-token"',
     )
     owners: tuple[int, ...] = setting(
