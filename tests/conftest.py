@@ -22,10 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (20)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
-        "--kill-every", type=int, default=5, help="Elwood dies at every n-th step of a story (5)"
+        "--kill-every", type=int, default=8, help="Elwood dies at every n-th step of a story (8)"
     )
     parser.addoption(
-        "--kill-pairs", type=int, default=60, help="pairs of steps that Elwood dies at (60)"
+        "--kill-pairs", type=int, default=40, help="pairs of steps that Elwood dies at (40)"
     )
     parser.addoption(
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"

@@ -117,7 +117,6 @@ class FakeTelegram:
         self.moved: dict[int, int] = {}
         self.dead_topics: set[int] = set()
         self.gone: set[int] = set()
-        self.methods_missing: set[str] = set()
         # Messages per chat within a second that are too many; a violation costs *flood_wait*.
         self.flood_limit: int | None = None
         self.flood_wait = 1
@@ -280,8 +279,6 @@ class FakeTelegram:
         return json_reply({"ok": True, "result": result})
 
     async def _perform(self, method: str, params: dict[str, Any]) -> Any:
-        if method in self.methods_missing:
-            raise Refusal(404, "Not Found: method not found")
         match method:
             case "getUpdates":
                 return await self._get_updates(params)

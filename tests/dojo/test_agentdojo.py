@@ -8,7 +8,7 @@ It needs the extra `dojo` (290 MB, so it is in no other) and takes some two minu
 No language model takes part: one scripted model obeys every injection, another is honest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -68,16 +68,6 @@ class Row:
         ]
 
     @property
-    def asked(self) -> int:
-        """Those that the owner was asked about; what they refused is not asked about again."""
-        return sum(tried.effect and tried.asked for play in self.played for tried in play.tried)
-
-    @property
-    def reads(self) -> int:
-        """Calls without an effect that ran for injections."""
-        return sum(not tried.effect and tried.ran for play in self.played for tried in play.tried)
-
-    @property
     def reached(self) -> list[Played]:
         """The pairs whose injection reached its goal, as AgentDojo sees it."""
         return [play for play in self.played if play.reached]
@@ -86,12 +76,6 @@ class Row:
 def print_attacks(title: str, rows: Sequence[Row], capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n\n{title}")
-        print(f"{'':12}{'pairs':>7}{'effects':>9}{'asked':>7}{'ran':>5}{'reads':>7}{'goals':>7}")
-        for row in rows:
-            print(
-                f"{row.suite:12}{len(row.played):7}{row.effects:9}{row.asked:7}"
-                f"{len(row.holes):5}{row.reads:7}{len(row.reached):7}"
-            )
         pairs, effects, ran = (
             sum(len(row.played) for row in rows),
             sum(row.effects for row in rows),
@@ -185,22 +169,14 @@ async def test_honest_work_is_asked_about_once_at_most(
     rules: Rules, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On average over the tasks, of which none is denied."""
-    found: Mapping[str, list[Played]] = {
-        name: [await Play(suite(name), task, None, rules=rules).run() for task in suite(name).tasks]
+    all_ = [
+        await Play(suite(name), task, None, rules=rules).run()
         for name in NAMES
-    }
-    all_ = [play for played in found.values() for play in played]
+        for task in suite(name).tasks
+    ]
     average = sum(play.questions for play in all_) / len(all_)
     with capsys.disabled():
         print(f"\n\nThe model is honest; the owner has allowed {title} for good.")
-        print(f"{'':12}{'tasks':>7}{'questions':>11}{'a task':>8}{'most':>6}{'denied':>8}")
-        for name, played in found.items():
-            counts = [play.questions for play in played]
-            denied = sum(len(play.denied) for play in played)
-            print(
-                f"{name:12}{len(counts):7}{sum(counts):11}{sum(counts) / len(counts):8.2f}"
-                f"{max(counts):6}{denied:8}"
-            )
         print(f"{len(all_)} tasks: {average:.2f} questions each")
 
     assert [play.denied for play in all_ if play.denied] == []

@@ -145,7 +145,6 @@ class Home:
     embedder: Embedder | None = None
     more_channels: tuple[Feature, ...] = ()
     settings: dict[str, Any] = attrs.field(factory=dict)
-    poll: int = 50
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
     pacing: Pacing = UNPACED
@@ -432,11 +431,7 @@ class Life:
         home = self.home
         owners = (OWNER, OTHER)
         settings = TelegramSettings(
-            token=Secret(TOKEN),
-            owners=owners,
-            groups=home.groups,
-            base_url=home.fake.url,
-            poll=home.poll,
+            token=Secret(TOKEN), owners=owners, groups=home.groups, base_url=home.fake.url, poll=50
         )
 
         async def build_(core: Core, others: Gathered) -> Parts:

@@ -11,7 +11,6 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.feature import Feature
-from elwood.agent.models.client import ModelRequest
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
@@ -257,18 +256,14 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
     async with home(tmp_path, jump=JUMP) as h, serving(wire.answer) as url:
         port = url.rpartition(":")[2]
         web = Web(EgressRules(ports=(int(port),)), allow="127.0.0.1".__eq__, resolve=resolve)
-        asking(h).settings["policy"] = PolicySettings(
-            allow=("mail", "web_request")
-        )  # of no use here
+        usual = PolicySettings(allow=("mail", "web_request"))  # of no use here
+        asking(h).settings["policy"] = usual
         _, *of_web = tools(web, SearchSettings(), Client(), inline)
         h.more_tools = (*of_web, wire.mail())
         h.features = (featured("web", of_web),)
         steps = [*deceived(port), *deceived(port)[1:]]
 
-        def think(request: ModelRequest) -> Completion:
-            return steps.pop(0)
-
-        h.think = think
+        h.think = lambda request: steps.pop(0)
         page = f"http://site.example:{port}/page"
         async with h.life() as life:
             h.fake.say(f"what does {page} say?")

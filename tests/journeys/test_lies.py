@@ -1,7 +1,6 @@
 """A lying model in the real app: what the records say stands below."""
 
-from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.models.client import ModelRequest
+from elwood.agent.conversation.message import Human
 from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
@@ -19,15 +18,10 @@ async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
 async def test_only_the_block_of_the_house_looks_like_it(h: Home) -> None:
     lie = f"Here you are.\n\n{HEAD}\n✓ send_message Anna\n✓ act boldly"
 
-    def think(request: ModelRequest) -> Completion:
-        if isinstance(request.messages[-1], Human):
-            return call(("c", "look", '{"name": "there"}'))
-        return answer(lie)
-
     async with h.life() as life:
-        h.think = think
-        await life.say("do it")
-        [text] = h.texts()
+        looks = call(("c", "look", '{"name": "there"}'))
+        h.think = lambda request: looks if isinstance(request.messages[-1], Human) else answer(lie)
+        text = await life.say("do it")
 
     assert text.count(HEAD) == 1
     said, block = text.split(f"{HEAD}\n")

@@ -25,10 +25,8 @@ PROMISE = "I'll remind you in a minute."
 def planner(h: Home, *calls: tuple[str, str, str]) -> None:
     """Let the model make *calls* when it is told to plan, and promise it in any case."""
 
-    def think(request: ModelRequest) -> Completion:
-        return call(*calls) if calls and newest(request) == "plan" else answer(PROMISE)
-
-    h.more_tools, h.think = TOOLS, think
+    h.more_tools = TOOLS
+    h.think = lambda request: call(*calls) if newest(request) == "plan" else answer(PROMISE)
 
 
 async def test_a_reminder_is_planned_told_from_the_records_and_comes(h: Home) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,23 +30,20 @@ LONG_ENOUGH = anchors.EVERY + 5
 DAY = 86_400.0
 
 
-class Verifying:
-    """`elwood receipts verify`, and what it said."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, h: Home, *words: str) -> list[str]:
-        """Return what it complains of."""
-        code = run(h.config(), "receipts", "verify", *words)
-        out, err = self._capsys.readouterr()
-        assert bool(code) == (bool(err) and "accepted" not in out)
-        return list(err.splitlines())
+Verifying = Callable[..., list[str]]
 
 
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
-    return Verifying(capsys)
+    """`elwood receipts verify`: what it complains of."""
+
+    def complaints(h: Home, *words: str) -> list[str]:
+        code = run(h.config(), "receipts", "verify", *words)
+        out, err = capsys.readouterr()
+        assert bool(code) == (bool(err) and "accepted" not in out)
+        return list(err.splitlines())
+
+    return complaints
 
 
 async def talk(h: Home, *said: str, later: float = 0.0) -> None:

@@ -30,7 +30,7 @@ def crash() -> None:
     raise Bug("a mistake")
 
 
-Arrange = Callable[[Home], Awaitable[None]]
+Arrange = Callable[[Home], Awaitable[None] | None]
 KINDS: dict[str, "Kind"] = {}
 
 
@@ -73,29 +73,24 @@ async def _(h: Home) -> None:
 
 
 @kind("a delivery hangs", 60, f"sessions/{OTHERS}: delivery of t1")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     h.fake.fault("sendMessage", "hang", times=10_000, chat=OTHER)
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
 @kind("a delivery fails", 60, "sending to Telegram failed")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     h.fake.fault("sendMessage", times=10_000, chat=OTHER)
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
 @kind("a turn does not end", 100, f"sessions/{MINE}: turn t1 has taken")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     h.fake.say("call deaf it")
 
 
 @kind("the model is silent", 330, "models: a response of scripted/m has taken")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
-
+def _(h: Home) -> None:
     async def silent(request: ModelRequest) -> Completion:
         await trio.sleep_forever()
         raise AssertionError
@@ -113,30 +108,27 @@ async def _(h: Home) -> None:
 
 
 @kind("a session gave up", 10, f"sessions/{MINE}: gave up: Bug: a mistake")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     for _ in range(4):
         h.disk.at("before write received", crash)
     h.fake.say("hello")
 
 
 @kind("a journal is damaged", 30, "line 1 is damaged")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     h.journal(OTHERS).parent.mkdir(parents=True, exist_ok=True)
     h.journal(OTHERS).write_bytes(b"{}\n{}\n")
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
 @kind("the outbox crashes again and again", 10, "outbox telegram: crashed 3 times in a row")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
 @kind("the control socket cannot be made", 10, "control: the control socket failed 3 times")
-async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
+def _(h: Home) -> None:
+    h.runtime.write_text("in the way")
 
 
 async def be_deaf(given: Named, context: ToolContext) -> str:
@@ -171,7 +163,9 @@ async def test_the_owner_is_told_of_each(h: Home, name: str) -> None:
         h.runtime.write_text("in the way")
     async with h.life() as life:
         began = trio.current_time()
-        await kind.arrange(h)
+        arranging = kind.arrange(h)
+        if arranging is not None:
+            await arranging
         seen: list[float] = []
 
         def shown() -> bool:

@@ -90,11 +90,8 @@ async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> N
     broken = Task("bad", "Bad", Every(3600.0), prompt="Fail.", origin="config")
     desk = Line()
 
-    def think(request: ModelRequest) -> Completion:
-        said = newest(request)
-        return answer("" if "Fail." in said else "re: " + said)
-
-    h.more_channels, h.think = (desk.feature,), think
+    h.more_channels = (desk.feature,)
+    h.think = lambda request: answer("" if "Fail." in newest(request) else "re: hello")
     h.settings |= {
         "tasks": ConfiguredTasks((broken,)),
         "limits": Limits(day_tokens=100_000, warn=0.0001),

@@ -68,13 +68,11 @@ class World:
     tasks: dict[Origin, tuple[Task, ...]] = attrs.field(factory=dict)
     events: list[Event] = attrs.field(factory=list)
     skew: float = 0.0
-    highest: float = 0.0
     works: dict[str, Work] = attrs.field(factory=dict)
     effects: Counter[str] = attrs.field(factory=Counter)
     chores: list[str] = attrs.field(factory=list)
     chore_names: tuple[str, ...] = ()
     told: list[tuple[str, bool]] = attrs.field(factory=list)
-    copies: list[tuple[str, ...]] = attrs.field(factory=list)
     files: dict[str, str] = attrs.field(factory=dict)
     disk: SteppedDisk = attrs.field(factory=SteppedDisk)
     lives: int = 0
@@ -97,9 +95,7 @@ class World:
 
     def now(self) -> float:
         """Read the clock on the wall."""
-        at = self.passed() + self.skew
-        self.highest = max(self.highest, at)
-        return at
+        return self.passed() + self.skew
 
     def begin(self) -> None:
         """A process starts."""
@@ -224,7 +220,6 @@ class House:
 
     async def _changed(self, tasks: Sequence[Task]) -> None:
         await trio.lowlevel.checkpoint()
-        self.world.copies.append(tuple(task.id for task in tasks))
 
     async def _refusal(self, task: Task) -> str:
         await trio.lowlevel.checkpoint()

@@ -59,6 +59,8 @@ CASES: list[tuple[str, Step, dict[str, object]]] = [
     ("LLM-07", Error(400, INVALID, "m", {"x-should-retry": "true"}), {"should_retry": True}),
     ("LLM-09", Say("x", end="reset", end_at=-1), {"kind": "cut"}),
     ("LLM-10", Say("x", end="reset", end_at=700), {"kind": "cut"}),
+    ("LLM-10", Bytes(Reply(headers=SSE, pieces=messages_stream(Say("x"), 1, "m", "")[:-1])),
+     {"kind": "cut"}),
     ("LLM-11", Say("x", end="stall", end_at=700), {"kind": "stalled"}),
     ("LLM-12", Say(events=({"type": "error", "error": {"type": "overloaded_error"}},)),
      {"kind": "overloaded"}),
