@@ -40,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bench-notes", type=int, default=2_000, help="memories in tests/bench (2000)"
     )
+    parser.addoption(
+        "--mcp-cycles", type=int, default=5, help="times that an MCP server is killed (5; 1000)"
+    )
+    parser.addoption(
+        "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
+    )
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 

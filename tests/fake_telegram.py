@@ -79,6 +79,10 @@ class SentMessage:
         rows = (self.params.get("reply_markup") or {}).get("inline_keyboard", [])
         return [button["callback_data"] for row in rows for button in row]
 
+    def button(self, letter: str) -> str:
+        """What the button for an answer carries, by the last letter of that."""
+        return next(data for data in self.buttons if data.endswith(f":{letter}"))
+
 
 class Refusal(Exception):
     def __init__(self, code: int, description: str, parameters: dict[str, int] | None = None):
@@ -197,6 +201,15 @@ class FakeTelegram:
             pressed["callback_query"]["message"] = shown
         self.push(pressed)
         return query
+
+    def button(self, words: str) -> tuple[str, SentMessage] | None:
+        """Find the newest button that shows *words*: what it carries, and its message."""
+        for message in reversed(self.sent):
+            markup = message.params.get("reply_markup") or {"inline_keyboard": []}
+            for key in (key for row in markup["inline_keyboard"] for key in row):
+                if words in key["text"]:
+                    return key["callback_data"], message
+        return None
 
     def show(self, text: str, *, chat: int = OWNER, **params: Any) -> SentMessage:
         """Let the bot have sent a message."""

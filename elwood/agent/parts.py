@@ -83,6 +83,8 @@ class Parts:
 
     actors: Sequence[Actor] = ()
     tools: Sequence[Tool] = ()
+    # Tools that come and go, by name: who brings them changes these in place.
+    live: Sequence[dict[str, Tool]] = ()
     channels: Sequence[Channel] = ()
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
     prompt: Sequence[PromptPart] = ()

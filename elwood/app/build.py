@@ -137,7 +137,8 @@ async def build(
             commands=[one for part in parts for one in part.commands],
             status=[one for part in parts for one in part.status],
         )
-        pool = Sessions(core, tools, messenger, extensions, dry_run=dry_run)
+        live = [tools for part in parts for tools in part.live]
+        pool = Sessions(core, tools, messenger, extensions, live=live, dry_run=dry_run)
         embedder = next((part.embedder for part in parts if part.embedder is not None), None)
         listen = listener(core.events.address)
         actors = [

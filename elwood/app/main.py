@@ -19,6 +19,7 @@ from elwood.features.control.feature import FEATURE as control
 from elwood.features.daily_notes.feature import FEATURE as daily_notes
 from elwood.features.files.feature import FEATURE as files
 from elwood.features.health.feature import FEATURE as health
+from elwood.features.mcp.feature import FEATURE as mcp
 from elwood.features.memory.feature import FEATURE as memory
 from elwood.features.shell.feature import FEATURE as shell
 from elwood.features.skills.feature import FEATURE as skills
@@ -38,6 +39,7 @@ FEATURES: tuple[Feature, ...] = (
     files,
     shell,
     web,
+    mcp,
     memory,
     daily_notes,
     tasks,

@@ -43,7 +43,8 @@ class Key:
 
     *check* raises BadSetting; in a list it is given each element.  *default* describes one that is
     computed; *example* is TOML for keys without a default worth showing.  A secret is the
-    *credential* of that name, or comes from the *variable*; in both NAME is that of its table.
+    *credential* of that name, or comes from the *variable*; in both NAME is that of its table.  In
+    a table of secrets KEY is that of each, in small letters.
     """
 
     help: str
@@ -90,6 +91,13 @@ def secret(
         variable=variable,
     )
     made: Secret | None = attrs.field(default=None, metadata={Key: key})
+    return made
+
+
+def secret_table(credential: str, *, help: str) -> Mapping[str, Secret]:
+    """Make a field for a table of secrets; each is looked for where secrets are kept."""
+    key = Key(help=f"{help}; also the credential `{credential}`", credential=credential)
+    made: Mapping[str, Secret] = attrs.field(default={}, metadata={Key: key})
     return made
 
 

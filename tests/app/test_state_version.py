@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "887578798266",
+        "sessions": "5287611f8216",
         "approvals": "680ca0bee423",
-        "usage": "1fc8688fa651",
-        "schedule": "848f29ca6610",
+        "usage": "dad8bdebb6ed",
+        "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",
     }
 }

@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
+from elwood.agent.conversation.message import Assistant, Text, Usage
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import (
+    Delivered,
+    Entry,
+    Posted,
+    Received,
+    Replied,
+    Said,
+    TurnStarted,
+)
 from tests.fake_telegram import TOKEN
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +76,22 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
             assert time.monotonic() < deadline, f"{module} does not start"
             time.sleep(0.01)
         yield int(port.read_text())
+
+
+def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
+    """List what Elwood writes of a turn of *chat* without calls, as three lines of two."""
+    text, turn, id_ = "What shall we have tonight?", f"t{number}", f"tg:4242:{number}"
+    route = Route("telegram", chat=chat)
+    native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": said}]))
+    message = Assistant((Text(said),), "anthropic", "anthropic/claude-sonnet-5-5", native)
+    return [
+        Received(id_, text, f"tg:{chat}", route, at),
+        TurnStarted(turn, (id_,), 1, text),
+        Said(turn, message, Usage(100, 25)),
+        Replied(turn, turn, (id_,), route, said),
+        Posted(turn, 0, f"{chat}:{number}"),
+        Delivered(turn),
+    ]
 
 
 class Telegram:

@@ -9,22 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Text, Usage
-from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import (
-    Archived,
-    Delivered,
-    Entry,
-    Posted,
-    Received,
-    Replied,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Archived, Entry
 from elwood.agent.session.log.state import Session, may_close
 from elwood.agent.session.settings import SessionSettings
 from elwood.features.tasks.state import (
@@ -40,14 +28,13 @@ from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, closed_before, segments, verify
-from tests.bench.rig import elwood, server
+from tests.bench.rig import elwood, server, turn_of
 
 YEARS, DAY = 10, 86_400
 # Each day: runs of a job, and turns of a chat.
 RUNS, TURNS = 1, 4
 STARTS = 5
 SAID = "We could have the rest of the soup, or I could look for something with leeks. " * 4
-NATIVE = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": SAID}]))
 CHAT, JOB = "tg-1", "task-news"
 
 
@@ -97,15 +84,9 @@ class Years:
 
     async def _turn(self, name: str) -> None:
         self._turns += 1
-        turn, id_ = f"t{self._turns}", f"tg:1:{self._turns}"
-        log, route = self.talks[name], Route("telegram", chat=1)
-        said = Assistant((Text(SAID),), "anthropic", "anthropic/claude-sonnet-5-5", NATIVE)
-        text = "What shall we have tonight?"
-        await log.append(
-            Received(id_, text, "tg:1", route, self.now), TurnStarted(turn, (id_,), 1, text)
-        )
-        await log.append(Said(turn, said, Usage(100, 25)), Replied(turn, turn, (id_,), route, SAID))
-        await log.append(Posted(turn, 0, "1"), Delivered(turn))
+        entries = turn_of(1, self._turns, SAID, self.now)
+        for part in (entries[:2], entries[2:4], entries[4:]):
+            await self.talks[name].append(*part)
 
     def sweep(self) -> None:
         """Remove what is not kept any more, as the chore does."""

@@ -7,22 +7,12 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Text, Usage
-from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import (
-    Delivered,
-    Entry,
-    Posted,
-    Received,
-    Replied,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.bench.rig import elwood, server
+from tests.bench.rig import elwood, server, turn_of
 
 SHORT, LONG = 20, 400
 # Chats of each length, and rounds over them.
@@ -35,21 +25,8 @@ async def write_history(path: Path, chat: int, messages: int) -> None:
     disk = Disk(blocking=in_thread, clock=time.time)
     journal: Journal[Entry, Session] = Journal(path, Entry, Session, disk)
     await journal.open()
-    route = Route("telegram", chat=chat)
-    entries: list[Entry] = []
-    native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": SAID}]))
-    said = Assistant((Text(SAID),), "anthropic", "anthropic/claude-sonnet-5-5", native)
-    for number in range(messages // 2):
-        turn, id_ = f"t{number + 1}", f"tg:4242:{number}"
-        entries += [
-            Received(id_, "What shall we have tonight?", f"tg:{chat}", route, time.time()),
-            TurnStarted(turn, (id_,), 1, "What shall we have tonight?"),
-            Said(turn, said, Usage(100, 25)),
-            Replied(turn, turn, (id_,), route, SAID),
-            Posted(turn, 0, f"{chat}:{number}"),
-            Delivered(turn),
-        ]
-    await journal.append(*entries)
+    turns = (turn_of(chat, number, SAID, time.time()) for number in range(1, messages // 2 + 1))
+    await journal.append(*(entry for turn in turns for entry in turn))
 
 
 @pytest.mark.bench

@@ -221,19 +221,10 @@ class Trial:
         self.home.fake.press(data, message=message)
         self._answering.remove(id_)
 
-    def button(self, words: str) -> tuple[str, SentMessage] | None:
-        """Find the newest button that shows *words*: its data, and the message."""
-        for message in reversed(self.home.fake.sent):
-            markup = message.params.get("reply_markup") or {"inline_keyboard": []}
-            for key in (key for row in markup["inline_keyboard"] for key in row):
-                if words in key["text"]:
-                    return key["callback_data"], message
-        return None
-
     async def press(self, words: str) -> None:
         """Wait for a button that shows *words*, and press it once."""
-        await self.until(partial(self.button, words))
-        found = self.button(words)
+        await self.until(partial(self.home.fake.button, words))
+        found = self.home.fake.button(words)
         assert found is not None
         data, message = found
         self.home.fake.press(data, message=message)

@@ -33,6 +33,7 @@ from elwood.agent.feature import Feature
 from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect
@@ -44,6 +45,7 @@ from elwood.agent.tools.tool import Tool
 from elwood.app.build import App, build
 from elwood.app.main import FEATURES
 from elwood.features.memory.parts import build as build_memory
+from elwood.features.tasks.messages import Woken
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
@@ -71,7 +73,9 @@ MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
 WITHOUT = ("files", "shell", "web")
 # Tools of tests that act without asking.
 FREE = ("act", "keep", "hang", "shell", "deaf")
-Think = Callable[[ModelRequest], Awaitable[Completion]]
+# Seconds in which what the scheduler begins is done.
+DONE = 4.0
+Think = Callable[[ModelRequest], Completion | Awaitable[Completion]]
 TellText = Callable[[str], None]
 Body = Callable[[Mailbox[None]], Awaitable[None]]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
@@ -89,13 +93,7 @@ def newest(request: ModelRequest) -> str:
     return without_days(last.text).split("\n", 1)[-1]
 
 
-async def obedient(request: ModelRequest) -> Completion:
-    """Do as `respond` does."""
-    await trio.lowlevel.checkpoint()
-    return respond(request)
-
-
-def respond(request: ModelRequest) -> Completion:
+def obedient(request: ModelRequest) -> Completion:
     """Call the tools named after "call"; repeat anything else, and what the tools gave."""
     text = newest(request)
     if isinstance(request.messages[-1], Human) and text.startswith("call "):
@@ -120,7 +118,9 @@ class Scripted:
         self._home.asked.append(request)
         self._home.show = on_text
         on_text("")
-        return await self._home.think(request)
+        await trio.lowlevel.checkpoint()
+        completion = self._home.think(request)
+        return completion if isinstance(completion, Completion) else await completion
 
 
 @attrs.define
@@ -214,6 +214,11 @@ class Home:
     def fold(self, session: str = MINE) -> Session:
         """What a session's log adds up to."""
         return fold(self.state, session)
+
+    def charged(self) -> list[Charged]:
+        """What stands in the usage journal."""
+        found = read(self.state / "usage.jsonl", UsageEntry)
+        return [entry for _, _, entry in found if isinstance(entry, Charged)]
 
     @property
     def sessions(self) -> list[str]:
@@ -373,6 +378,19 @@ class Life:
         with trio.fail_after(1000):
             await self.over.wait()
         assert self.was_killed, "it ended, but was not killed"
+
+    async def say(self, *texts: str, chat: int = OWNER, **more: Any) -> str:
+        """Let a person say each, and wait for all that follows; return what was told there last."""
+        for text in texts:
+            self.home.fake.say(text, chat=chat, user=chat, **more)
+            await self.settled()
+        return (self.home.texts(chat) or [""])[-1]
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the clock on the wall go on, and the scheduler do what is due."""
+        self.home.clock_error -= seconds
+        self.address("scheduler").offer(Woken())
+        await trio.sleep(DONE)
 
     async def settled(self, seconds: float = 600.0) -> None:
         """Wait until nobody owes anybody anything."""

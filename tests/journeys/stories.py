@@ -22,7 +22,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import Named, answer, call
 from tests.journeys.crashing import Story, Trial
-from tests.journeys.home import EPOCH, FREE, MINE, Home, respond
+from tests.journeys.home import EPOCH, FREE, MINE, Home, obedient
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 # The first planned time of all tasks, and the id of the one that a story is about.
@@ -152,7 +152,7 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
     trial.disk.armed = True
     trial.home.clock_error -= DUE - trial.home.now()
     trial.wake()
-    await trial.until(partial(trial.button, "once"))
+    await trial.until(partial(trial.home.fake.button, "once"))
     if wait:
         await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
         await trial.quiet()
@@ -169,7 +169,7 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
     await trial.until_time(DUE)
     await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
     await trial.quiet()
-    assert trial.button("once") is None
+    assert trial.home.fake.button("once") is None
     trial.home.clock_error -= 10 * HOUR
     await trial.press("once")
     await trial.until(partial(has_acted, trial))
@@ -290,7 +290,7 @@ def told(trial: Trial, request: ModelRequest) -> Completion:
     """Do as one is told; not again what was done."""
     if any(isinstance(m, Notice) and "✓ act x" in m.text for m in request.messages):
         return answer("It is done already.")
-    return respond(request)
+    return obedient(request)
 
 
 # In place of a message: an orderly stop and a start, and a wait of some seconds.  A message behind

@@ -50,11 +50,6 @@ def said(h: Home, chat: int = OWNER) -> list[str]:
     return [text for text in h.texts(chat) if "May I use" not in text]
 
 
-def button(question: SentMessage, letter: str) -> str:
-    """Find the button for an answer by the last letter of what it carries."""
-    return next(data for data in question.buttons if data.endswith(f":{letter}"))
-
-
 async def asked(h: Home, life: Life, count: int = 1) -> SentMessage:
     """Wait for the question number *count*."""
     await life.until(lambda: len(questions(h)) >= count)
@@ -65,7 +60,7 @@ async def press(
     h: Home, life: Life, question: SentMessage, letter: str, *, user: int = OWNER
 ) -> str:
     """Let somebody press a button; return what Telegram shows them for it."""
-    query = h.fake.press(button(question, letter), user=user, message=question)
+    query = h.fake.press(question.button(letter), user=user, message=question)
     await life.until(lambda: h.fake.answered[query])
     return h.fake.answered[query]
 
@@ -93,15 +88,12 @@ async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(h: Home) -> None:
 
 async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(h: Home) -> None:
     async with asking(h).life() as life:
-        h.fake.say("call act boldly")
-        await life.settled()
+        await life.say("call act boldly")
         [first] = said(h)
         assert first.endswith("— from the records —\n⏳ act boldly (waits for your approval)")
-        h.fake.say("/status")
-        await life.settled()
+        await life.say("/status")
         assert "Calls waiting for your approval: 1." in said(h)[1]
-        h.fake.say("hello")  # the conversation goes on
-        await life.settled()
+        await life.say("hello")  # the conversation goes on
         await trio.sleep(LATE)
         assert life.stuck() == []
         await press(h, life, questions(h)[0], "o")
@@ -127,8 +119,7 @@ async def test_a_no_is_final_for_the_turn_and_told_to_the_model(h: Home) -> None
         [text] = said(h)
         assert "denied: the owner said no" in text
         assert "⛔ act boldly (not allowed) · denied by you" in text
-        h.fake.say("call act later")
-        await life.settled()
+        await life.say("call act later")
         await press(h, life, await asked(h, life, 3), "d")
         await life.until(lambda: not h.fold().pending)
         await life.settled()
@@ -146,25 +137,21 @@ async def test_always_is_for_this_exact_thing_until_it_is_revoked(h: Home) -> No
         text = await press(h, life, await asked(h, life), "a")
         assert text.startswith("Always allowed: act")
         await life.settled()
-        h.fake.say("call act boldly")
-        await life.settled()
+        await life.say("call act boldly")
         assert len(questions(h)) == 1
         assert said(h)[1].endswith("✓ act boldly · standing permission")
         h.fake.say("call act shyly")
         await press(h, life, await asked(h, life, 2), "d")
         await life.settled()
-        h.fake.say("/approvals")
-        await life.settled()
+        await life.say("/approvals")
         assert "1: always: act" in said(h)[-1]
-        h.fake.say("/approvals revoke 1")
-        await life.settled()
+        await life.say("/approvals revoke 1")
         assert said(h)[-1] == "Permission 1 is revoked."
         h.fake.say("call act boldly")
         await press(h, life, await asked(h, life, 3), "d")
         await life.settled()
         assert h.effects.done == ["act boldly", "act boldly"]
-        h.fake.say("/receipts")
-        await life.settled()
+        await life.say("/receipts")
         words = [line.rpartition(" · ")[2] for line in said(h)[-1].splitlines()[2:]]
         assert words == [
             "allowed for good by you",
@@ -278,8 +265,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
         h.features = (featured("web", of_web),)
         steps = [*deceived(port), *deceived(port)[1:]]
 
-        async def think(request: ModelRequest) -> Completion:
-            await trio.lowlevel.checkpoint()
+        def think(request: ModelRequest) -> Completion:
             return steps.pop(0)
 
         h.think = think
@@ -299,8 +285,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
             await press(h, life, questions(h)[1], "d")
             await life.settled()
             assert (wire.mailed, wire.sent) == ([], [])
-            h.fake.say("and again")
-            await life.settled()
+            await life.say("and again")
             assert (wire.mailed, wire.sent) == ([], [])  # nobody answered
             await press(h, life, questions(h)[2], "o")
             await life.until(lambda: wire.mailed)

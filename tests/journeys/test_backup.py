@@ -24,7 +24,7 @@ from elwood.foundation.storage.journal import entries_of
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, OTHER, Home, home
 from tests.journeys.service import MARK, Town, town
-from tests.journeys.test_approval_journeys import button, questions
+from tests.journeys.test_approval_journeys import questions
 from tests.journeys.test_kill9 import World
 
 STRANGER = 4711
@@ -57,8 +57,7 @@ async def places(folder: Path) -> list[str]:
     """List the places of a turn with a call: after each line of its log."""
     async with home(folder) as h:
         async with h.life() as life:
-            h.fake.say("call act x")
-            await life.settled()
+            await life.say("call act x")
         tags = dict.fromkeys(h.names())
     return [f"after sync {tag}" for tag in tags]
 
@@ -72,8 +71,7 @@ async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
             taken: list[Path] = []
             h.disk.at(place, lambda h=h, taken=taken: taken.append(take_now(h)))  # type: ignore[misc]
             async with h.life() as life:
-                h.fake.say("call act x")
-                await life.settled()
+                await life.say("call act x")
                 assert h.effects.done == ["act x"], place
             async with moved(h, taken[0]) as there:
                 log = h.journal().read_bytes()
@@ -103,8 +101,7 @@ async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
                 assert [id_ for reply in replies for id_ in reply.inputs] == received, place
                 async with there.life() as life:
                     await trio.sleep(2)  # what was said before the restore is doubtful
-                    h.fake.say("and on")
-                    await life.settled()
+                    await life.say("and on")
                 assert h.fake.texts()[-1] == "re: and on"
     assert endings == {"", "I", "(again)"}
 
@@ -119,7 +116,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(h: Home) -> N
         assert h.fold().pending
         archive = take_now(h)
         [question] = questions(h)
-        yes = button(question, "o")
+        yes = question.button("o")
         h.fake.press(yes, user=OWNER, message=question)
         await life.until(lambda: h.effects.done)
         await life.settled()
@@ -128,8 +125,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(h: Home) -> N
             await life.until(lambda: not there.fold().pending)
             h.fake.press(yes, user=OWNER, message=question)
             await trio.sleep(2)  # what was said before the restore is doubtful
-            h.fake.say("and on")
-            await life.settled()
+            await life.say("and on")
         assert h.effects.done == ["act x"]
         book = ApprovalBook()
         for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):

@@ -1,9 +1,7 @@
 """A task that is cancelled, and what its runs had asked the owner for: nobody does it any more."""
 
 import json
-from collections.abc import Callable
 
-import pytest
 import trio
 from msgspec.structs import replace
 
@@ -13,7 +11,7 @@ from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided
-from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
+from elwood.features.tasks.messages import ListTasks, PlanTask
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
@@ -32,8 +30,7 @@ GONE = "This was withdrawn, as it will not run any more already: act"
 def wanting(h: Home) -> Home:
     """Let runs want to act, which is asked about, and the owner have tasks cancelled."""
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         said = newest(request)
         if "Water the plants." in said:
             return call(("c1", "act", '{"name": "boldly"}'))
@@ -53,8 +50,7 @@ async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
     """Wait for a run that has asked and ended without an answer; return the question."""
     await trio.sleep(1)  # until the tasks of a file are taken in
     before = len(questions(h))
-    h.clock_error -= 90.0
-    life.address("scheduler").offer(Woken())
+    await life.pass_time(90.0)
     question = await asked(h, life, before + 1)
     await life.until(lambda: h.journal(session).exists() and h.fold(session).pending)
     await life.settled()
@@ -71,22 +67,12 @@ async def schedule(life: Life, task: Task = TASK) -> None:
     await life.address("timetable").ask(PlanTask(task=task))
 
 
-def by_command(h: Home, life: Life) -> None:
-    h.fake.say(f"/tasks cancel {ID}")
-
-
-def by_the_assistant(h: Home, life: Life) -> None:
-    h.fake.say(f"cancel {ID}")
-
-
-@pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
-async def test_what_a_cancelled_task_asked_for_is_withdrawn(
-    h: Home, cancel: Callable[[Home, Life], None]
-) -> None:
+async def test_what_a_cancelled_task_asked_for_is_withdrawn(h: Home) -> None:
+    """By the assistant; by a command: the story "cancelled"."""
     async with wanting(h).life() as life:
         await schedule(life)
         question = await ran(h, life)
-        cancel(h, life)
+        h.fake.say(f"cancel {ID}")
         await life.until(lambda: withdrawn(h))
         assert withdrawn(h) == ["c1"]
         assert h.fold(OWN).pending == {}
@@ -131,13 +117,10 @@ async def test_only_what_the_task_asked_for_is_withdrawn(h: Home) -> None:
 async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(h: Home) -> None:
     """As in: look until it is green, then deploy it."""
     async with wanting(h).life() as life:
-        thinks = h.think
 
-        async def think(request: ModelRequest) -> Completion:
-            if "Water the plants." in newest(request):
-                await trio.lowlevel.checkpoint()
-                return call(("c1", "act", '{"name": "boldly"}'), ("c2", "cancel_task", "{}"))
-            return await thinks(request)
+        def think(request: ModelRequest) -> Completion:
+            assert "Water the plants." in newest(request)
+            return call(("c1", "act", '{"name": "boldly"}'), ("c2", "cancel_task", "{}"))
 
         h.think = think
         await schedule(life)

@@ -12,17 +12,16 @@ from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
-from elwood.features.tasks.messages import ListTasks, Woken
+from elwood.features.tasks.messages import ListTasks
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.anchors import EVERY
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import EPOCH, Home, Life, newest
+from tests.journeys.home import DONE, EPOCH, Home, Life, newest
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
-# Seconds in which what the scheduler begins is done.
-DONE = 4.0
+ALWAYS = {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
 LIST = "- Is there mail in inbox/ that cannot wait?\n\nWatch: inbox/*.md\n"
 
 
@@ -39,32 +38,29 @@ async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR
     """
     await trio.sleep(DONE)
     for _ in range(round(seconds / step)):
-        h.clock_error -= step - DONE
-        life.address("scheduler").offer(Woken())
-        await trio.sleep(DONE)
+        await life.pass_time(step - DONE)
 
 
-@pytest.fixture
-def always() -> dict[str, HeartbeatSettings]:
-    return {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
+async def test_an_idle_day_costs_nothing_and_writes_next_to_nothing(h: Home) -> None:
+    """What stays are two chores, a backup and a sweep, and the anchors of what they wrote."""
 
+    def size() -> int:
+        return sum(path.stat().st_size for path in h.state.rglob("*.jsonl*"))
 
-async def test_an_idle_day_costs_nothing(h: Home, always: dict[str, HeartbeatSettings]) -> None:
-    """24 hours of heartbeats: no request; and one for one change."""
-    h.settings |= always
-
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        return answer(QUIET)
-
-    h.think = think
+    h.settings |= ALWAYS
+    h.think = lambda request: answer(QUIET)
     write(h, "HEARTBEAT.md", LIST)
     write(h, "inbox/one.md", "hello")
+    sizes = []
     async with h.life() as life:
-        await pass_time(h, life, 2 * HALF_HOUR)
-        assert len(h.asked) == 1, "a list that was never gone through is"
-        await pass_time(h, life, DAY)
-        assert len(h.asked) == 1
+        for _ in range(2):
+            for _ in range(24):
+                # In each hour the records are anchored once, if they have grown.
+                await trio.sleep(EVERY)
+                await pass_time(h, life, 2 * HALF_HOUR - EVERY, 2 * HALF_HOUR - EVERY)
+            assert len(h.asked) == 1, "a list that was never gone through is"
+            sizes.append(size())
+        assert 0 < sizes[1] - sizes[0] < 2_500
         write(h, "inbox/two.md", "urgent")
         await pass_time(h, life, DAY / 4)
         assert len(h.asked) == 2
@@ -75,41 +71,10 @@ async def test_an_idle_day_costs_nothing(h: Home, always: dict[str, HeartbeatSet
     assert not h.broken()
 
 
-async def test_an_idle_day_writes_next_to_nothing(
-    h: Home, always: dict[str, HeartbeatSettings]
-) -> None:
-    """What stays are two chores, a backup and a sweep, and the anchors of what they wrote."""
-    h.settings |= always
+async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(h: Home) -> None:
+    h.settings |= ALWAYS
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        return answer(QUIET)
-
-    def size() -> int:
-        return sum(path.stat().st_size for path in h.state.rglob("*.jsonl*"))
-
-    h.think = think
-    write(h, "HEARTBEAT.md", LIST)
-    write(h, "inbox/one.md", "hello")
-    sizes = []
-    async with h.life() as life:
-        for _ in range(2):
-            for _ in range(24):
-                # In each hour the records are anchored once, if they have grown.
-                await trio.sleep(EVERY)
-                await pass_time(h, life, 2 * HALF_HOUR - EVERY, 2 * HALF_HOUR - EVERY)
-            sizes.append(size())
-    assert len(h.asked) == 1
-    assert 0 < sizes[1] - sizes[0] < 2_500
-
-
-async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
-    h: Home, always: dict[str, HeartbeatSettings]
-) -> None:
-    h.settings |= always
-
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         if "checklist" in newest(request):
             return answer("There is a letter from the bank.")
         return answer("re: " + newest(request))
@@ -119,8 +84,7 @@ async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
     async with h.life() as life:
         await pass_time(h, life, 2 * HALF_HOUR)
         assert h.texts() == ["There is a letter from the bank."]
-        h.fake.say("Answer it, please")
-        await life.settled()
+        await life.say("Answer it, please")
     request = h.asked[-1]
     told = [m.text for m in request.messages if isinstance(m, Notice)]
     assert any("There is a letter from the bank." in text for text in told)
@@ -133,11 +97,7 @@ async def test_a_task_that_fails_is_told_paused_and_resumed(h: Home) -> None:
     h.settings["tasks"] = ConfiguredTasks((task,))
     broken = True
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        return answer("") if broken else answer("Nothing much.")
-
-    h.think = think
+    h.think = lambda request: answer("") if broken else answer("Nothing much.")
     async with h.life() as life:
         await pass_time(h, life, DAY)
         told = h.texts()
@@ -172,8 +132,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
 
     h.think = think
     async with h.life() as life:
-        h.fake.say("plan")
-        await life.settled()
+        await life.say("plan")
         with trio.fail_after(120):
             await began.wait()
         h.fake.say(f"/tasks {verb} news")
@@ -199,11 +158,7 @@ async def test_a_purse_that_is_empty_is_no_failure(h: Home) -> None:
     h.settings["tasks"] = ConfiguredTasks((task,))
     h.settings["limits"] = Limits(warn=0)
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        return answer("News.")
-
-    h.think = think
+    h.think = lambda request: answer("News.")
     async with h.life() as life:
         await pass_time(h, life, DAY)
     days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
@@ -218,8 +173,7 @@ async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
     h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
     h.settings["approvals"] = ApprovalSettings(wait=1.0)
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         done = isinstance(request.messages[-1], Results)
         return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
 
@@ -234,10 +188,8 @@ async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
     assert h.effects.done == []
 
 
-async def test_mistakes_of_a_checklist_are_told_at_each_start_and_edit(
-    h: Home, always: dict[str, HeartbeatSettings]
-) -> None:
-    h.settings |= always
+async def test_mistakes_of_a_checklist_are_told_at_each_start_and_edit(h: Home) -> None:
+    h.settings |= ALWAYS
     wrong = "## Mail\nCadence: often\nPrompt: Look.\n"
     counts = []
     for _ in range(2):

@@ -2,16 +2,13 @@
 
 A bug is put into the actor of a whole house.  Looked at is what others see: they are answered all
 the same, the message concerned has one outcome, and the actor table tells of the crash.  Rows of
-actors that do not exist yet (mcp, memory, scheduler, workshop, web) come with them.
+other actors stand where these are tested.
 """
 
-from math import inf
-from pathlib import Path
 from typing import cast
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
@@ -21,22 +18,9 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.intake import PAIRING
-from elwood.foundation.net import control
 from elwood.foundation.runtime import Mailbox
-from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER
-from tests.journeys.home import (
-    EPOCH,
-    MINE,
-    OTHER,
-    Body,
-    Home,
-    Life,
-    OutboxBody,
-    home,
-    newest,
-    obedient,
-)
+from tests.journeys.home import EPOCH, MINE, OTHER, Body, Home, Life, OutboxBody, newest, obedient
 
 # Virtual seconds for an answer while something else is broken.
 PROMPTLY = 2.0
@@ -111,8 +95,7 @@ async def test_outbox(h: Home) -> None:
 
     h.outbox = outbox
     async with h.life() as life:
-        h.fake.say("hello")
-        await life.settled()
+        await life.say("hello")
         await others_answer(h, life)
         crashed(life, "outbox telegram")
     assert h.texts() == ["(again) re: hello"]
@@ -138,8 +121,7 @@ async def test_one_session(h: Home) -> None:
     """Replayed, and the same inputs again; the third time it apologises and goes on."""
     async with h.life() as life:
         h.disk.at("before write said", crash)
-        h.fake.say("hello")
-        await life.settled()
+        await life.say("hello")
         crashed(life, f"sessions/{MINE}")
         assert h.texts() == ["re: hello"]
         for _ in range(2):
@@ -149,9 +131,7 @@ async def test_one_session(h: Home) -> None:
         await others_answer(h, life)
         await life.settled()
         assert h.texts()[-1].startswith("I tried this several times and was cut off")
-        h.fake.say("and now?")
-        await life.settled()
-        assert h.texts()[-1] == "re: and now?"
+        assert (await life.say("and now?")) == "re: and now?"
         assert h.broken() == []
 
 
@@ -178,21 +158,19 @@ async def test_models(h: Home) -> None:
     """The turn asks once more, then fails politely; the others wait for the restart at most."""
     falls: list[str] = ["hello"]
 
-    async def buggy(request: ModelRequest) -> Completion:
+    def buggy(request: ModelRequest) -> Completion:
         if newest(request) in falls:
             falls.remove(newest(request))
             crash()
-        return await obedient(request)
+        return obedient(request)
 
     h.think = buggy
     async with h.life() as life:
-        h.fake.say("hello")
-        await life.settled()
+        await life.say("hello")
         crashed(life, "models")
         assert h.texts() == ["re: hello"]
         falls += ["poison"] * 2
-        h.fake.say("poison")
-        await life.settled()
+        await life.say("poison")
         await others_answer(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
         assert h.texts()[-1].startswith("I cannot answer now: models crashed")
     assert h.broken() == []
@@ -214,34 +192,14 @@ async def test_approvals(h: Home) -> None:
         told, welcome = h.fake.texts(77)
         assert told == PAIRING.format(code)
         assert welcome.startswith("You were let in")
-        h.fake.say("hello", chat=77, user=77)
-        await life.settled()
+        await life.say("hello", chat=77)
         assert h.fake.texts(77)[-1] == "re: hello"
-
-
-async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
-    """It waits until its place is free; the conversation goes on."""
-    async with home(tmp_path, jump=JUMP) as h:
-        h.runtime.write_text("in the way")
-        async with h.life() as life:
-            table = life.core.table.statuses
-            await life.until(lambda: table["control"].troubles)
-            await others_answer(h, life)
-            h.runtime.unlink()
-            await life.until(lambda: (h.runtime / "control.sock").exists())
-            assert (restarts(life, "control"), list(table["control"].troubles)) == (0, [])
-            mock_clock.autojump_threshold = inf  # it does not see that a thread is at work
-            seen = await trio.to_thread.run_sync(control.ask, h.runtime, "inspect")
-            mock_clock.autojump_threshold = JUMP
-            for name in ("control", "models", "telegram"):
-                assert f'"name":"{name}"' in seen.text
 
 
 async def test_an_actor_of_ours_that_crashes_too_often(h: Home) -> None:
     """Orderly stop of all; systemd would start us again, and all goes on."""
 
-    async def buggy(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def buggy(request: ModelRequest) -> Completion:
         crash()
         raise AssertionError
 
@@ -259,8 +217,7 @@ async def test_an_actor_of_ours_that_crashes_too_often(h: Home) -> None:
         assert any("models: crashed" in alarm for alarm in h.alarms())
     h.think = obedient
     async with h.life() as life:
-        h.fake.say("and now?")
-        await life.settled()
+        await life.say("and now?")
     assert h.texts()[-1] == "re: and now?"
     replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
     assert all(reply.failed for reply in replies[:-1])

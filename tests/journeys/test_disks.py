@@ -9,8 +9,7 @@ import os
 import pytest
 import trio
 
-from elwood.agent.models.spending import UsageEntry
-from elwood.foundation.storage.journal import Verified, decoder, verify
+from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
 from tests.journeys.home import OTHER, Home
 
@@ -70,8 +69,7 @@ async def test_a_message_that_waits_long_for_the_disk_is_done_once(h: Home, plac
     """Nobody is asked to send again what may still be taken."""
     async with h.life() as life:
         chat = OWNER if place == "while it was written" else OTHER
-        h.fake.say("before", chat=chat, user=chat)
-        await life.settled()
+        await life.say("before", chat=chat)
         h.hold_disk()
         number = h.fake.say("call act once")
         await trio.sleep(100)
@@ -85,21 +83,14 @@ async def test_a_message_that_waits_long_for_the_disk_is_done_once(h: Home, plac
     assert h.broken() == []
 
 
-def charges(h: Home) -> int:
-    lines = (h.state / "usage.jsonl").read_bytes().splitlines()
-    return sum(len(decoder(UsageEntry).decode(line).entries) for line in lines)
-
-
 async def test_what_cannot_be_charged_is_not_asked_for(h: Home) -> None:
     """The answer that was made is given; its cost is owed, and no further call is made."""
     async with h.life() as life:
         for _ in range(20):
             h.disk.at("before write charged", no_room)
-        h.fake.say("one")
-        await life.settled()
+        await life.say("one")
         for number in range(3):
-            h.fake.say(f"two {number}")
-            await life.settled()
+            await life.say(f"two {number}")
         assert len(h.asked) == 1
         await life.until(h.alarms, 60)
         assert "models: usage journal failed" in h.alarms()[0]
@@ -108,7 +99,5 @@ async def test_what_cannot_be_charged_is_not_asked_for(h: Home) -> None:
             *["I cannot answer now: the disk is full, no cost can be noted: make room"] * 3,
         ]
         h.disk.clear()
-        h.fake.say("three")
-        await life.settled()
-        assert h.texts()[-1] == "re: three"
-        assert charges(h) == len(h.asked) == 2
+        assert (await life.say("three")) == "re: three"
+        assert len(h.charged()) == len(h.asked) == 2

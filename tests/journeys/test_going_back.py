@@ -5,13 +5,7 @@ import trio
 
 from elwood.agent.conversation.message import Human, Message
 from elwood.agent.session.settings import SessionSettings
-from tests.journeys.home import MINE, Home, Life
-
-
-async def say(h: Home, life: Life, *texts: str) -> None:
-    for text in texts:
-        h.fake.say(text)
-        await life.settled()
+from tests.journeys.home import MINE, Home
 
 
 def heard(h: Home) -> list[str]:
@@ -22,9 +16,9 @@ def heard(h: Home) -> list[str]:
 
 async def test_back_and_forth_over_restarts(h: Home) -> None:
     async with h.life() as life:
-        await say(h, life, "one", "two", "/branch Trip", "three", "/undo", "four", "/new")
+        await life.say("one", "two", "/branch Trip", "three", "/undo", "four", "/new")
     async with h.life() as life:
-        await say(h, life, "five", "/tree", "/resume trip", "/retry", "six")
+        await life.say("five", "/tree", "/resume trip", "/retry", "six")
 
     assert heard(h) == ["one", "two", "six"]
     assert "2 Trip: marked" in h.texts()[-4]
@@ -39,15 +33,15 @@ def days(h: Home) -> str:
 @pytest.mark.parametrize("pause", [0.0, 10.0])
 async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pause: float) -> None:
     async with h.life() as life:
-        await say(h, life, "apples", "pears", "plums")
+        await life.say("apples", "pears", "plums")
         await trio.sleep(pause)
-        await say(h, life, "/undo 2")
+        await life.say("/undo 2")
         await trio.sleep(pause)
     assert "`apples`" in days(h)
     assert "pears" not in days(h)
     assert "plums" not in days(h)
     async with h.life() as life:
-        await say(h, life, "/new", "what did I say?", "/retry")
+        await life.say("/new", "what did I say?", "/retry")
 
     assert "plums" not in days(h)
     assert days(h).count("what did I say?") == 1
@@ -60,7 +54,7 @@ async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pau
 async def test_what_a_kill_cut_off_is_taken_back_all_the_same(h: Home) -> None:
     for place in ("before write resumed", "after write resumed"):
         async with h.life() as life:
-            await say(h, life, "apples", "pears")
+            await life.say("apples", "pears")
             h.kill(place)
             h.fake.say("/undo")
             await life.died()
@@ -76,10 +70,10 @@ async def test_what_a_kill_cut_off_is_taken_back_all_the_same(h: Home) -> None:
 async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(h: Home) -> None:
     h.settings["sessions"] = SessionSettings(archive=3600.0)
     async with h.life() as life:
-        await say(h, life, "one")
+        await life.say("one")
     h.clock_error = -4000.0
     async with h.life() as life:
-        await say(h, life, "two", "/resume", "three")
+        await life.say("two", "/resume", "three")
 
     assert heard(h) == ["one", "three"]
     assert [("put our last conversation away" in text) for text in h.texts()] == [
@@ -89,7 +83,7 @@ async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(h: Home) -
 
 async def test_an_export_comes_into_the_chat(h: Home) -> None:
     async with h.life() as life:
-        await say(h, life, "hello <b>", "call act x", "/export html")
+        await life.say("hello <b>", "call act x", "/export html")
 
         ((name, data),) = h.fake.files.values()
         assert name.endswith(".html")
@@ -100,7 +94,7 @@ async def test_an_export_comes_into_the_chat(h: Home) -> None:
 
 async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None:
     async with h.life() as life:
-        await say(h, life, "hello")
+        await life.say("hello")
         h.kill("before write replied")
         h.fake.say("/export")
         await life.died()
@@ -115,9 +109,9 @@ async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None
 
 async def test_of_an_export_that_may_not_have_arrived_it_is_told_where_else_it_is(h: Home) -> None:
     async with h.life() as life:
-        await say(h, life, "hello")
+        await life.say("hello")
         h.fake.fault("sendDocument", "lose")
-        await say(h, life, "/export")
+        await life.say("/export")
 
         assert h.texts()[-1].startswith("The file may not have arrived here")
         assert f"elwood session export {MINE}" in h.texts()[-1]

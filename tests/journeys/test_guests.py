@@ -44,11 +44,19 @@ GIVEN = {
 }
 
 
+def prepare(h: Home) -> None:
+    """Let notes be saved unasked, tasks run at night, and another's log be damaged."""
+    h.more_tools = ("save_memory",)
+    h.settings["policy"] = PolicySettings(allow=("save_memory",))
+    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
+    h.journal(OTHERS).parent.mkdir(parents=True)
+    h.journal(OTHERS).write_text(2 * DAMAGE)
+
+
 async def planted(h: Home, life: Life) -> str:
     """Let the owner have something of everything; return the code of a question that is open."""
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         said = newest(request)
         if said == "remember":
             return call(("c1", "save_memory", f'{{"key": "{KEY}", "content": "{NOTE}"}}'))
@@ -57,9 +65,7 @@ async def planted(h: Home, life: Life) -> str:
     h.think = think
     task = Task(ID, TITLE, Every(3600.0, EPOCH), prompt="Plan it.")
     await life.address("timetable").ask(PlanTask(task=task))
-    for said in (WORDS, "remember", "act"):
-        h.fake.say(said)
-        await life.settled()
+    await life.say(WORDS, "remember", "act")
     h.fake.say("hello", chat=OTHER, user=OTHER)
     question = await asked(h, life)
     await life.until(lambda: any(OTHERS in one for one in life.stuck()))
@@ -91,12 +97,8 @@ async def told(h: Home, life: Life, chat: int, typed: str) -> str:
 
 
 async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
-    h.more_tools = ("save_memory",)
-    h.settings["policy"] = PolicySettings(allow=("save_memory",))
+    prepare(h)
     h.settings["approvals"] = ApprovalSettings(wait=5.0)
-    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
-    h.journal(OTHERS).parent.mkdir(parents=True)
-    h.journal(OTHERS).write_text(2 * DAMAGE)
     async with h.life() as life:
         code = await planted(h, life)
         await let_in(h, life)
@@ -144,8 +146,7 @@ async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(
     h.groups = (GROUP,)
     asking = typed("search_memory", query="shoe")
     async with h.life() as life:
-        h.fake.say(typed("save_memory", key=KEY, content=NOTE))
-        await life.settled()
+        await life.say(typed("save_memory", key=KEY, content=NOTE))
         in_group(h, asking)
         question = await asked(h, life)
         assert question.chat == OWNER
@@ -162,12 +163,8 @@ async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(
 
 
 async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) -> None:
-    h.more_tools = ("save_memory",)
+    prepare(h)
     h.groups = (GROUP,)
-    h.settings["policy"] = PolicySettings(allow=("save_memory",))
-    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
-    h.journal(OTHERS).parent.mkdir(parents=True)
-    h.journal(OTHERS).write_text(2 * DAMAGE)
     async with h.life() as life:
         code = await planted(h, life)
         for name in (*COMMANDS, "memory", "tasks"):
@@ -190,8 +187,7 @@ async def test_a_crowd_of_strangers_does_not_stand_in_the_owners_way(h: Home) ->
     crowd = range(5_000, 5_060)
     answered: list[float] = []
     async with h.life() as life:
-        h.fake.say("warm up")
-        await life.settled()
+        await life.say("warm up")
         for at in range(10):
             for user in crowd if at == 0 else (6_000 + at,):
                 h.fake.say("hi", chat=user, user=user)

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.approvals.state import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
@@ -25,9 +24,8 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.app.config.load import load
-from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.settings import Paths
-from elwood.foundation.storage.journal import Verified, decoder, verify
+from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home
 
@@ -69,8 +67,7 @@ async def test_one_telegram_message(h: Home) -> None:
 
 async def test_one_tool_call(h: Home) -> None:
     async with h.life() as life:
-        h.fake.say("call look there, act boldly")
-        await life.settled()
+        await life.say("call look there, act boldly")
         match h.entries():
             case [
                 Received(),
@@ -97,37 +94,6 @@ async def test_one_tool_call(h: Home) -> None:
         assert not any(isinstance(message, Notice) for message in h.asked[-1].messages)
 
 
-def approvals(h: Home) -> list[PeopleEntry]:
-    lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
-    return [entry for line in lines for entry in decoder(PeopleEntry).decode(line).entries]
-
-
-async def test_an_approval(h: Home) -> None:
-    """Letting a person in is the approval that exists."""
-    async with h.life() as life:
-        h.fake.say("I am Bo", chat=77, user=77)
-        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
-        [question] = [m for m in h.fake.sent if m.buttons]
-        assert question.chat == OWNER
-        buttons = question.buttons
-        assert h.sessions == []  # nothing of what a stranger says is kept
-        h.fake.press(buttons[0], message=question)
-        await life.until(lambda: len(h.fake.texts(77)) == 2)
-        h.fake.say("hello", chat=77, user=77)
-        await life.settled()
-        match approvals(h):
-            case [AccessRequested(code, "tg:77", "Ann", where), AccessDecided(answered, True, by)]:
-                assert where.chat == 77
-                assert answered == code
-                assert by == f"tg:{OWNER}"
-                assert h.fake.texts(77)[0] == PAIRING.format(code)
-                assert buttons == [f"p:{code}:y", f"p:{code}:n"]
-            case other:
-                pytest.fail(f"another journey: {other}")
-        assert question.buttons == []
-        assert h.fake.texts(77)[-1] == "re: hello"
-
-
 async def test_a_fresh_installation(h: Home) -> None:
     """`elwood init`, the token, and Elwood stands."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -144,8 +110,7 @@ async def test_a_fresh_installation(h: Home) -> None:
     )
     h.state_folder = config.of(Paths).state
     async with h.life() as life:
-        h.fake.say("hello")
-        await life.settled()
+        await life.say("hello")
         assert life.inspect().stuck == ()
         assert (h.runtime / "control.sock").is_socket()
     assert h.texts() == ["re: hello"]

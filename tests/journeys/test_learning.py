@@ -14,7 +14,7 @@ from elwood.features.memory.note import parse
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.store_alone import holding
-from tests.journeys.home import Home, Life, newest
+from tests.journeys.home import Home, newest
 from tests.journeys.test_memory import equip, thinking, typed
 
 QUIET = LearningSettings().quiet + 30
@@ -34,13 +34,12 @@ class Watching:
         h.settings["learning"] = LearningSettings(**settings, reflections=False)  # type: ignore[arg-type]
         h.settings["sessions"] = SessionSettings(archive=30 * 86_400.0)
 
-    async def think(self, request: ModelRequest) -> Completion:
+    def think(self, request: ModelRequest) -> Completion:
         if request.prompt.system != PROMPT.system:
             name, _, given = newest(request).partition(" ")
             if name == "ask_user" and isinstance(request.messages[-1], Human):
                 return call(("c1", name, given))
-            return await thinking(request)
-        await trio.lowlevel.checkpoint()
+            return thinking(request)
         self.passes.append(request)
         facts = [{"kind": "fact", "key": key, "text": text} for key, text in self.facts]
         return answer(self.raw or json.dumps({"facts": facts}))
@@ -49,17 +48,10 @@ class Watching:
         self.facts = [(key, text)]
 
 
-async def said(h: Home, life: Life, text: str) -> str:
-    h.fake.say(text)
-    await life.settled()
-    return h.texts()[-1]
-
-
 async def a_day(h: Home, *texts: str) -> None:
     """Say something, be quiet, and come back another day to another process."""
     async with h.life() as life:
-        for text in texts:
-            await said(h, life, text)
+        await life.say(*texts)
         await trio.sleep(QUIET)
     await trio.sleep(86_400)
 
@@ -86,9 +78,9 @@ async def test_suggest_asks_once_and_a_press_keeps_it(h: Home) -> None:
     [question] = questions(h)
     assert BIRTHDAY in question.text
     async with h.life() as life:
-        assert "zanzibar" in await said(h, life, "/memory pending")
+        assert "zanzibar" in await life.say("/memory pending")
         # What was only noticed is no note; that it was said stands in the daily notes.
-        found = await said(h, life, "/memory search birthday")
+        found = await life.say("/memory search birthday")
         assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
         assert "sister-birthday" not in found
         keep, _ = question.buttons
@@ -97,7 +89,7 @@ async def test_suggest_asks_once_and_a_press_keeps_it(h: Home) -> None:
         await life.settled()
         assert not waiting(h)
         assert "label: trusted" in (h.state / "memory" / "sister-birthday.md").read_text()
-        assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
+        assert await life.say("/memory undo") == "Removed: sister-birthday."
         assert not notes(h)
     assert not h.broken()
 
@@ -113,8 +105,7 @@ async def test_what_was_forgotten_is_not_learned_again_by_any_name(h: Home) -> N
         h.fake.say(typed("forget_memory", keys=["sister-birthday"]))
         await life.until(lambda: questions(h))
         [question] = questions(h)
-        [yes] = [data for data in question.buttons if data.endswith(":o")]
-        h.fake.press(yes, message=question)
+        h.fake.press(question.button("o"), message=question)
         await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
         await life.settled()
         # What had been seen of it is gone as well; what was said is in the log only.
@@ -134,8 +125,7 @@ async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(h: Home)
     watching.sees("bank", "The bank account is 4711.")
     for day in range(2):
         async with h.life() as life:
-            h.fake.say(f"My account is 4711 ({day})", forward_origin=STRANGER)
-            await life.settled()
+            await life.say(f"My account is 4711 ({day})", forward_origin=STRANGER)
             await trio.sleep(QUIET)
         await trio.sleep(86_400)
     assert not notes(h)
@@ -153,9 +143,7 @@ async def test_only_the_owner_s_own_words_show_and_settle_what_waits(h: Home) ->
     Watching(h).sees("tea", "Likes tea.")
     await a_day(h, "I like tea")
     async with h.life() as life:
-        h.fake.say("/memory pending", forward_origin=STRANGER)
-        await life.settled()
-        assert "Likes tea" not in h.texts()[-1]
+        assert "Likes tea" not in await life.say("/memory pending", forward_origin=STRANGER)
 
 
 async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
@@ -163,7 +151,7 @@ async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
     Watching(h).sees("tea", "Likes tea.")
     await a_day(h, "I like tea")
     async with h.life() as life:
-        code = (await said(h, life, "/memory pending")).split(":")[0]
+        code = (await life.say("/memory pending")).split(":")[0]
         option = json.dumps([f"/memory keep {code}", "no"])
         h.fake.say(f'ask_user {{"question": "Weather?", "options": {option}}}')
         await life.until(lambda: questions(h))
@@ -179,20 +167,20 @@ async def test_what_was_learned_from_what_is_taken_back_is_let_go(h: Home, mode:
     watching = Watching(h, mode=mode, threshold=1)
     async with h.life() as life:
         watching.sees("tea", "They like green tea, zanzibar.")
-        await said(h, life, "I like green tea")
+        await life.say("I like green tea")
         await trio.sleep(QUIET)
         watching.sees("sister-birthday", BIRTHDAY)
-        await said(h, life, "her birthday is 4 May")
+        await life.say("her birthday is 4 May")
         await trio.sleep(QUIET)
         found = [*(h.state / "memory").glob("*.md")]
         assert len(found) == 2
 
-        await said(h, life, "/undo")
+        await life.say("/undo")
 
         [left] = (h.state / "memory").glob("*.md")
         assert "green tea" in left.read_text()
-        assert "4 May" not in await said(h, life, "/memory pending")
+        assert "4 May" not in await life.say("/memory pending")
         # Said again, it may be learned again.
-        await said(h, life, "her birthday is 4 May, really")
+        await life.say("her birthday is 4 May, really")
         await trio.sleep(QUIET)
         assert len([*(h.state / "memory").glob("*.md")]) == 2

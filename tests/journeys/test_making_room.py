@@ -1,7 +1,5 @@
 """A conversation that outgrows its limit, in the whole app."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
 
@@ -9,28 +7,23 @@ from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
-from elwood.foundation.storage.journal import decoder
 from tests.agent.session.scripted import answer
-from tests.journeys.home import MODEL, Home, obedient
+from tests.journeys.home import MODEL, Home, Think, obedient
 
 LONG = "some words that fill the room " * 12
 SMALL = "scripted/small"
 
 
-def outgrowing(h: Home, sum_up: Callable[[ModelRequest], Awaitable[Completion]]) -> None:
+def outgrowing(h: Home, sum_up: Think) -> None:
     """Let little fit, and another model make the summaries."""
     h.settings["turn"] = TurnSettings(context_tokens=2000)
     models = ModelSettings(default=MODEL, summarizer=SMALL)
     h.made = h.config().having(models)
 
-    async def think(request: ModelRequest) -> Completion:
-        return await (sum_up if is_summary(request) else obedient)(request)
-
-    h.think = think
+    h.think = lambda request: (sum_up if is_summary(request) else obedient)(request)
 
 
 def is_summary(request: ModelRequest) -> bool:
@@ -45,14 +38,7 @@ def cuts(h: Home) -> list[Compacted]:
     return [entry for entry in h.entries() if isinstance(entry, Compacted)]
 
 
-def charged(h: Home) -> list[str]:
-    lines = (h.state / "usage.jsonl").read_bytes().splitlines(keepends=True)
-    entries = [one for line in lines for one in decoder(UsageEntry).decode(line).entries]
-    return [one.model for one in entries if isinstance(one, Charged)]
-
-
-async def good(request: ModelRequest) -> Completion:
-    await trio.lowlevel.checkpoint()
+def good(request: ModelRequest) -> Completion:
     return answer("<summary>They repeat each other.</summary>")
 
 
@@ -65,11 +51,11 @@ async def test_a_small_model_sums_up_and_is_paid_for(h: Home) -> None:
     outgrowing(h, good)
     async with h.life() as life:
         while not cuts(h):
-            h.fake.say(LONG)
-            await life.settled()
+            await life.say(LONG)
     assert [request.model for request in summaries(h)] == ["small"]
-    assert charged(h).count(SMALL) == 1
-    assert charged(h).count(MODEL) == sum(isinstance(e, Said) for e in h.entries())
+    charged = [entry.model for entry in h.charged()]
+    assert charged.count(SMALL) == 1
+    assert charged.count(MODEL) == sum(isinstance(e, Said) for e in h.entries())
     first = h.asked[-1].messages[0]
     assert isinstance(first, Notice)
     assert "They repeat each other." in first.text
@@ -88,8 +74,7 @@ async def test_stop_ends_a_summary(h: Home) -> None:
         assert h.texts()[-1].startswith("Stopped.")
         assert cuts(h) == []
         outgrowing(h, good)
-        h.fake.say("go on")
-        await life.settled()
+        await life.say("go on")
     assert len(cuts(h)) == 1
     assert h.texts()[-1] == "re: go on"
     assert h.broken() == []
@@ -129,15 +114,13 @@ def is_quiet(h: Home) -> bool:
 
 
 async def test_a_small_model_that_slips_twice_is_followed_by_the_one_that_talks(h: Home) -> None:
-    async def slipping(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
-        return await good(request) if request.model == "m" else answer("They repeat each other.")
+    def slipping(request: ModelRequest) -> Completion:
+        return good(request) if request.model == "m" else answer("They repeat each other.")
 
     outgrowing(h, slipping)
     async with h.life() as life:
         while not cuts(h):
-            h.fake.say(LONG)
-            await life.settled()
+            await life.say(LONG)
     assert [request.model for request in summaries(h)] == ["small", "small", "m"]
     assert [entry.why for entry in cuts(h)] == [""]
     assert h.broken() == []

@@ -102,11 +102,6 @@ async def question(here: Town) -> SentMessage:
     return found
 
 
-def yes(asked: SentMessage) -> str:
-    """Find the button that allows a call once."""
-    return next(data for data in asked.buttons if data.endswith(":o"))
-
-
 async def catch_up(here: Town) -> None:
     """Start, and wait until what was under way has come to its end."""
     await here.start()
@@ -138,7 +133,7 @@ async def test_what_was_under_way_comes_to_its_one_end(tmp_path: Path) -> None:
         await catch_up(here)
         asked = await question(here)
         assert INVITATION in asked.text
-        here.telegram.press(yes(asked), message=asked)
+        here.telegram.press(asked.button("o"), message=asked)
         await here.until(lambda: INVITATION in told(here, GUEST))
         await here.until(lambda: any("allowed once by you" in text for text in told(here, OWNER)))
         await here.stop()
@@ -305,7 +300,7 @@ async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:
         assert "Nothing waits for a decision" in await say(here, "/approvals")
         assert NEW_CENTURY.search(await say(here, "/tasks"))
         for asked in questions(here):  # closed, even if its buttons are still there
-            query = here.telegram.press(yes(asked), message=asked)
+            query = here.telegram.press(asked.button("o"), message=asked)
             await here.until(partial(here.telegram.answered.get, query))
         await here.stop()
         await here.verify()

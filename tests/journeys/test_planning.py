@@ -4,7 +4,6 @@ import json
 import tomllib
 
 import msgspec
-import pytest
 import trio
 
 from elwood.agent.conversation.message import Completion, Usage
@@ -12,46 +11,30 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.log.entries import MAX_WAITING
 from elwood.agent.session.reading.receipts import NOTHING
-from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
+from elwood.features.tasks.messages import ListTasks, PlanTask
 from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.when import Once
 from tests.agent.session.scripted import answer, call
-from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, Home, Life, Scripted, newest
+from tests.journeys.home import MINE, Home, Scripted, newest
 
 TOOLS = ("schedule", "list_tasks", "cancel_task")
 MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
-STRANGER = 31_337
 PROMISE = "I'll remind you in a minute."
 
 
 def planner(h: Home, *calls: tuple[str, str, str]) -> None:
     """Let the model make *calls* when it is told to plan, and promise it in any case."""
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         return call(*calls) if calls and newest(request) == "plan" else answer(PROMISE)
 
     h.more_tools, h.think = TOOLS, think
 
 
-async def press(h: Home, life: Life, words: str, *, user: int = OWNER) -> None:
-    """Press the button that shows *words* below the newest message that has it."""
-    for message in reversed(h.fake.sent):
-        markup = message.params.get("reply_markup") or {"inline_keyboard": []}
-        for key in (key for row in markup["inline_keyboard"] for key in row):
-            if key["text"] == words:
-                h.fake.press(key["callback_data"], user=user, message=message)
-                await life.settled()
-                return
-    pytest.fail(f"no button says {words}")
-
-
 async def test_a_reminder_is_planned_told_from_the_records_and_comes(h: Home) -> None:
     planner(h, ("c1", "schedule", json.dumps(MUM)))
     async with h.life() as life:
-        h.fake.say("plan")
-        await life.settled()
+        await life.say("plan")
         [told] = h.texts()
         assert told.startswith(PROMISE)
         assert NOTHING not in told
@@ -82,28 +65,6 @@ async def test_reminders_share_one_log_however_many_come_at_once(h: Home) -> Non
     assert [name for name in h.sessions if name.startswith("task-")] == [REMINDERS]
 
 
-async def test_the_owner_pauses_and_resumes_by_buttons(h: Home) -> None:
-    planner(h, ("c1", "schedule", json.dumps(MUM)))
-    async with h.life() as life:
-        h.fake.say("plan")
-        await life.settled()
-        h.fake.say("/tasks")
-        await life.settled()
-        assert h.texts()[-1].startswith("call-mum: call mum\n")
-        await press(h, life, "/tasks pause call-mum")
-        assert h.texts()[-1] == "call-mum: Paused."
-        await press(h, life, "/tasks resume call-mum")
-        assert h.texts()[-1] == "call-mum: It goes on."
-        await press(h, life, "/tasks pause call-mum")
-        await trio.sleep(130)
-        assert "⏰ Call mum!" not in h.texts()
-        await press(h, life, "/tasks resume call-mum")
-        await life.settled()
-        said, reminded = sorted(h.texts()[-2:])
-        assert said == "call-mum: Its last time has passed: it runs now."
-        assert reminded.startswith("⏰ Call mum!")
-
-
 DEAR, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
 NEWS = {
     "title": "the news",
@@ -115,14 +76,12 @@ NEWS = {
 }
 # What one call of the cheap model costs five cents by.
 FIVE_CENTS = Usage(output=100_000)
-# Seconds in which what the scheduler begins is done.
-DONE = 4.0
 
 
 def priced(h: Home) -> None:
     """Let two models of known prices answer."""
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
-    h.more_tools = ("schedule", "list_tasks", "cancel_task")
+    h.more_tools = TOOLS
     models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
     h.made = h.config().having(models)
 
@@ -131,8 +90,7 @@ def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
     """Let the model plan *given* when told to; return where the requests of runs will stand."""
     runs: list[ModelRequest] = []
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         said = newest(request)
         if said == "plan":
             return call(("c1", "schedule", json.dumps(given)))
@@ -150,8 +108,7 @@ async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(h: H
     priced(h)
     runs = planning(h, NEWS)
     async with h.life() as life:
-        h.fake.say("plan")
-        await life.settled()
+        await life.say("plan")
         assert h.asked[0].model == DEAR
         bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
         assert bounds.replace(", ", "; ") in h.texts()[-1]
@@ -160,11 +117,8 @@ async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(h: H
         assert written["tools"] == ["list_tasks"]
         assert written["usd"] == 0.05
         for minutes in (20, 2):  # the run, and what would be its second try
-            h.clock_error -= 60.0 * minutes
-            life.address("scheduler").offer(Woken())
-            await trio.sleep(DONE)
-        h.fake.say("/tasks")
-        await life.settled()
+            await life.pass_time(60.0 * minutes)
+        await life.say("/tasks")
     [run] = runs
     assert run.model == CHEAP
     assert [spec.name for spec in run.prompt.tools] == ["list_tasks"]
@@ -182,8 +136,7 @@ async def test_a_tool_that_was_not_named_is_none_for_the_run(h: Home) -> None:
     priced(h)
     given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         said = newest(request)
         if said == "plan":
             return call(("c1", "schedule", json.dumps(given)))
@@ -194,8 +147,7 @@ async def test_a_tool_that_was_not_named_is_none_for_the_run(h: Home) -> None:
 
     h.think = think
     async with h.life() as life:
-        h.fake.say("plan")
-        await life.settled()
+        await life.say("plan")
         await life.until(lambda: "task-the-news" in h.sessions)
         await life.settled()
         tasks = await life.address("timetable").ask(ListTasks())

@@ -52,9 +52,7 @@ def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
 async def talk(h: Home, *said: str, later: float = 0.0) -> None:
     """Live; then it is *later* by so many seconds."""
     async with h.life() as life:
-        for text in said:
-            h.fake.say(text)
-            await life.settled()
+        await life.say(*said)
         await trio.sleep(1)
     h.clock_error -= later
 
@@ -129,8 +127,7 @@ async def test_what_is_not_kept_any_more_is_removed_and_not_missed(
         await life.until(lambda: not once.exists())
         await trio.sleep(LONG_ENOUGH)
         assert not segment.exists()
-        h.fake.say("three")
-        await life.settled()
+        await life.say("three")
 
     assert h.texts()[-1] == "re: three"
     assert verify(h) == []
@@ -141,8 +138,7 @@ async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(
     h: Home, verify: Verifying
 ) -> None:
     async with h.life() as life:
-        h.fake.say("one")
-        await life.settled()
+        await life.say("one")
         life.kill()
         await life.died()
     assert verify(h) == []
@@ -159,8 +155,7 @@ async def test_it_is_noticed_while_it_runs_and_not_made_good_by_what_is_said_lat
 
     async with h.life() as life:
         for number in range(9):
-            h.fake.say(f"and {number}")
-            await life.settled()
+            await life.say(f"and {number}")
         await trio.sleep(LONG_ENOUGH)
         what = f"records are missing: sessions/{MINE}.jsonl; run: elwood receipts verify"
         assert [what in text for text in h.fake.texts()].count(True) == 1
@@ -283,15 +278,11 @@ async def test_what_an_older_version_had_closed_is_read_and_goes_in_time(
 
 async def test_anchoring_costs_a_turn_no_sync(h: Home) -> None:
     async with h.life() as life:
-        h.fake.say("one")
-        await life.settled()
-        h.fake.say("two")
-        await life.settled()
+        await life.say("one", "two")
         await trio.sleep(20)
         assert not (h.state / "sessions" / NAME).exists()
         known = (h.state / NAME).read_bytes()
-        h.fake.say("three")
-        await life.settled()
+        await life.say("three")
         await trio.sleep(20)
         assert (h.state / NAME).read_bytes() == known
 

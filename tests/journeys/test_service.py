@@ -12,7 +12,7 @@ from elwood.app.build import LAST_TURN
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
 from tests.fake_telegram import OWNER
-from tests.journeys.service import GROUP, PATIENCE, Town, town
+from tests.journeys.service import PATIENCE, Town, town
 
 # --- ends -----------------------------------------------------------------------------------------
 
@@ -221,32 +221,3 @@ async def test_a_stranger_is_let_in_by_a_code_and_not_heard_before(tmp_path: Pat
         assert here.asked == 1
         assert not {"m0001", "m0002"} & set(json.dumps(here.models.bodies).split())
         assert list(here.journals()) == [f"tg-{stranger}"]
-
-
-async def test_a_group_is_answered_when_it_speaks_to_us(tmp_path: Path) -> None:
-    name = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
-    async with town(tmp_path / "town") as here:
-        await here.start()
-        here.telegram.say("tell m0001", chat=GROUP)
-        here.telegram.say("@elwood_bot tell m0002", chat=GROUP, entities=[name])
-        await here.says(1)
-        ours = here.telegram.sent[0]
-        answered = {
-            "message_id": ours.message_id,
-            "date": int(ours.at),
-            "chat": {"id": GROUP, "type": "supergroup"},
-            "from": {"id": 4242, "is_bot": True, "first_name": "Elwood"},
-            "text": ours.text,
-        }
-        # What is replied to goes along as a quote, mark and all.
-        here.telegram.say("tell m0003", chat=GROUP, reply_to_message=answered)
-        await here.says(2)
-
-        assert here.said(GROUP) == ["Heard m0002.", "Heard m0002 m0003."]
-        assert ours.params["reply_parameters"]["message_id"] == 2
-        assert here.asked == 2
-        assert "m0001" not in json.dumps(here.models.bodies)
-        assert list(here.journals()) == [f"tg-{GROUP}"]
-
-
-# --- how a message is meant -----------------------------------------------------------------------

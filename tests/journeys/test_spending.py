@@ -8,13 +8,10 @@ import trio
 
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Charged, Ledger, UsageEntry
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.messages import Recall
-from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal, Verified, verify
+from elwood.foundation.storage.journal import Verified, verify
 from tests.hashed_vectors import hashed
 from tests.journeys.home import MINE, Home
 from tests.journeys.test_memory import equip, typed
@@ -24,11 +21,9 @@ async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h:
     h.settings["limits"] = Limits(day_tokens=18)
     for text in ("one", "two"):
         async with h.life() as life:
-            h.fake.say(text)
-            await life.settled()
+            await life.say(text)
     async with h.life() as life:
-        h.fake.say("three")
-        await life.settled()
+        await life.say("three")
     warnings = [text for text in h.texts() if "of the limit of" in text or "reached" in text]
     assert len(warnings) == 2, h.texts()
     assert "18 tokens a day" in warnings[0]
@@ -40,13 +35,9 @@ async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h:
 async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
     h.settings["limits"] = Limits(session_tokens=9, warn=0)
     async with h.life() as life:
-        for text in ("one", "two", "/new", "three"):
-            h.fake.say(text)
-            await life.settled()
+        await life.say("one", "two", "/new", "three")
     async with h.life() as life:
-        for text in ("four", "/new", "five", "/budget"):
-            h.fake.say(text)
-            await life.settled()
+        await life.say("four", "/new", "five", "/budget")
     answers = h.texts()
     assert "/new begins another one" in answers[1]
     assert answers[3] == "re: three"
@@ -73,14 +64,11 @@ async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, lin
     """It is put aside and what is sound of it goes on to count; the owner is told once."""
     h.settings["limits"] = Limits(session_tokens=31, warn=0)
     async with h.life() as life:
-        for text in ("one", "two", "three"):
-            h.fake.say(text)
-            await life.settled()
+        await life.say("one", "two", "three")
     damaged = flip(h, line)
     for text in ("four", "five"):
         async with h.life() as life:
-            h.fake.say(text)
-            await life.settled()
+            await life.say(text)
     answers = h.texts()
     [told] = [text for text in answers if "usage.jsonl" in text]
     assert "is damaged" in told
@@ -97,17 +85,14 @@ async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, lin
 async def test_a_kill_while_it_is_put_aside_changes_no_limit(h: Home, place: str) -> None:
     h.settings["limits"] = Limits(session_tokens=30, warn=0)
     async with h.life() as life:
-        for text in ("one", "two"):
-            h.fake.say(text)
-            await life.settled()
+        await life.say("one", "two")
     with (h.state / "usage.jsonl").open("ab") as file:
         file.write(b"{}\n{}\n")
     h.kill(place)
     async with h.life() as life:
         await life.died()
     async with h.life() as life:
-        h.fake.say("three")
-        await life.settled()
+        await life.say("three")
     assert "limit of 30 tokens for this conversation is reached" in h.texts()[-1]
     assert h.broken() == []
 
@@ -129,25 +114,15 @@ class Counting:
         return Embeddings([hashed(text) for text in texts], self.tokens)
 
 
-async def charged(h: Home) -> list[Charged]:
-    journal: Journal[UsageEntry, Ledger] = Journal(
-        h.state / "usage.jsonl", UsageEntry, Ledger, Disk(blocking=inline, clock=h.now)
-    )
-    found = await journal.look_back(lambda entries: [entry for _, _, entry in entries])
-    return [entry for entry in found if isinstance(entry, Charged) and entry.model == MODEL]
-
-
 @pytest.mark.parametrize(("counted", "is_guess"), [(40, False), (None, True)])
 async def test_vectors_are_charged_and_shown(h: Home, counted: int | None, is_guess: bool) -> None:
     h.embedder = Counting(counted)
     equip(h)
     async with h.life() as life:
-        h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
-        await life.settled()
+        await life.say(typed("save_memory", key="tea", content="Green tea is liked."))
         await trio.sleep(5.0)
-        h.fake.say("/budget")
-        await life.settled()
-    entries = await charged(h)
+        await life.say("/budget")
+    entries = [entry for entry in h.charged() if entry.model == MODEL]
     assert entries
     for entry in entries:
         assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
@@ -159,8 +134,7 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(h: Home) 
     h.embedder = embedder = Counting(40)
     equip(h)
     async with h.life() as life:
-        h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
-        await life.settled()
+        await life.say(typed("save_memory", key="tea", content="Green tea is liked."))
         await trio.sleep(5.0)
     asked = len(embedder.asked)
     assert asked

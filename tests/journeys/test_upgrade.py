@@ -55,8 +55,7 @@ async def test_a_message_outlives_an_upgrade_that_takes_several_starts(tmp_path:
 
 
 async def test_a_turn_that_lacks_a_module_is_not_poison(h: Home) -> None:
-    async def lack(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def lack(request: ModelRequest) -> Completion:
         raise ModuleNotFoundError("No module named 'new'", name="new")
 
     h.think = lack

@@ -8,19 +8,16 @@ from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
-from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import MINE, Home, Life, newest
+from tests.journeys.home import MINE, Home, newest
 from tests.line import Line
 
 # A chat of several people, in which Elwood may speak.
 GROUP = -500
 NEWS = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
-# Seconds in which what the scheduler begins is done.
-DONE = 4.0
 
 
 @attrs.define
@@ -48,21 +45,14 @@ def knows(h: Home, session: str) -> bool:
     return session in h.sessions and any("It snows." in text for text in said)
 
 
-async def pass_time(h: Home, life: Life, seconds: float) -> None:
-    h.clock_error -= seconds
-    life.address("scheduler").offer(Woken())
-    await trio.sleep(DONE)
-
-
 async def test_an_answer_and_its_knowledge_follow_the_owner(h: Home) -> None:
     """A task that names no route answers where the owner is when it has an answer."""
     desk, model = Line(), Thinking()
     h.more_channels, h.think = (desk.feature,), model
     h.settings["tasks"] = ConfiguredTasks((NEWS,))
     async with h.life() as life:
-        h.fake.say("hello")
-        await life.settled()
-        await pass_time(h, life, 3600.0)
+        await life.say("hello")
+        await life.pass_time(3600.0)
         assert model.began.is_set()
         await desk.say("I am here now")
         await life.until(lambda: desk.texts)
@@ -72,8 +62,7 @@ async def test_an_answer_and_its_knowledge_follow_the_owner(h: Home) -> None:
         await desk.say("How much?")
         await life.until(lambda: len(desk.texts) > 2)
         assert knows(h, "line")
-        h.fake.say("hello again")
-        await life.settled()
+        await life.say("hello again")
         assert not knows(h, MINE)
     assert "It snows." not in h.texts()
 
@@ -85,12 +74,10 @@ async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(h: Home)
     group = Route("telegram", GROUP, private=False)
     h.settings["tasks"] = ConfiguredTasks((replace(NEWS, route=group),))
     async with h.life() as life:
-        h.fake.say("hello")
-        await life.settled()
-        await pass_time(h, life, 3600.0)
+        await life.say("hello")
+        await life.pass_time(3600.0)
         assert h.texts(GROUP) == ["It snows."]
-        h.fake.say("hello again")
-        await life.settled()
+        await life.say("hello again")
         assert not knows(h, MINE)
         await desk.say("hello")
         await life.until(lambda: desk.texts)
@@ -103,8 +90,7 @@ async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> N
     broken = Task("bad", "Bad", Every(3600.0), prompt="Fail.", origin="config")
     desk = Line()
 
-    async def think(request: ModelRequest) -> Completion:
-        await trio.lowlevel.checkpoint()
+    def think(request: ModelRequest) -> Completion:
         said = newest(request)
         return answer("" if "Fail." in said else "re: " + said)
 
@@ -116,8 +102,8 @@ async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> N
     async with h.life() as life:
         await desk.say("hello")
         await life.until(lambda: len(desk.texts) > 1)
-        await pass_time(h, life, 3600.0)
-        await pass_time(h, life, 120.0)
+        await life.pass_time(3600.0)
+        await life.pass_time(120.0)
         await life.until(lambda: len(desk.texts) > 2)
     assert [text for text in desk.texts if "of the limit of 100,000 tokens a day" in text]
     assert [text for text in desk.texts if text.startswith('Failed 2 times in a row: "Bad"')]

@@ -328,16 +328,17 @@ class Sessions:
         messenger: Messenger,
         extensions: Extensions,
         *,
+        live: Sequence[dict[str, Tool]] = (),
         dry_run: bool = False,
     ) -> None:
         turn = core.config.of(TurnSettings)
         self._core = core
         self._shared = extensions
-        self._toolset = toolset(core, tools, dry_run=dry_run)
+        self._toolset = toolset(core, tools, live, dry_run=dry_run)
         self._prompt = SystemPrompt(
             core.workspace,
             core.environment.blocking,
-            tools[: turn.max_tools],
+            lambda: [*tools, *(one for some in live for one in some.values())][: turn.max_tools],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,

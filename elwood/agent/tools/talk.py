@@ -48,7 +48,7 @@ MAX_BYTES = 20 << 20
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
-# Seconds for one message with its files: a little less than for the call, which then says what
+# Seconds for a message with all its files: a little less than for the call, which then says what
 # went out.
 PATIENCE = 170.0
 
@@ -254,8 +254,11 @@ class Talk:
         posts = _posts(given.text, letter.attachments)
         sent: list[str] = []
         messages: list[str] = []
+        until = trio.current_time() + PATIENCE
         for what, part, files in posts:
-            outcome = await self._messenger.post(letter.place.route, part, files)
+            outcome: PostResult = Unsure("nobody answered in time")
+            with trio.move_on_at(until):
+                outcome = await self._messenger.post(letter.place.route, part, files)
             if not isinstance(outcome, Sent):
                 raise _failure(outcome, sent, of=len(posts), what=what)
             sent.append(what)

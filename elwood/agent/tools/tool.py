@@ -78,7 +78,8 @@ class Tool:
     """Something the model may do; *id* is ``integration.resource.action``.
 
     *input* is at once the schema that the model sees, the check at the gate, and the type that
-    *run* gets.  *effect* says what a repeat would do; when in doubt, once.
+    *run* gets; where somebody else checks it is dict, and *schema* is theirs, as JSON.
+    *effect* says what a repeat would do; when in doubt, once.
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
     *gives* is what every result brings into the conversation; *policy* is the word that holds for
@@ -91,7 +92,7 @@ class Tool:
 
     name: str
     description: str
-    input: type[msgspec.Struct]
+    input: type[Any]
     run: Callable[[Any, ToolContext], Awaitable[str | Output]]
     risk: Literal["read", "write", "destructive"] = "write"
     effect: Effect = "once"
@@ -105,6 +106,7 @@ class Tool:
     writes: bool = False
     forgets: bool = False
     tells: bool = False
+    schema: str = ""
 
     @property
     def definition(self) -> str:
@@ -113,6 +115,8 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
+        if self.schema:
+            return ToolSpec(self.name, self.description, msgspec.Raw(self.schema.encode()))
         (schema,), components = msgspec.json.schema_components(
             [self.input], ref_template="#/$defs/{name}"
         )

@@ -307,12 +307,26 @@ class _Loading:
             if not key.credential:
                 continue
             given = table.pop(field.name, None)
-            if self._with_secrets:
+            if get_origin(field.type) is Mapping:
+                if isinstance(given, dict):
+                    table[field.name] = self._table_of_secrets(given, (*where, field.name), key)
+                elif given is not None:
+                    table[field.name] = given  # complained about as no table
+            elif self._with_secrets:
                 credential = key.credential.replace("NAME", name)
                 variable = key.variable.replace("NAME", name.upper().replace("-", "_"))
                 secret = self._secret(given, (*where, field.name), credential, variable)
                 if secret is not None:
                     table[field.name] = secret
+
+    def _table_of_secrets(self, table: Tree, where: Where, key: Key) -> Tree:
+        found: Tree = {}
+        for name, given in table.items() if self._with_secrets else ():
+            credential = key.credential.replace("NAME", str(where[-2])).replace("KEY", name.lower())
+            secret = self._secret(given, (*where, name), credential, "")
+            if secret is not None:
+                found[name] = secret
+        return found
 
     def _secret(self, given: object, where: Where, credential: str, variable: str) -> object:
         if given is not None and not isinstance(given, str):
@@ -402,11 +416,28 @@ class _Loading:
             (kind,) = (arg for arg in get_args(kind) if arg is not types.NoneType)
         if get_origin(kind) is tuple:
             return self._elements(raw, get_args(kind)[0], where, key)
+        if get_origin(kind) is Mapping:
+            return self._mapping(raw, get_args(kind)[1], where, key)
         value = _scalar(raw, kind, self._home)
         if key.check is not None:
             key.check(value)
         self._values.append((where, key, value))
         return value
+
+    def _mapping(self, raw: object, kind: Any, where: Where, key: Key) -> dict[str, object]:
+        if not isinstance(raw, dict):
+            raise BadSetting(f"expected a table, found {_described(raw)}", "write { NAME = … }")
+        made: dict[str, object] = {}
+        for name, value in raw.items():
+            here = (*where, name)
+            if attrs.has(kind) and kind is not Secret:
+                made[name] = self._table(value, kind, here)
+                continue
+            try:
+                made[name] = self._value(value, kind, here, key)
+            except BadSetting as error:
+                self._complain(here, error)
+        return made
 
     def _elements(self, raw: object, kind: type, where: Where, key: Key) -> tuple[object, ...]:
         example = "write [1, 2]" if kind is int else 'write ["a", "b"]'

@@ -2,6 +2,7 @@
 
 import textwrap
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -91,6 +92,8 @@ def _type(kind: object) -> str:
         return ", ".join(f"`{choice}`" for choice in inner)
     if get_origin(kind) is tuple:
         return f"list of {_type(inner[0])}s"
+    if get_origin(kind) is Mapping:
+        return f"table of {_type(inner[1])}s" if inner[1] in names else "table"
     if get_origin(kind) in (Union, types.UnionType):
         return _type(inner[0])
     return names[kind]
@@ -101,7 +104,7 @@ def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
         return key.default
     if field.default is attrs.NOTHING:
         return "must be written"
-    return "none" if field.default in (None, "", ()) else f"`{_toml(field)}`"
+    return "none" if field.default in (None, "", (), {}) else f"`{_toml(field)}`"
 
 
 def _toml(field: "attrs.Attribute[Any]") -> str:

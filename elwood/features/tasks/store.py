@@ -1,7 +1,7 @@
 """The files of tasks: agent.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
 
-import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
@@ -131,14 +131,21 @@ def matches(pattern: str, path: str) -> bool:
     """
     names = _names(pattern)
     wanted = names if any(map(_is_wild, names)) else [*names, "**"]
-    return re.fullmatch("".join(map(_expression, wanted)), f"{path}/") is not None
+    return _fits(wanted, path.split("/"))
 
 
-def _expression(name: str) -> str:
-    if name == "**":
-        return r"(?:[^./][^/]*/)*"
-    like = re.escape(name).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    return f"{like}/" if name.startswith(".") else rf"(?!\.){like}/"
+def _fits(pattern: Sequence[str], names: Sequence[str]) -> bool:
+    if not pattern:
+        return not names
+    first, *rest = pattern
+    if first == "**" and _fits(rest, names):
+        return True
+    if not names or (names[0].startswith(".") and not first.startswith(".")):
+        return False
+    if first == "**":
+        return _fits(pattern, names[1:])
+    # Not by one expression for all: with many stars that would take for ever.
+    return fnmatchcase(names[0], first.replace("[", "[[]")) and _fits(rest, names[1:])
 
 
 def _is_wild(name: str) -> bool:

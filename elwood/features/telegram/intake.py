@@ -359,6 +359,7 @@ class Poll:
         self._told: int | None = None  # the offset that Telegram knows
         self._changed = trio.Event()
         self._failures = 0
+        self._conflicts = 0
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
@@ -450,7 +451,7 @@ class Poll:
             self._told = None
             await self._stay_away(error)
             return None
-        self._failures = 0
+        self._failures = self._conflicts = 0
         return result
 
     async def _stay_away(self, error: Failure) -> None:
@@ -463,8 +464,8 @@ class Poll:
             case TelegramError(code=409) if error.says("webhook"):
                 await self._settle_webhook()
             case TelegramError(code=409):
-                self._failures += 1
-                if self._failures > CONFLICTS:
+                self._conflicts += 1
+                if self._conflicts > CONFLICTS:
                     await self._need_a_person(
                         "another program polls with this token: stop it, or ask @BotFather for a "
                         "new token"

@@ -142,7 +142,7 @@ class Web:
                     return await self._page(hop, answer), None
                 led = follow(hop.url, location, hop.number, self.rules.ports)
                 if isinstance(led, RefusedUrl):
-                    raise WebFailed(led.why, text_from=hop.url.host)
+                    raise WebFailed(led.why, is_sent=True, text_from=hop.url.host)
                 return WebPage(answer.status, hop.url.text, "", b"", location=led.text), led
         except WebFailed as error:
             error.text_from = error.text_from or hop.sent_by

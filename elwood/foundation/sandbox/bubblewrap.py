@@ -7,7 +7,7 @@ with us, and everything in its process namespace with it.
 import os
 import resource
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -124,8 +124,12 @@ class Bubblewrap:
             filter_ = stack.enter_context(to_child())
             await filter_.write(seccomp.program(seccomp.PLAIN_FAMILIES))
             filter_.hang_up()
-            keep = (status.theirs, gate.theirs, filter_.theirs)
-            options = self._options(command, layout.mounts, *keep)
+            keep = [status.theirs, gate.theirs, filter_.theirs]
+            options = [*self._options(command, layout.mounts, *keep)]
+            if command.secrets:  # arguments can be seen by everybody on this machine
+                keep.append(secrets := _written(command.secrets))
+                stack.callback(os.close, secrets)
+                options += ("--args", str(secrets))
             argv = [title(self.context.state), *options, "--", *command.argv]
             child = ChildProcess(self.rung, self.program, argv, command, keep)
             for pipe in (status, gate, filter_):
@@ -143,7 +147,7 @@ class Bubblewrap:
             first = _read(line).child
             if first is not None:
                 leash.found(first)
-                self._limit(first)
+                self._limit(first, command)
                 await gate.write(b"\n")
 
         try:
@@ -162,9 +166,9 @@ class Bubblewrap:
             code = NOT_FOUND if b"No such file" in said else NOT_RUNNABLE
         return child.outputs.outcome(None if timed_out else code)
 
-    def _limit(self, first: int) -> None:
+    def _limit(self, first: int, command: Command) -> None:
         """Set what may be used, by the process that will become the command's parent."""
-        for name, value in self.context.settings.limits().items():
+        for name, value in (self.context.settings.limits() | dict(command.limits)).items():
             kind: int = getattr(resource, f"RLIMIT_{name}")
             most = resource.prlimit(first, kind)[1]
             value = value if most == resource.RLIM_INFINITY else min(value, most)
@@ -174,19 +178,21 @@ class Bubblewrap:
         self, command: Command, mounts: Sequence[Mount], status: int, gate: int, filter_: int
     ) -> Iterator[str]:
         # Not --unshare-all: it asks for a namespace of cgroups, which a hardened unit forbids.
-        for kind in ("user", "pid", "net", "ipc", "uts"):
+        for kind in ("user", "pid", "ipc", "uts", *(() if command.network else ("net",))):
             yield f"--unshare-{kind}"
         if self.disable_userns:
             yield "--disable-userns"
         yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
         # Not --hostname: hardened units deny sethostname, also within a namespace of its own.
         yield from ("--uid", _ID, "--gid", _ID)
-        yield from self._system()
+        yield from self._system(command.network)
         size = str(self.context.settings.tmp * MEGABYTE)
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         for mount in mounts:
             yield from _mounted(mount, writable=command.writable)
+        for path, writable in command.shown.items():
+            yield from ("--bind" if writable else "--ro-bind", path, path)
         for mount in mounts:
             if mount.kind == "hidden folder":  # now that covers are in it
                 yield from ("--remount-ro", mount.place)
@@ -196,7 +202,7 @@ class Bubblewrap:
         yield from ("--json-status-fd", str(status), "--block-fd", str(gate))
         yield from ("--seccomp", str(filter_))
 
-    def _system(self) -> Iterator[str]:
+    def _system(self, network: bool) -> Iterator[str]:
         for path in (*SYSTEM, NIXOS, *ETC):
             if os.path.islink(path):
                 yield from ("--symlink", os.readlink(path), path)
@@ -204,7 +210,10 @@ class Bubblewrap:
                 yield from ("--ro-bind", path, path)
         yield from ("--ro-bind", str(made_files(self.context.state)), "/etc/elwood")
         for name in (*MADE_ETC, GIT_CONFIG):
-            yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
+            if not (network and name == "nsswitch.conf"):  # the default of libc asks DNS, too
+                yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
+        if network:
+            yield from ("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
 
 
 def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
@@ -217,6 +226,16 @@ def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
             yield from ("--ro-bind", mount.source, mount.place)
         case "hidden folder":
             yield from ("--tmpfs", mount.place)
+
+
+def _written(secrets: Mapping[str, str]) -> int:
+    """Write options that set *secrets* into a file without a name; return its descriptor."""
+    words = (word for pair in secrets.items() for word in ("--setenv", *pair))
+    fd = os.memfd_create("secrets")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(b"".join(b"%s\0" % os.fsencode(word) for word in words))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _read(line: bytes) -> _Status:

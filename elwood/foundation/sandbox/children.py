@@ -116,22 +116,29 @@ class ChildProcess:
     ) -> None:
         self.outputs = Outputs(command)
         self._unread = memoryview(command.stdin)
+        stdin = subprocess.PIPE if command.stdin else subprocess.DEVNULL
+        stdout, stderr = subprocess.PIPE, subprocess.STDOUT if command.merge else subprocess.PIPE
+        if command.streams:
+            stdin, stdout, stderr = (pipe.theirs for pipe in command.streams)
         try:
             self._popen = subprocess.Popen(
                 argv,
                 executable=program,
                 env={},
-                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if command.merge else subprocess.PIPE,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 pass_fds=keep,
                 start_new_session=True,
                 bufsize=0,
             )
         except OSError as error:
             raise SandboxFailed(rung, f"cannot start {program}: {error.strerror}") from error
+        for pipe in command.streams:
+            pipe.give()
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
+        command.started(self.pid)
         outputs = self.outputs
         pipes = [(self._popen.stdout, outputs.output), (self._popen.stderr, outputs.errors)]
         self._pipes = {pipe.fileno(): kept for pipe, kept in pipes if pipe is not None}
@@ -261,12 +268,17 @@ class Pipe:
     async def read_line(self) -> bytes:
         """Read the line that is written next, or what there is of it at the end."""
         line = b""
-        while not line.endswith(b"\n"):
-            await trio.lowlevel.wait_readable(self.ours)
-            if not (part := os.read(self.ours, _CHUNK)):
-                break
-            line += part
+        while not line.endswith(b"\n") and (byte := await self.read_some(1)):
+            line += byte
         return line
+
+    async def read_some(self, limit: int) -> bytes:
+        """Read what there is, at most *limit* bytes; nothing is the end."""
+        while True:
+            try:
+                return os.read(self.ours, limit)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self.ours)
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*; what nobody reads any more is lost."""
@@ -350,7 +362,7 @@ def kill_family(roots: set[int]) -> None:
     """
     stopped: dict[int, int] = {}
     try:
-        while new := _family(roots) - stopped.keys():
+        while new := family(roots) - stopped.keys():
             for pid in new:
                 with suppress(ProcessLookupError, PermissionError):
                     stopped[pid] = os.pidfd_open(pid)
@@ -374,7 +386,8 @@ def _wait_until_gone(pidfds: Iterable[int]) -> None:
         poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
 
-def _family(roots: set[int]) -> set[int]:
+def family(roots: set[int]) -> set[int]:
+    """List *roots*, their descendants, and all in the sessions they lead."""
     everybody = processes()
     found = {p.pid for p in everybody if p.pid in roots or p.session in roots}
     while more := {p.pid for p in everybody if p.parent in found} - found:

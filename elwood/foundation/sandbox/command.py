@@ -1,12 +1,15 @@
 """What is run in the workspace, what comes of it, and who can do it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import attrs
 import msgspec
+
+if TYPE_CHECKING:
+    from elwood.foundation.sandbox.children import Pipe
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 
@@ -57,6 +60,12 @@ class Command:
 
     With *merge* stderr goes where stdout goes, in the order of writing; else it is kept apart, as
     a pipeline needs it.
+
+    A server is a command whose stdin, stdout and stderr are the far ends of *streams*, which are
+    given away when it starts.  *network* lets it reach what this machine reaches; *shown* are
+    folders of this machine that it sees where they are, and writes where that is True; *limits*
+    take the place of those of the settings; *secrets* are variables that nobody else can see.
+    *started* is told its process.
     """
 
     argv: tuple[str, ...] = attrs.field(validator=_is_argv)
@@ -66,6 +75,12 @@ class Command:
     writable: bool = True
     environment: Mapping[str, str] = attrs.field(factory=dict, validator=_is_environment)
     merge: bool = True
+    streams: "Sequence[Pipe]" = ()
+    network: bool = False
+    shown: Mapping[str, bool] = attrs.field(factory=dict)
+    limits: Mapping[str, int] = attrs.field(factory=dict)
+    secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_is_environment)
+    started: Callable[[int], object] = lambda pid: None
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):

@@ -71,6 +71,8 @@ class Docker:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
+        if command.streams:
+            raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
         layout = await self._context.layout()
         body = await self._context.blocking(lambda: self._wanted(command, layout.mounts))
         name = f"elwood-{uuid4().hex}"

@@ -99,6 +99,8 @@ class Launched:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; without walls its *writable* is not heeded.  Raises SandboxFailed."""
+        if command.network and self.rung == "landlock":
+            raise SandboxFailed(self.rung, "it has no network to give; take another sandbox")
         context = self.context
         tmp = temporary(context.state) / uuid4().hex
         try:
@@ -115,7 +117,7 @@ class Launched:
     async def _run(self, command: Command, tmp: Path) -> CommandOutcome:
         context, workspace = self.context, str(self.context.workspace)
         lent = await context.blocking(context.present)
-        given = {"TMPDIR": str(tmp)} | dict(command.environment)
+        given = {"TMPDIR": str(tmp)} | dict(command.environment) | dict(command.secrets)
         if self.rung == "landlock":
             given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
         todo = marshal.dumps(
@@ -123,7 +125,7 @@ class Launched:
                 "argv": list(command.argv),
                 "folder": workspace,
                 "environment": environment(given, home=workspace),
-                "limits": context.settings.limits(),
+                "limits": context.settings.limits() | dict(command.limits),
                 "walls": self._walls(command, tmp, lent),
             },
             _MARSHAL,
@@ -162,5 +164,6 @@ class Launched:
         write = [*_DEVICES, str(tmp), *([workspace] if command.writable else [])]
         # No sockets at all: there is no network namespace to keep them in.
         filter_ = seccomp.program(())
-        read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent)]
+        write += (path for path, writable in command.shown.items() if writable)
+        read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent), *command.shown]
         return {"read": read, "write": write, "filter": filter_}

@@ -47,7 +47,7 @@ async def test_it_is_the_same_until_something_changes(tmp_path: Path) -> None:
     """Turns that begin together look once."""
     part = Part()
     redactor = Redactor([Secret("hunter2")])
-    prompt = SystemPrompt(Root(tmp_path), inline, [], 10_000, redactor, [part])
+    prompt = SystemPrompt(Root(tmp_path), inline, list, 10_000, redactor, [part])
     first = await prompt.now()
     assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first
     put(tmp_path, "SOUL.md", b"kind, hunter2")

@@ -133,3 +133,8 @@ def test_to_look_is_not_to_act() -> None:
     assert footer("I checked a.md.", look) == f"{HEAD}\n✓ read_file a.md"
     assert footer("I saved a.md.", look) == f"{HEAD}\n✓ read_file a.md\n{NOTHING_ELSE}"
     assert footer("I checked a.md.", []) == f"{HEAD}\n{NOTHING}"
+
+
+def test_a_model_that_repeats_itself_is_read_in_one_pass() -> None:
+    """Nobody named did it, so each word is looked at: not with all that stand before it."""
+    assert footer(f"then {'sent ' * 80_000}", []) == ""

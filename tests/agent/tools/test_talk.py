@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
@@ -325,11 +326,18 @@ async def test_a_silence_is_told(tmp_path: Path, autojump_clock: MockClock) -> N
     hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
     put(hands, "b.txt", b"x")
+
+    async def slowly() -> None:
+        await trio.sleep(100)
+        await answer(mailbox, Sent("1"), None)
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answer, mailbox, Sent("1"), None)
+        nursery.start_soon(slowly)
         with pytest.raises(ToolFailure, match=r"b.txt may or.*before it.*: a.txt") as caught:
             await send(hands, "", "here", "a.txt", "b.txt")
         assert caught.value.unknown
+        # The call itself has 180 s, and could not say it.
+        assert trio.current_time() < 180
 
 
 async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
@@ -363,6 +371,7 @@ async def test_only_so_many_send_files_at_a_time(tmp_path: Path) -> None:
         assert not caught.value.unknown
         for post in posts:
             post.reply.set(Sent("1"))
+        await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(answer, mailbox, Sent("2"))
         assert await send(hands, "", "here", "a.txt") == "sent as message 2"
 

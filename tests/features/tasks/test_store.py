@@ -219,6 +219,11 @@ def test_a_pattern_means(pattern: str, meant: list[str]) -> None:
     assert all(place == "." or path == place or path.startswith(f"{place}/") for path in meant)
 
 
+def test_many_stars_take_no_time() -> None:
+    assert not matches("*a" * 200 + "b", "a" * 250)
+    assert matches("x[1]*", "x[1].md")
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

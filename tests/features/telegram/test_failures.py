@@ -64,6 +64,21 @@ async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(
             assert trio.current_time() - began >= 200
 
 
+async def test_tg_01_after_an_outage_one_conflict_is_no_second_poller(
+    jumping_clock: MockClock,
+) -> None:
+    """It is our own poll of before, which the server still holds."""
+    async with fake_telegram() as fake:
+        conflict = "Conflict: terminated by other getUpdates request"
+        fake.fault("getUpdates", times=4, code=502, description="Bad Gateway")
+        fake.fault("getUpdates", times=1, code=409, description=conflict)
+        fake.say("after")
+        async with intake(fake) as house:
+            began = trio.current_time()
+            await house.until(lambda: house.inbound)
+            assert trio.current_time() - began < 60
+
+
 async def test_tg_02_a_foreign_webhook_stops_the_channel(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.webhook = "https://evil.example/secret-path"

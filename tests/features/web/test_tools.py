@@ -121,6 +121,14 @@ async def test_a_lost_answer_leaves_the_effect_open() -> None:
             await h.pages.web_request(WebRequest("POST", h.base, "x"), CONTEXT)
 
 
+async def test_what_was_sent_is_told_though_where_it_leads_is_refused() -> None:
+    away = Reply(status=303, headers={"location": "ftp://site.example/"})
+    async with house(away) as h:
+        with pytest.raises(ToolFailure, match="not known whether it had an effect"):
+            await h.pages.web_request(WebRequest("POST", h.base, "x"), CONTEXT)
+        assert [request.body for request in h.seen] == [b"x"]
+
+
 # --- search, against fakes on sockets -------------------------------------------------------------
 
 KEY = "k" * 30

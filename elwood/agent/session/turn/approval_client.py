@@ -65,7 +65,7 @@ class ExaminedCall(msgspec.Struct, frozen=True):
     """A call, examined: what it would do, and the hash of exactly that."""
 
     tool: Tool
-    given: msgspec.Struct
+    given: object
     target: str
     plan: Plan
     exact: str

@@ -5,6 +5,7 @@ stands there before it does.
 """
 
 import logging
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -55,10 +56,10 @@ MAX_CHANGES = 3
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     """The tools there are, and what holds for all of them.
 
-    *version* names the *rules*.  *owners* are the principals whose words are the owner's.
-    *dry_run* answers everything that would change something with "dry run".  No tool may take
-    longer than *deadline* seconds, nor longer than its own limit.  *zone* is the owner's, an IANA
-    name.
+    *tools* may come and go.  *version* names the *rules*.  *owners* are the principals whose words
+    are the owner's.  *dry_run* answers everything that would change something with "dry run".  No
+    tool may take longer than *deadline* seconds, nor longer than its own limit.  *zone* is the
+    owner's, an IANA name.
     """
 
     tools: Mapping[str, Tool]
@@ -145,7 +146,7 @@ class Gate:
         else:
             await self._end(call, "ok", output, target, gives)
 
-    def _find(self, call: ToolCall) -> tuple[Tool, msgspec.Struct]:
+    def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
         known = usable(self._tools, self._log.state.turn)
         if call.name not in known:
@@ -154,11 +155,11 @@ class Gate:
         tool = self._tools[call.name]
         try:
             return tool, msgspec.json.decode(call.arguments or "{}", type=tool.input)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
     async def _allowed(
-        self, call: OpenCall, tool: Tool, given: msgspec.Struct, until: float
+        self, call: OpenCall, tool: Tool, given: object, until: float
     ) -> ExaminedCall:
         """Examine a call until exactly what it would do is allowed.  Raises CallNotRun."""
         for _ in range(MAX_CHANGES):
@@ -173,7 +174,7 @@ class Gate:
         text = "not run: what it would do changed each time that it was allowed"
         raise CallNotRun("denied", text)
 
-    async def _examine(self, tool: Tool, given: msgspec.Struct) -> ExaminedCall:
+    async def _examine(self, tool: Tool, given: object) -> ExaminedCall:
         """Find out what the call would do.  Raises CallNotRun."""
         plan = Plan(Other(tool.risk), f"{tool.name} {msgspec.json.encode(given).decode()}")
         if tool.plan is not None:
@@ -188,7 +189,10 @@ class Gate:
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
-        state, turn = self._log.state, self._log.turn
+        state, turn, tool = self._log.state, self._log.turn, wanted.tool
+        rules = self._toolset.rules
+        if tool.name not in rules.tools and tool.policy is not None:  # it came later
+            rules = Rules(tools={tool.name: tool.policy})
         situation = Situation(
             label=state.taint.label,
             principal=self._toolset.who(turn.principal),
@@ -197,7 +201,7 @@ class Gate:
             named_now=turn.named,
             shows=wanted.gives.private and not turn.route.private,
         )
-        return decide(wanted.tool.name, wanted.plan.action, situation, self._toolset.rules)
+        return decide(tool.name, wanted.plan.action, situation, rules)
 
     async def _ask_ahead(self, calls: Sequence[OpenCall]) -> float:
         """Put the questions of a whole round at once; return until when they are waited for.
@@ -333,7 +337,7 @@ class Gate:
         writing = {name for name, tool in tools.items() if tool is not None and tool.writes}
         return {one.target for one in receipts if one.tool in writing and one.outcome == "ok"}
 
-    def _target(self, tool: Tool, given: msgspec.Struct) -> str:
+    def _target(self, tool: Tool, given: object) -> str:
         return self._clean(tool.target(given), MAX_TARGET)
 
     def _clean(self, text: str, limit: int) -> str:
@@ -348,11 +352,14 @@ class Gate:
         return tool is not None and tool.risk == "read"
 
 
-def toolset(core: Core, tools: Sequence[Tool], *, dry_run: bool) -> Toolset:
-    """Put together what holds for the *tools* in all sessions."""
-    rules = Rules(tools=words(core.config.of(PolicySettings), tools))
+def toolset(
+    core: Core, tools: Sequence[Tool], live: Sequence[dict[str, Tool]] = (), *, dry_run: bool
+) -> Toolset:
+    """Put together what holds for the *tools* in all sessions, and for those that are *live*."""
+    known = ChainMap({tool.name: tool for tool in tools}, *live)
+    rules = Rules(tools=words(core.config.of(PolicySettings), tuple(known.values())))
     return Toolset(
-        tools={tool.name: tool for tool in tools},
+        tools=known,
         rules=rules,
         version=version(rules),
         owners=core.channels.owners,

@@ -5,7 +5,7 @@ that it stays the same, byte for byte, while the documents do.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -59,18 +59,18 @@ class SystemPrompt:
         self,
         workspace: Root,
         blocking: Blocking,
-        tools: Sequence[Tool],
+        tools: Callable[[], Sequence[Tool]],
         budget: int,
         redactor: Redactor,
         parts: Sequence[PromptPart] = (),
     ) -> None:
         self._workspace = workspace
         self._blocking = blocking
-        self._specs = tuple(tool.spec for tool in tools)
+        self._tools = tools
         self._budget = budget
         self._redactor = redactor
         self._parts = parts
-        self._made: tuple[Documents, list[str], Prompt] | None = None
+        self._made: tuple[Documents, list[str], Sequence[Tool], Prompt] | None = None
         self._looking = trio.Lock()
         self._looked = -math.inf
 
@@ -83,12 +83,14 @@ class SystemPrompt:
             if self._made is None or trio.current_time() >= self._looked + LOOK_EVERY:
                 documents = await self._blocking(partial(read_documents, self._workspace))
                 texts = [await part.text(self._budget) for part in self._parts]
-                if self._made is None or self._made[:2] != (documents, texts):
+                tools = self._tools()
+                if self._made is None or self._made[:3] != (documents, texts, tools):
                     note = "\n\n".join(filter(None, (NOTE, *texts)))
                     system = self._redactor(assemble(documents, note, self._budget))
-                    self._made = documents, texts, Prompt(system, self._specs)
+                    prompt = Prompt(system, tuple(tool.spec for tool in tools))
+                    self._made = documents, texts, tools, prompt
                 self._looked = trio.current_time()
-            return self._made[2]
+            return self._made[3]
 
 
 class WorkspaceDocument(msgspec.Struct, frozen=True):

@@ -80,7 +80,8 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
-        clauses = _CLAUSE.split(fold(sentence).translate(_PLAIN))
+        parts = _CLAUSE.split(fold(sentence).translate(_PLAIN))
+        clauses = [(part, _WORD.findall(part)) for part in parts]
         if any(_tells(language, clauses, looked) for language in _all_words()):
             return True
     return False
@@ -95,6 +96,9 @@ class _Words(msgspec.Struct, frozen=True):
     looked: frozenset[str]
     phrases: tuple[str, ...]
     unless: frozenset[str]
+
+    def makes_unreal(self, word: str) -> bool:
+        return word.endswith("n't") or word in self.unless
 
 
 @cache
@@ -117,31 +121,27 @@ def _words(language: dict[str, str]) -> _Words:
     )
 
 
-def _tells(language: _Words, clauses: Sequence[str], looked: bool) -> bool:
-    """Tell whether a sentence of *clauses* says in *language* that something was done."""
-    before: list[str] = []
-    for clause in clauses:
-        words = _WORD.findall(clause)
-        for place, word in enumerate(words):
-            told = word in language.done or word.startswith(language.stems)
-            if not told and (looked or word not in language.looked):
-                continue
-            is_last = place == len(words) - 1 and len(words) <= SHORT
-            if place and not is_last and language.own.isdisjoint(words[:place]):
-                continue
-            if not _is_unreal(language, [*before, *words[:place]]):
-                return True
+def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: bool) -> bool:
+    """Tell whether a sentence of *clauses*, with their words, says that something was done.
+
+    What stands in front of a deed may make it unreal: "I have not sent it".
+    """
+    for clause, words in clauses:
         for phrase in language.phrases:
             head, found, _ = clause.partition(phrase)
-            if found and not _is_unreal(language, [*before, *_WORD.findall(head)]):
+            if found and not any(map(language.makes_unreal, _WORD.findall(head))):
                 return True
-        before += words
+        is_own = False  # somebody was named who did it
+        for place, word in enumerate(words):
+            told = word in language.done or word.startswith(language.stems)
+            told = told or (word in language.looked and not looked)
+            is_last = place == len(words) - 1 and len(words) <= SHORT
+            if told and (is_own or is_last or not place):
+                return True
+            if language.makes_unreal(word):
+                return False  # and so is all that follows in the sentence
+            is_own = is_own or word in language.own
     return False
-
-
-def _is_unreal(language: _Words, before: Sequence[str]) -> bool:
-    denied = any(word.endswith("n't") for word in before)
-    return denied or not language.unless.isdisjoint(before)
 
 
 def neutralise(text: str) -> str:

@@ -1,0 +1,106 @@
+"""``elwood auth mcp NAME``: logs in to a server elsewhere, by a browser."""
+
+import logging
+import math
+import sys
+from argparse import Namespace
+from functools import partial
+
+import trio
+
+from elwood.features.mcp.login import MAX_ANSWER, PORT, Returned, returned
+from elwood.features.mcp.messages import NotConnected, ServerRefused
+from elwood.features.mcp.parts import MISSING, http_client
+from elwood.features.mcp.settings import McpServers, ServerSettings
+from elwood.features.mcp.store import LoginStore
+from elwood.foundation.command_line import OK, CliFailure
+from elwood.foundation.runtime import describe
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.text.characters import escape_invisible
+
+# Seconds for a person to log in.
+PATIENCE = 600.0
+PAGE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\nClose this page."
+
+
+def log_in(config: Config, given: Namespace) -> int:
+    """Log in to a server, and keep the tokens; return the exit code."""
+    servers = config.of(McpServers).by_name
+    name: str = given.name
+    if name not in servers:
+        raise CliFailure(f"there is no MCP server {name}; there are {', '.join(servers) or 'none'}")
+    if servers[name].auth != "oauth":
+        raise CliFailure(f'{name} does not log in; write auth = "oauth" into mcp_servers.{name}')
+    store = LoginStore(config.of(Paths).state, name)
+    logging.getLogger("elwood.mcp").setLevel(logging.ERROR)
+    try:
+        count = trio.run(partial(_log_in, servers[name], store))
+    except ImportError as error:
+        raise CliFailure(MISSING) from error
+    print(f"Logged in; {name} offers {count} tools. The tokens are in {store.path}.")
+    print(f"If Elwood runs, type /mcp restart {name}.")
+    return OK
+
+
+async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
+    from elwood.features.mcp import client
+
+    auth = client.oauth(settings, store, show=_show, answer=_answer)
+    transport = client.remote(
+        settings.url, settings.transport, lambda: http_client(settings, lambda status: None, auth)
+    )
+
+    async def elicit(asked: object) -> dict[str, object]:
+        await trio.lowlevel.checkpoint()
+        return {"action": "cancel"}
+
+    count, failed = 0, ""
+    try:
+        with trio.fail_after(PATIENCE):
+            async with client.connect(
+                transport, legacy=False, within=math.inf, changed=lambda: None, elicit=elicit
+            ) as connection:
+                count = len(await connection.list_tools())
+    except* Exception as group:  # of the SDK, in groups
+        failed = describe(group)
+    if failed:
+        raise CliFailure(f"not logged in: {failed}")
+    return count
+
+
+async def _show(url: str) -> None:
+    await trio.lowlevel.checkpoint()
+    print(f"Open this page in a browser, and log in:\n\n{escape_invisible(url)}\n")
+    print("If the browser runs on another machine, paste the address that it ends at here.")
+
+
+async def _answer() -> Returned:
+    """Wait for the browser, or for what is pasted, whichever comes first."""
+    found: list[Returned] = []
+    async with trio.open_nursery() as nursery:
+
+        def take(text: str) -> None:
+            answer = returned(text)
+            if answer.code or answer.error:
+                found.append(answer)
+                nursery.cancel_scope.cancel()
+
+        async def visited(stream: trio.SocketStream) -> None:
+            async with stream:
+                line = (await stream.receive_some(MAX_ANSWER)).decode("latin-1").split(" ")
+                await stream.send_all(PAGE)
+            if len(line) > 1 and line[1].startswith("/callback?"):
+                take(line[1])
+
+        async def pasted() -> None:
+            while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+                take(line)
+
+        try:
+            await nursery.start(partial(trio.serve_tcp, visited, PORT, host="127.0.0.1"))
+        except OSError as error:
+            raise NotConnected(f"port {PORT} is in use: {error.strerror}") from error
+        nursery.start_soon(pasted)
+    if found[0].error:
+        raise ServerRefused(f"the login was refused: {found[0].error}")
+    return found[0]

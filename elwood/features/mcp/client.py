@@ -1,0 +1,493 @@
+"""The official SDK behind a port of ours: one connection to one server.
+
+Imported when a server is started, in a worker thread: the SDK takes a second and 37 MB.  Processes
+are ours (`serve`), as the SDK's own have no bounds of a line and no sandbox.
+"""
+
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import anyio
+import mcp_types as types
+import msgspec
+import trio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import Transport, TransportStreams
+from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext, TokenStorage
+from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+import elwood
+from elwood.features.mcp.definitions import ToolDefinition, canonical
+from elwood.features.mcp.lines import (
+    MAX_GARBAGE,
+    MAX_LINE,
+    LastWords,
+    UnreadableLine,
+    answered,
+    read_message,
+)
+from elwood.features.mcp.login import REDIRECT, Login, Returned
+from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
+from elwood.features.mcp.results import Block
+from elwood.features.mcp.settings import ServerSettings
+from elwood.features.mcp.store import LoginStore
+from elwood.foundation.runtime import Blocking, in_thread
+from elwood.foundation.sandbox.children import Pipe, from_child, to_child
+
+if TYPE_CHECKING:
+    from elwood.foundation.net.http import LibraryClient
+
+T = TypeVar("T")
+log = logging.getLogger("elwood.mcp")
+# What the SDK says of each bad line are 20 lines at ERROR, with what a stranger wrote.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+# Seconds for a server to end by itself when its stdin has.
+GOODBYE = 2.0
+# Bytes read at once; longer lines than this are read in a thread.
+_CHUNK, _LONG = 1 << 16, 1 << 18
+# Seconds until changes are asked for again when the stream of them has ended.
+AGAIN = 30.0
+# Pages of a list.
+MAX_PAGES = 50
+# Requests that wait for an answer; the actor has far fewer calls.
+MAX_PENDING = 1000
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """What a tool gave: *content* as in JSON, and what is *structured*, which was checked."""
+
+    content: Sequence[Block]
+    structured: object = None
+    failed: bool = False
+
+
+class Connection:
+    """Speaks to one server; *version* is that of the protocol."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.version = client.protocol_version
+
+    @property
+    def era(self) -> Literal["modern", "legacy"]:
+        return "modern" if self._client.session.discover_result else "legacy"
+
+    @property
+    def offers(self) -> types.ServerCapabilities:
+        return self._client.server_capabilities
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        """Ask for all tools."""
+        if self.offers.tools is None:
+            return []
+        listed = await self._pages(self._client.list_tools, lambda page: page.tools)
+        return [_definition(tool) for tool in listed]
+
+    async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallResult:
+        """Call *tool*.  Being cancelled here tells the server so."""
+        result = await _asked(self._client.call_tool(tool, arguments, progress_callback=progress))
+        return CallResult(
+            [_plain(one) for one in result.content],
+            result.structured_content,
+            bool(result.is_error),
+        )
+
+    async def read_resource(self, uri: str) -> list[Block]:
+        found = await _asked(self._client.read_resource(uri))
+        return [_plain(one) for one in found.contents]
+
+    async def read_prompt(self, name: str, arguments: dict[str, str]) -> list[Block]:
+        """Fill a prompt; give its messages."""
+        found = await _asked(self._client.get_prompt(name, arguments))
+        return [_plain(one) for one in found.messages]
+
+    async def list_resources(self) -> list[Block]:
+        """List resources, and templates of their addresses."""
+        if self.offers.resources is None:
+            return []
+        listed = await self._pages(self._client.list_resources, lambda page: page.resources)
+        more = await self._pages(
+            self._client.list_resource_templates, lambda page: page.resource_templates
+        )
+        return [_plain(one) for one in (*listed, *more)]
+
+    async def list_prompts(self) -> list[Block]:
+        if self.offers.prompts is None:
+            return []
+        listed = await self._pages(self._client.list_prompts, lambda page: page.prompts)
+        return [_plain(one) for one in listed]
+
+    async def watch(self, changed: Callable[[], object]) -> None:
+        """Call *changed* when a server of the new kind says that its tools have changed."""
+        tools = self.offers.tools
+        while self.era == "modern" and tools is not None and tools.list_changed:
+            try:
+                async with self._client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        changed()
+            except MCPError as error:
+                log.debug("changes are not told", extra={"why": str(error)})
+                return
+            except SubscriptionLost:
+                changed()  # nobody knows what was missed
+            await trio.sleep(AGAIN)
+
+    async def _pages(
+        self, ask: Callable[..., Awaitable[Any]], items: Callable[[Any], Sequence[T]]
+    ) -> list[T]:
+        found: list[T] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await _asked(ask(cursor=cursor))
+            found += items(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise ServerRefused(f"its list has more than {MAX_PAGES} pages")
+
+
+async def _asked(answer: Awaitable[T]) -> T:
+    """Wait for an *answer* of the SDK.  Raises NotConnected and ServerRefused."""
+    try:
+        return await answer
+    except MCPError as error:
+        if error.code == types.CONNECTION_CLOSED:
+            raise NotConnected("the connection was closed") from error
+        raise ServerRefused(f"error {error.code}: {error.message}") from error
+    except ValidationError as error:
+        raise ServerRefused("what it answered is not what the protocol says") from error
+    except RuntimeError as error:  # how the SDK says that a result does not fit its schema
+        raise ServerRefused(str(error)) from error
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        raise NotConnected("the connection is closed") from error
+
+
+def _plain(model: BaseModel) -> Block:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _definition(tool: types.Tool) -> ToolDefinition:
+    hints = tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True)
+    return ToolDefinition(
+        name=tool.name,
+        title=tool.title or "",
+        description=tool.description or "",
+        input=canonical(tool.input_schema),
+        output=canonical(tool.output_schema),
+        annotations=canonical(hints),
+    )
+
+
+@asynccontextmanager
+async def connect(
+    transport: Transport,
+    *,
+    legacy: bool,
+    within: float,
+    changed: Callable[[], object],
+    elicit: Callable[[Block], Awaitable[Block]],
+) -> AsyncIterator[Connection]:
+    """Be connected by *transport* in the block; its server must have answered *within* seconds.
+
+    *changed* is called when the server says that its list of tools has changed, *elicit* when it
+    wants to know something of the owner.  Raises NotConnected, and whatever the transport does, in
+    groups.
+    """
+
+    async def heard(message: object) -> None:
+        await trio.lowlevel.checkpoint()
+        if isinstance(message, types.ToolListChangedNotification):
+            changed()
+
+    async def asked(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(await elicit(_plain(params)))
+
+    client = Client(
+        transport,
+        mode="legacy" if legacy else "auto",
+        cache=None,
+        client_info=types.Implementation(name="elwood", version=elwood.__version__),
+        message_handler=heard,
+        elicitation_callback=asked,
+    )
+    with trio.CancelScope(deadline=trio.current_time() + within) as starting:
+        async with client:
+            starting.deadline = math.inf
+            yield Connection(client)
+    if starting.cancelled_caught:
+        raise NoAnswer(f"it did not answer within {within:g} s")
+
+
+def remote(
+    url: str, kind: Literal["http", "sse"], client: Callable[[], "LibraryClient"]
+) -> Transport:
+    """Make the transport to the server at *url*, by a *client* of ours."""
+    if kind == "sse":
+
+        def made(headers: object = None, timeout: object = None, auth: object = None) -> Any:
+            return client()
+
+        return sse_client(url, httpx_client_factory=made)
+    return _streamable(url, client)
+
+
+@asynccontextmanager
+async def _streamable(
+    url: str, client: Callable[[], "LibraryClient"]
+) -> AsyncIterator[TransportStreams]:
+    made = client()
+    async with (
+        made,
+        streamable_http_client(url, http_client=made, max_sse_event_size=MAX_LINE) as streams,
+    ):
+        yield streams
+
+
+class _Kept(TokenStorage):
+    """Keeps a login by *store*, together with what the SDK found out about who gave it."""
+
+    def __init__(self, settings: ServerSettings, store: LoginStore) -> None:
+        self._settings = settings
+        self._store = store
+        self.context: OAuthContext | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        found = await in_thread(lambda: self._store.read(self._settings.url))
+        if found.tokens is None:
+            return None
+        tokens = OAuthToken.model_validate(found.tokens)
+        if found.expires and found.expires < time.time():
+            tokens.access_token = ""  # it is to be refreshed: the SDK forgets when it was got
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        expires = time.time() + tokens.expires_in if tokens.expires_in else 0.0
+        await self._keep(tokens=_plain(tokens), expires=expires)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._settings.client_id:
+            secret = self._settings.client_secret
+            return OAuthClientInformationFull(
+                client_id=self._settings.client_id,
+                client_secret=secret.reveal() if secret else None,
+                token_endpoint_auth_method="client_secret_basic" if secret else "none",
+                redirect_uris=[AnyUrl(REDIRECT)],
+            )
+        found = await in_thread(lambda: self._store.read(self._settings.url))
+        if found.client is None:
+            return None
+        return OAuthClientInformationFull.model_validate(found.client)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await self._keep(client=_plain(client_info))
+
+    async def _keep(self, **changed: Any) -> None:
+        def keep() -> None:
+            found = msgspec.structs.asdict(self._store.read(self._settings.url))
+            self._store.write(Login(**{**found, **known, **changed}))
+
+        context, known = self.context, {}
+        if context is not None and context.oauth_metadata is not None:
+            known["issuer"] = _plain(context.oauth_metadata)
+        if context is not None and context.protected_resource_metadata is not None:
+            known["resource"] = _plain(context.protected_resource_metadata)
+        await in_thread(keep)
+
+
+def oauth(
+    settings: ServerSettings,
+    store: LoginStore,
+    show: Callable[[str], Awaitable[None]] | None = None,
+    answer: Callable[[], Awaitable[Returned]] | None = None,
+) -> OAuthClientProvider:
+    """Make what logs in: by *show* and *answer* anew, without them by what is kept."""
+
+    async def come_back() -> AuthorizationCodeResult:
+        assert answer is not None
+        found = await answer()
+        return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
+
+    async def log_in_first(url: str) -> None:
+        await trio.lowlevel.checkpoint()
+        raise NotConnected("it wants a login, by: elwood auth mcp")
+
+    kept, known = _Kept(settings, store), store.read(settings.url)
+    made = OAuthClientProvider(
+        settings.url,
+        OAuthClientMetadata(
+            client_name="Elwood",
+            redirect_uris=[AnyUrl(REDIRECT)],
+            grant_types=["authorization_code", "refresh_token"],
+            scope=settings.scope or None,
+        ),
+        kept,
+        redirect_handler=show or log_in_first,
+        callback_handler=come_back,
+    )
+    kept.context = made.context
+    if known.issuer is not None:
+        made.context.oauth_metadata = OAuthMetadata.model_validate(known.issuer)
+    if known.resource is not None:
+        found = ProtectedResourceMetadata.model_validate(known.resource)
+        made.context.protected_resource_metadata = found
+        made.context.auth_server_url = str(found.authorization_servers[0])
+    return made
+
+
+# --- a process of ours ----------------------------------------------------------------------------
+
+Run = Callable[[Sequence[Pipe]], Awaitable[str]]
+"""Runs the server with these pipes; returns why it ended, when nothing of it is alive."""
+
+
+@asynccontextmanager
+async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterator[TransportStreams]:
+    """Speak to a process by lines; when the block ends it is asked to end, and then ended.
+
+    What it writes to stderr goes to *errors*.  Raises NotConnected, in a group.
+    """
+    heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, said = anyio.create_memory_object_stream[SessionMessage](0)
+    ended, is_over = trio.Event(), False
+    with ExitStack() as stack:
+        stdin, stdout, stderr = (
+            stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())
+        )
+        lines = _Lines(stdout, heard, blocking)
+
+        async def process() -> None:
+            try:
+                why = await run((stdin, stdout, stderr))
+            finally:
+                ended.set()
+            await lines.finished.wait()
+            if not is_over:
+                raise NotConnected(why)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process)
+            nursery.start_soon(lines.read)
+            nursery.start_soon(_say, stdin, said, lines.pending)
+            nursery.start_soon(_drain, stderr, errors)
+            try:
+                yield read, write
+            finally:
+                is_over = True
+                with trio.move_on_after(GOODBYE, shield=True):
+                    stdin.hang_up()
+                    await ended.wait()
+                nursery.cancel_scope.cancel()
+                for stream in (heard, read, write, said):
+                    stream.close()
+
+
+class _Lines:
+    """Reads messages from *pipe*; *pending* are the ids of requests that it may answer."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        heard: MemoryObjectSendStream[SessionMessage | Exception],
+        blocking: Blocking,
+    ) -> None:
+        self._pipe = pipe
+        self._heard = heard
+        self._blocking = blocking
+        self._garbage = 0
+        self.pending: dict[int | str, None] = {}
+        self.finished = trio.Event()
+
+    async def read(self) -> None:
+        """Read to the end.  Raises NotConnected for what cannot be borne."""
+        buffer = bytearray()
+        try:
+            while data := await self._pipe.read_some(_CHUNK):
+                await trio.lowlevel.checkpoint()  # it may write without end
+                start = len(buffer)
+                buffer += data
+                while (end := buffer.find(b"\n", start)) >= 0:
+                    line = bytes(buffer[:end])
+                    del buffer[: end + 1]
+                    start = 0
+                    await self._take(line)
+                if len(buffer) > MAX_LINE:
+                    raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
+        finally:
+            self.finished.set()
+
+    async def _take(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
+        if not line.strip():
+            return
+        read = partial(_message, line)
+        try:
+            message = read() if len(line) < _LONG else await self._blocking(read)
+        except UnreadableLine as error:
+            self._garbage += 1
+            log.debug("not a message", extra={"why": str(error), "line": line[:200]})
+            if self._garbage >= MAX_GARBAGE:
+                raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
+            id_ = answered(line)
+            if id_ is None or id_ not in self.pending:
+                return
+            words = types.ErrorData(code=types.PARSE_ERROR, message=f"unreadable answer: {error}")
+            message = types.JSONRPCError(jsonrpc="2.0", id=id_, error=words)
+        else:
+            self._garbage = 0
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            if message.id is None or message.id not in self.pending:
+                log.debug("answer to nothing", extra={"id": str(message.id)[:40]})
+                return
+            del self.pending[message.id]
+        await self._heard.send(SessionMessage(message))
+
+
+def _message(line: bytes) -> types.JSONRPCMessage:
+    try:
+        return types.jsonrpc_message_adapter.validate_python(read_message(line), by_name=False)
+    except ValidationError:
+        raise UnreadableLine("it is no message of JSON-RPC") from None
+
+
+async def _say(
+    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
+) -> None:
+    async for message in said:
+        if isinstance(message.message, types.JSONRPCRequest):
+            pending[message.message.id] = None
+            while len(pending) > MAX_PENDING:
+                del pending[next(iter(pending))]
+        text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await pipe.write(text.encode() + b"\n")
+
+
+async def _drain(pipe: Pipe, errors: LastWords) -> None:
+    while data := await pipe.read_some(_CHUNK):
+        await trio.lowlevel.checkpoint()
+        errors.add(data)

@@ -1,0 +1,71 @@
+"""``/mcp``: which servers there are, how they do, and what the owner wants of them."""
+
+from collections.abc import Mapping
+
+import trio
+
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionExtension
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.features.mcp.messages import ServerMail, Steer, Steered
+from elwood.foundation.runtime import ActorUnavailable, Address
+
+# Seconds for an answer of a server's actor, which never waits for the server.
+LIMIT = 20.0
+USAGE = (
+    "/mcp shows the servers; /mcp show, enable, disable, restart or accept NAME: one of them. "
+    "Accepting shows first what the server says its tools are. /mcp answer NAME WORDS and "
+    "/mcp decline NAME answer what a server asks. /prompt SERVER NAME: do what a prompt says."
+)
+Servers = Mapping[str, Address[ServerMail]]
+
+
+async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
+    """Carry ``/mcp`` out."""
+    what, _, rest = call.given.partition(" ")
+    name, _, words = rest.strip().partition(" ")
+    match what:
+        case "":
+            lines = [(await _ask(one, Steer(what="summary"))).words for one in servers.values()]
+            return CommandAnswer("\n".join([*lines, "", USAGE]))
+        case "show" | "enable" | "disable" | "restart" | "accept" | "answer" | "decline":
+            if name not in servers:
+                return CommandAnswer(f"There is no MCP server {name}, but {', '.join(servers)}.")
+            said = await _ask(servers[name], Steer(what=what, words=words))
+            return CommandAnswer(said.words, buttons=said.buttons)
+    return CommandAnswer(USAGE)
+
+
+async def _ask(server: Address[ServerMail], steer: Steer) -> Steered:
+    with trio.move_on_after(LIMIT):
+        try:
+            return await server.ask(steer)
+        except ActorUnavailable as error:
+            return Steered(f"It does not answer now: {error}.")
+    return Steered(f"{server.name} does not answer now.")
+
+
+class PromptWords(SessionExtension):
+    """``/prompt SERVER NAME WORDS``: the model reads it as a tool's answer, so a stranger's words
+    stay such."""
+
+    def __init__(self, log: SessionLog) -> None:
+        pass
+
+    async def expand(self, command: str) -> str:
+        """Say in words what ``/prompt`` asks for."""
+        await trio.lowlevel.checkpoint()
+        first, *given = command.split()
+        if first != "/prompt":
+            return ""
+        match given:
+            case []:
+                return "List the prompts of each MCP server, by read_prompt."
+            case [server]:
+                return f"List the prompts of the MCP server {server}, by read_prompt."
+            case [server, name, *words]:
+                what = f" Its arguments are: {' '.join(words)}" if words else ""
+                return (
+                    f"Read the prompt {name} of the MCP server {server} by read_prompt, and do "
+                    f"what it says.{what}"
+                )
+        return ""

@@ -1,0 +1,218 @@
+"""What a server says its tools are: pinned, checked, shown, compared with what was accepted."""
+
+import difflib
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from elwood.agent.conversation.calls import Risk
+from elwood.features.mcp.settings import ToolRule
+from elwood.foundation.text.characters import escape_invisible
+
+# Tools of one server; more would fill every prompt.
+MAX_TOOLS = 200
+# Characters of a description that a model is shown, and those of a schema.
+MAX_DESCRIPTION, MAX_SCHEMA = 1000, 32_000
+# How deep a schema, and any message of a server, may be nested.
+MAX_DEPTH = 64
+# What models take as the name of a tool.
+MAX_NAME = 64
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Categories of characters that show nothing, or move what stands around them.
+_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """One tool, as its server describes it; *input* and the rest are canonical JSON, or empty."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    input: str = "{}"
+    output: str = ""
+    annotations: str = ""
+
+    @property
+    def pin(self) -> str:
+        """The hash of all of it: what was accepted is exactly this."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def canonical(value: object) -> str:
+    """Write *value* as JSON in one way only; nothing is empty.
+
+    >>> canonical({"b": 1, "a": None}), canonical(None)
+    ('{"a":null,"b":1}', '')
+    """
+    if value is None:
+        return ""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def model_name(server: str, tool: str) -> str:
+    """Name a tool as models know it; a name that is too long ends in a hash.
+
+    >>> model_name("time", "get.now"), len(model_name("time", "x" * 100))
+    ('time__get_now', 64)
+    """
+    name = f"{server}__{tool.replace('.', '_')}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def refusal(tool: ToolDefinition) -> str | None:
+    """Say why *tool* cannot be accepted; None if it can.
+
+    >>> refusal(ToolDefinition("a b")), refusal(ToolDefinition("a", description="x\\u202ey"))
+    ('its name is not made of letters, digits, _, - and .', 'it has hidden characters: ⟨U+202E⟩')
+    """
+    if not _NAME.fullmatch(tool.name):
+        return "its name is not made of letters, digits, _, - and ."
+    text = f"{tool.title}{tool.description}{tool.input}{tool.output}{tool.annotations}"
+    # In JSON what is hidden may stand there escaped.
+    for part in (text, *_texts(tool.input), *_texts(tool.output), *_texts(tool.annotations)):
+        hidden = {char for char in part if _is_hidden(char)}
+        if hidden:
+            return f"it has hidden characters: {escape_invisible(''.join(sorted(hidden)[:5]))}"
+    if len(tool.input) > MAX_SCHEMA:
+        return f"its schema is longer than {MAX_SCHEMA:,} characters"
+    schema = json.loads(tool.input)
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return "its schema is not one of an object"
+    if any(not ref.startswith("#") for ref in _references(schema)):
+        return "its schema refers to something elsewhere"
+    return None
+
+
+def _is_hidden(char: str) -> bool:
+    return char not in "\n\t" and unicodedata.category(char) in _HIDDEN
+
+
+def _texts(text: str) -> Iterator[str]:
+    for value in walk(json.loads(text or "null")):
+        if isinstance(value, str):
+            yield value
+
+
+def _references(schema: object) -> Iterator[str]:
+    for value in walk(schema):
+        if isinstance(value, dict):
+            yield from (str(value[key]) for key in ("$ref", "$dynamicRef") if key in value)
+
+
+def walk(value: object) -> Iterator[object]:
+    """List *value* and all in it, keys too."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+
+
+def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
+    """Tell whether *value*, which came as JSON, is nested deeper than *limit*."""
+    level = [value]
+    for _ in range(limit):
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += [v for v in one.values() if isinstance(v, dict | list)]
+            elif isinstance(one, list):
+                below += [v for v in one if isinstance(v, dict | list)]
+        if not below:
+            return False
+        level = below
+    return True
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What a server offers now, beside what was accepted of it.
+
+    *usable* are the tools that are what was accepted.  *waiting* are new or changed ones;
+    *refused* says by name why others cannot be accepted.
+    """
+
+    usable: tuple[ToolDefinition, ...] = ()
+    waiting: tuple[ToolDefinition, ...] = ()
+    gone: tuple[str, ...] = ()
+    refused: Mapping[str, str] = {}
+
+    @property
+    def code(self) -> str:
+        """Name what waits: who accepts by it accepts exactly this."""
+        return hashlib.sha256("".join(t.pin for t in self.waiting).encode()).hexdigest()[:8]
+
+
+def compare(
+    server: str, offered: Sequence[ToolDefinition], accepted: Mapping[str, ToolDefinition]
+) -> Offer:
+    """Compare what *server* offers with what was accepted of it, by name."""
+    refused: dict[str, str] = {}
+    sound: dict[str, ToolDefinition] = {}
+    for tool in offered:
+        name = model_name(server, tool.name)
+        if len(sound) >= MAX_TOOLS:
+            why: str | None = f"the server has more than {MAX_TOOLS} tools"
+        elif name in sound:
+            why = f"another tool is called {name}, too"
+        else:
+            why = refusal(tool)
+        if why is None:
+            sound[name] = tool
+        else:
+            refused[tool.name] = why
+    tools = sorted(sound.values(), key=lambda tool: tool.name)
+    same = [t for t in tools if t.name in accepted and accepted[t.name].pin == t.pin]
+    waiting = [tool for tool in tools if tool not in same]
+    names = {tool.name for tool in offered}
+    gone = tuple(sorted(name for name in accepted if name not in names))
+    return Offer(tuple(same), tuple(waiting), gone, refused)
+
+
+def risk_of(tool: ToolDefinition, rule: ToolRule) -> Risk:
+    """Say what a call may do: what the owner says; else a change, or worse if the server says so.
+
+    >>> risk_of(ToolDefinition("a", annotations='{"readOnlyHint":true}'), ToolRule())
+    'write'
+    >>> risk_of(ToolDefinition("a", annotations='{"destructiveHint":true}'), ToolRule())
+    'destructive'
+    """
+    if rule.risk is not None:
+        return rule.risk
+    hints = json.loads(tool.annotations or "{}")
+    return "destructive" if hints.get("destructiveHint") is True else "write"
+
+
+def describe(tool: ToolDefinition) -> str:
+    """Write all that *tool* is, for the owner to read: nothing in it is hidden."""
+    schema = json.dumps(json.loads(tool.input or "{}"), indent=1, ensure_ascii=False)
+    lines = [tool.name, f"title: {tool.title}" if tool.title else "", tool.description, schema]
+    extra = (("result", tool.output), ("annotations", tool.annotations))
+    lines += [f"{what}: {text}" for what, text in extra if text]
+    return "\n".join(_seen(line) for line in "\n".join(filter(None, lines)).split("\n"))
+
+
+def _seen(line: str) -> str:
+    return escape_invisible(line).replace("\n", "")
+
+
+def review(offer: Offer, accepted: Mapping[str, ToolDefinition]) -> str:
+    """Show what waits: new tools whole, changed ones by what changed."""
+    parts = []
+    for tool in offer.waiting:
+        old = accepted.get(tool.name)
+        if old is None:
+            parts.append(f"New: {describe(tool)}")
+            continue
+        before, after = describe(old).split("\n"), describe(tool).split("\n")
+        changes = [*difflib.unified_diff(before, after, "accepted", "now", lineterm="", n=1)]
+        parts.append("\n".join([f"Changed: {tool.name}", *changes]))
+    return "\n\n".join(parts)

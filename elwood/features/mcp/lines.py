@@ -1,0 +1,88 @@
+"""The lines that a server writes: read strictly, since nobody vouches for who writes them."""
+
+import json
+import re
+from collections import deque
+from typing import NoReturn
+
+from elwood.features.mcp.definitions import MAX_DEPTH, is_deep
+
+# Bytes of a line, and lines in a row that are no messages, after which a server is ended.
+MAX_LINE, MAX_GARBAGE = 10 << 20, 100
+# Bytes of what a server writes to stderr that are kept.
+MAX_ERRORS = 64 << 10
+# An id of ours, in what cannot be read.
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
+
+
+class UnreadableLine(ValueError):
+    """A line is no message; the text says why."""
+
+
+def read_message(line: bytes) -> object:
+    """Read one line.  Raises UnreadableLine.
+
+    >>> read_message(b'{"a": 1}')
+    {'a': 1}
+    """
+    try:
+        value = json.loads(
+            line.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse
+        )
+    except UnicodeDecodeError:
+        raise UnreadableLine("it is not UTF-8") from None
+    except RecursionError:
+        raise UnreadableLine("it is nested too deeply") from None
+    except UnreadableLine:
+        raise
+    except ValueError:
+        raise UnreadableLine("it is not JSON") from None
+    if is_deep(value):
+        raise UnreadableLine(f"it is nested deeper than {MAX_DEPTH}")
+    if not isinstance(value, dict):
+        raise UnreadableLine("it is not an object")
+    return value
+
+
+def answered(line: bytes) -> int | None:
+    """Guess which of our requests an unreadable *line* answers.
+
+    >>> answered(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), answered(b"hello")
+    (7, None)
+    """
+    found = _ID.search(line)
+    return int(found[1]) if found else None
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise UnreadableLine("it has a key twice")
+    return made
+
+
+def _refuse(word: str) -> NoReturn:
+    raise UnreadableLine(f"{word} is not JSON")
+
+
+class LastWords:
+    """The end of what a server wrote to stderr."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        while self._size - len(self._pieces[0]) >= MAX_ERRORS:
+            self._size -= len(self._pieces.popleft())
+
+    @property
+    def text(self) -> str:
+        return b"".join(self._pieces)[-MAX_ERRORS:].decode(errors="replace")
+
+    def last(self, limit: int = 300) -> str:
+        """Give the last line that says something."""
+        lines = [line.strip() for line in self.text.splitlines() if line.strip()]
+        return lines[-1][-limit:] if lines else ""

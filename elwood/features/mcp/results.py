@@ -1,0 +1,137 @@
+"""What a server answered, as the model reads it, and what goes into files beside it."""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from elwood.foundation.text.lines import one_line
+
+# Characters of one answer that a model is shown; the whole of a longer one is in a file.
+MAX_SHOWN = 40_000
+# Files of one answer.
+MAX_FILES = 20
+# Characters of a name, an address or a type in an answer.
+MAX_WORDS = 500
+
+# Endings of plain data only: the server chooses the type.
+ENDINGS = {
+    "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp",
+    "audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "application/pdf": "pdf",
+    "application/json": "json", "text/plain": "txt", "text/csv": "csv", "text/markdown": "md",
+}  # fmt: skip
+
+Block = Mapping[str, Any]  # as it was in JSON
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """An answer: its *text*, and *files* by their names, which the text names."""
+
+    text: str
+    files: Mapping[str, bytes] = {}
+
+
+def render(blocks: Iterable[Block], structured: object, folder: str) -> Rendered:
+    """Write *blocks* and what is *structured*; what is no text goes to files in *folder*."""
+    files: dict[str, bytes] = {}
+    parts = [_part(block, folder, files) for block in blocks]
+    if structured is not None:
+        text = json.dumps(structured, ensure_ascii=False)
+        # Servers repeat it as text for clients that do not know of it.
+        if not any(_means(part, structured) for part in parts):
+            parts.append(text)
+    return fitted("\n\n".join(filter(None, parts)) or "(nothing)", folder, files)
+
+
+def fitted(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
+    """Cut a long *text* in the middle, and put the whole of it into a file."""
+    if len(text) <= MAX_SHOWN:
+        return Rendered(text, files)
+    data = text.encode(errors="replace")
+    name = _name(data, "text/plain", folder)
+    half = MAX_SHOWN // 2
+    left = len(text) - 2 * half
+    shown = f"{text[:half]}\n[{left:,} characters left out; the whole is in {name}]\n{text[-half:]}"
+    return Rendered(shown, {**files, name: data})
+
+
+def _means(part: str, structured: object) -> bool:
+    try:
+        return bool(json.loads(part) == structured)
+    except ValueError:
+        return False
+
+
+def _part(block: Block, folder: str, files: dict[str, bytes]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "image" | "audio" as kind:
+            return _file(kind, block.get("mimeType"), block.get("data"), folder, files)
+        case "resource_link":
+            about = one_line(f"{block.get('name', '')} {block.get('description', '')}", MAX_WORDS)
+            uri = one_line(str(block.get("uri", "")), MAX_WORDS)
+            return f"[link to {uri}: {about.strip()}; it was not fetched]"
+        case "resource":
+            return resource(block.get("resource") or {}, folder, files)
+        case kind:
+            return f"[{one_line(str(kind), 40)}, which Elwood does not know]"
+
+
+def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
+    """Write a resource that came along, or was read."""
+    uri = one_line(str(found.get("uri", "")), MAX_WORDS)
+    if "blob" in found:
+        return f"{uri}: {_file('file', found.get('mimeType'), found['blob'], folder, files)}"
+    return f"{uri}:\n{found.get('text', '')}"
+
+
+def listing(items: Iterable[Block], what: str) -> str:
+    """List resources or prompts, a line each."""
+    lines = []
+    for one in items:
+        called = one.get("uri") or one.get("uriTemplate") or one.get("name")
+        needs = [
+            f"{each.get('name')}{'' if each.get('required') else '?'}"
+            for each in one.get("arguments") or ()
+        ]
+        about = [one.get("title") or one.get("name"), one.get("description")]
+        about += [f"arguments: {', '.join(needs)}"] if needs else []
+        lines.append(f"- {called}: {one_line('; '.join(map(str, filter(None, about))), MAX_WORDS)}")
+    return "\n".join(lines) or f"There are no {what}."
+
+
+def messages(items: Iterable[Block], folder: str) -> Rendered:
+    """Write the messages of a prompt."""
+    files: dict[str, bytes] = {}
+    parts = [f"{one.get('role')}: {_part(one['content'], folder, files)}" for one in items]
+    return fitted("\n\n".join(parts), folder, files)
+
+
+def resources(items: Iterable[Block], folder: str) -> Rendered:
+    """Write resources that were read."""
+    files: dict[str, bytes] = {}
+    parts = [resource(one, folder, files) for one in items]
+    return fitted("\n\n".join(parts) or "(nothing)", folder, files)
+
+
+def _file(kind: str, mime: object, data: object, folder: str, files: dict[str, bytes]) -> str:
+    mime = one_line(str(mime or "application/octet-stream"), 100)
+    try:
+        content = base64.b64decode(str(data), validate=True)
+    except (binascii.Error, ValueError):
+        return f"[{kind} of type {mime}, which is damaged]"
+    if len(files) >= MAX_FILES:
+        return f"[{kind} of type {mime}, left out: {MAX_FILES} files are kept of one answer]"
+    name = _name(content, mime, folder)
+    files[name] = content
+    return f"[{kind} of type {mime}, {len(content):,} bytes, in {name}]"
+
+
+def _name(content: bytes, mime: str, folder: str) -> str:
+    ending = ENDINGS.get(mime.partition(";")[0].strip().lower(), "bin")
+    return f"{folder}/{hashlib.sha256(content).hexdigest()[:16]}.{ending}"

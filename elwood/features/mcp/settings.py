@@ -1,0 +1,255 @@
+"""What can be set about MCP servers: one table each.  Imports no network and no SDK."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import attrs
+
+from elwood.agent.policy.settings import Word
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import (
+    Complaint,
+    Config,
+    Loaded,
+    Paths,
+    Report,
+    Section,
+    Tables,
+    at_least,
+    between,
+    is_url,
+    none_or,
+    secret,
+    secret_table,
+    setting,
+)
+
+# Servers at once: each is an actor, and maybe a process.
+MAX_SERVERS = 32
+# A server's name begins the names of its tools, which models take up to 64 characters of.
+_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,23}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9-]+")
+# Programs that fetch what they run, and how a version is pinned for them.
+_FETCHERS = {
+    **dict.fromkeys(("npx", "bunx", "pnpx"), re.compile(r"@?[^@]+@\d+\.\d+\.\d+\S*")),
+    **dict.fromkeys(("uvx", "pipx"), re.compile(r"[^@=]+(?:==|@)\d[^,*<>~]*")),
+}
+# Their words that are no package, and their options that have a value behind them.
+_WORDS = ("run", "exec", "dlx", "--")
+_VALUED = ("--python", "-p", "--index-url", "--cache", "--registry", "--prefix")
+
+
+@attrs.frozen(kw_only=True)
+class ToolRule:
+    """What the owner holds of one tool; None leaves it to the defaults."""
+
+    risk: Literal["read", "write", "destructive"] | None = setting(None, help="what a call can do")
+    effect: Literal["pure", "once"] = setting("once", help="pure: it may run again after a crash")
+    policy: Word | None = setting(None, help="as in [policy]")
+
+
+@attrs.frozen(kw_only=True)
+class ServerSettings:
+    """One MCP server: a *command* that runs here, or a *url*."""
+
+    command: str = setting("", help="program of a server that runs here", example='"uvx"')
+    args: tuple[str, ...] = setting(
+        (), help="its arguments; what npx and uvx fetch must have an exact version"
+    )
+    env: Mapping[str, str] = setting(
+        {}, help="its variables, beside PATH, HOME, LANG and TERM", example='{ TZ = "UTC" }'
+    )
+    secrets: Mapping[str, Secret] = secret_table(
+        "mcp-NAME-KEY", help="its variables that are secrets"
+    )
+    url: str = setting("", help="address of a server elsewhere", check=is_url)
+    transport: Literal["http", "sse"] = setting(
+        "http", help="what a url speaks: streamable HTTP, or HTTP with SSE of the year 2024"
+    )
+    token: Secret | None = secret("mcp-NAME", "NAME_MCP_TOKEN", help="; sent as a bearer token")
+    headers: Mapping[str, Secret] = secret_table(
+        "mcp-NAME-KEY", help="headers of every request to a url"
+    )
+    auth: Literal["none", "oauth"] = setting(
+        "none", help="oauth: you log in with `elwood auth mcp NAME`"
+    )
+    scope: str = setting("", help="for oauth: the scopes to ask for, unless the server says which")
+    client_id: str = setting("", help="for oauth: Elwood's id, if the server wants it registered")
+    client_secret: Secret | None = secret("mcp-NAME-client", "NAME_MCP_CLIENT_SECRET")
+    local: bool = setting(
+        False, help="a url may lead to this machine or the network around it, and be plain HTTP"
+    )
+    sandbox: Literal["auto", "workspace", "none"] = setting(
+        "auto",
+        help="where a command runs: auto takes the sandbox of commands, workspace refuses to do "
+        "without walls, none has all rights of Elwood",
+    )
+    network: bool = setting(False, help="a command in the sandbox may use the network")
+    mounts: tuple[str, ...] = setting(
+        (),
+        help="folders of this machine that a command in the sandbox sees; `:rw` at the end lets it "
+        "write there",
+        example='["/srv/notes", "/srv/drafts:rw"]',
+    )
+    memory: int = setting(512, help="megabytes of data of one of its processes", check=at_least(16))
+    processes: int = setting(64, help="most processes and threads of it", check=at_least(8))
+    enabled: bool = setting(True, help="false: it is not started")
+    start: Literal["eager", "on_demand"] = setting(
+        "eager", help="on_demand: it is started by the first call"
+    )
+    idle: float = setting(
+        900.0,
+        help="seconds without a call after which it is stopped until the next; 0: never",
+        check=none_or(1, 86_400),
+    )
+    timeout: float = setting(60.0, help="seconds for a call", check=between(1, 3600))
+    start_timeout: float = setting(
+        10.0, help="seconds until it must have answered first", check=between(1, 600)
+    )
+    accept: Literal["ask", "first"] = setting(
+        "ask",
+        help="first: what it offers at the very first contact is accepted unseen; what is new or "
+        "changed later you are always asked about",
+    )
+    private: bool = setting(True, help="what it answers is your private data")
+    tools: Mapping[str, ToolRule] = setting(
+        {},
+        help="by the server's own name of a tool: `risk` (read, write, destructive), `effect` "
+        "(once; pure may run again), `policy` (allow, ask, deny)",
+        example='{ search = { risk = "read", effect = "pure" } }',
+    )
+
+    @property
+    def shown(self) -> dict[str, bool]:
+        """The folders of *mounts*, and whether they may be written."""
+        return {one.removesuffix(":rw"): one.endswith(":rw") for one in self.mounts}
+
+
+def unpinned(command: str, args: tuple[str, ...]) -> str | None:
+    """Name the package that *command* would fetch in whichever version there is, if it would.
+
+    >>> unpinned("npx", ("-y", "@scope/server")), unpinned("npx", ("-y", "@scope/server@1.2.3"))
+    ('@scope/server', None)
+    >>> unpinned("/bin/uvx", ("mcp-server-time==2026.1",)), unpinned("uvx", ("--from", "x", "y"))
+    (None, 'x')
+    """
+    pinned = _FETCHERS.get(command.rsplit("/", 1)[-1])
+    if pinned is None:
+        return None
+    words = iter(args)
+    for word in words:
+        if word in ("--from", "--spec", "--package"):
+            package = next(words, "")
+        elif word.startswith(("--from=", "--spec=", "--package=")):
+            package = word.partition("=")[2]
+        elif word in _VALUED:
+            next(words, None)
+            continue
+        elif word.startswith("-") or word in _WORDS:
+            continue
+        else:
+            package = word
+        return None if pinned.fullmatch(package) or package.startswith(("/", "./")) else package
+    return None
+
+
+def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Report) -> "McpServers":
+    for number, (name, server) in enumerate(tables.items()):
+        where = ("mcp_servers", name)
+        if number == MAX_SERVERS:
+            report(("mcp_servers",), f"more than {MAX_SERVERS} servers", "take some away")
+        if not _NAME.fullmatch(name):
+            report(where, "not a name for a server", "use at most 24 small letters, digits and -")
+        for key, what, remedy in complaints(server):
+            report((*where, key), what, remedy)
+    return McpServers(tables)
+
+
+def complaints(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+    """Say what does not go together: the key, what is wrong, and the remedy."""
+    if bool(server.command) == bool(server.url):
+        what = "both are written" if server.url else "is missing"
+        yield "command", what, "write either a command or a url"
+    elif server.command:
+        yield from _of_command(server)
+    else:
+        yield from _of_url(server)
+
+
+def _of_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+    for key in ("token", "headers", "client_id", "client_secret"):
+        if getattr(server, key):
+            yield key, "is for servers with a url", "take it away; a command has secrets"
+    if server.auth != "none":
+        yield "auth", "is for servers with a url", "take it away; a command has secrets"
+    if any(char.isspace() for char in server.command):
+        yield "command", "has a blank in it", "write what stands behind it into args"
+    if (package := unpinned(server.command, server.args)) is not None:
+        what = f"{package} has no exact version"
+        yield "args", what, "pin it: name@1.2.3 for npx, name==1.2.3 for uvx"
+    for key, names in (("env", server.env), ("secrets", server.secrets)):
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                yield key, f"{name!r} is not the name of a variable", "use letters, digits and _"
+    for folder in server.shown:
+        if not folder.startswith("/") or os.path.normpath(folder) != folder:
+            yield "mounts", f"{folder!r} is not an absolute path", "write it from / on"
+
+
+def _of_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+    for key in ("args", "env", "secrets", "mounts"):
+        if getattr(server, key):
+            yield key, "is for servers with a command", "take it away"
+    for name in server.headers:
+        if not _HEADER.fullmatch(name):
+            yield "headers", f"{name!r} is not the name of a header", "use letters, digits and -"
+    if not server.local and server.url.startswith("http://"):
+        yield "url", "is not encrypted", "write https://, or set local if it is in your network"
+    ways = [
+        server.token,
+        server.auth == "oauth",
+        *(n for n in server.headers if n.lower() == "authorization"),
+    ]
+    if len(list(filter(None, ways))) > 1:
+        yield "token", "there are two ways to log in", "take one away"
+
+
+def _verify(loaded: Loaded) -> Iterator[Complaint]:
+    """Find folders that would show a server what is kept from every command."""
+    state = os.path.realpath(loaded.config.of(Paths).state) if Paths in loaded.config.values else ""
+    for name, server in loaded.config.of(McpServers).by_name.items():
+        for folder in server.shown:
+            real = os.path.realpath(folder)
+            if state and (Path(state).is_relative_to(real) or Path(real).is_relative_to(state)):
+                where = ("mcp_servers", name, "mounts")
+                yield where, f"Elwood's state folder is in {folder}", "mount a folder without it"
+
+
+@attrs.frozen
+class McpServers:
+    """The MCP servers, by name."""
+
+    SECTION: ClassVar = Section(
+        "mcp_servers",
+        "MCP servers, one table each: a `command` that runs here, or a `url`. Their tools are "
+        "called `NAME__tool`, and each is off until you accept it (`/mcp`). See docs/operating.md.",
+        verify=_verify,
+        tables=Tables(
+            item=ServerSettings,
+            keyed=True,
+            collect=_collect,
+            example="""\
+#[mcp_servers.time]
+#command = "uvx"
+#args = ["mcp-server-time==2026.10.1"]
+#network = true
+#tools.get_current_time = { risk = "read", effect = "pure" }
+""",
+        ),
+    )
+
+    by_name: Mapping[str, ServerSettings] = attrs.field(factory=dict)

@@ -1,0 +1,78 @@
+"""What Elwood remembers of a server: which tools were accepted, and whether it is turned off."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from elwood.features.mcp.definitions import ToolDefinition
+from elwood.features.mcp.login import Login
+from elwood.foundation.storage.disk import Disk
+
+
+class ServerBook(msgspec.Struct):
+    """The tools that were *accepted*, by name; *off* if the owner has turned the server off.
+
+    *told* is the code of what waits that the owner was told of; one that was *met* has been asked
+    for its tools before.
+    """
+
+    accepted: dict[str, ToolDefinition] = {}
+    off: bool = False
+    told: str = ""
+    met: bool = False
+
+
+class ServerStore:
+    """The file of the server *name* in the state folder *state*."""
+
+    def __init__(self, state: Path, name: str, disk: Disk) -> None:
+        self._path = state / "mcp" / f"{name}.json"
+        self._disk = disk
+        self._one = trio.Lock()
+
+    def read(self) -> ServerBook:
+        """Read what is known; nothing is accepted if that is damaged.  Blocks."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=ServerBook)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return ServerBook()
+
+    async def write(self, book: ServerBook) -> None:
+        """Keep *book*, on the disk when this returns.  Raises DiskFull."""
+        data = msgspec.json.encode(book)
+        async with self._one:
+            await self._disk.blocking(partial(self._write, data))
+
+    def _write(self, data: bytes) -> None:
+        self._disk.make_folder(self._path.parent)
+        self._disk.replace(self._path, data)
+
+
+class LoginStore:
+    """The file with the login at the server *name*: nobody but us may read it.  Blocks."""
+
+    def __init__(self, state: Path, name: str) -> None:
+        self.path = state / "mcp" / f"{name}.login.json"
+
+    def read(self, url: str) -> Login:
+        """Read what is kept of a login at *url*: tokens for another address are none."""
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=Login)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return Login(url)
+        return found if found.url == url else Login(url)
+
+    def write(self, login: Login) -> None:
+        """Put *login* in the place of what is kept."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.encode(login))
+            file.flush()
+            os.fsync(fd)
+        temporary.rename(self.path)

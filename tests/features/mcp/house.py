@@ -1,0 +1,139 @@
+"""The whole app with MCP servers, and a model that calls what it is told to."""
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from elwood.agent.channels.messages import Post
+from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.app.main import FEATURES
+from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.settings import Config, Paths
+from tests.agent.session.scripted import answer, call
+from tests.journeys.home import short_folder
+from tests.line import Line, talking
+
+HERE = Path(__file__).parent
+SERVER = HERE / "fake_server.py"
+# Never asked about, and not made again.
+FREE = ToolRule(risk="read")
+LIMIT = 30.0
+
+
+def fake(plan: Mapping[str, object] | None = None, **more: Any) -> ServerSettings:
+    """Set up a server of the fake's, without walls, whose tools are accepted and run unasked."""
+    args = (str(SERVER), *([json.dumps(plan)] if plan else []))
+    given: dict[str, Any] = {
+        "command": sys.executable,
+        "args": args,
+        "sandbox": "none",
+        "accept": "first",
+        "tools": {"do": FREE, "echo": FREE},
+        "private": False,
+    }
+    return ServerSettings(**{**given, **more})
+
+
+class Obedient:
+    """A model that makes the calls that stand in the last message, and says what came of them."""
+
+    codec = "scripted"
+
+    def __init__(self) -> None:
+        self.asked: list[ModelRequest] = []
+        # Calls that it makes of itself at the next message.
+        self.own: list[tuple[str, str]] = []
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(request)
+        last = request.messages[-1]
+        if isinstance(last, Results):
+            return answer("\n".join(one.text for one in last.results))
+        text = next(one.text for one in reversed(request.messages) if isinstance(one, Human))
+        found, self.own = self.own or re.findall(r"call (\S+) (\{.*\})$", text, re.M), []
+        calls = [(f"c{number}", *one) for number, one in enumerate(found)]
+        return call(*calls) if calls else answer("Well.")
+
+    @property
+    def tools(self) -> list[str]:
+        """What the model was shown last."""
+        return [tool.name for tool in self.asked[-1].prompt.tools]
+
+
+class House:
+    """A running app: *line* to talk on, *model* that obeys."""
+
+    def __init__(self, line: Line, model: Obedient, folder: Path) -> None:
+        self.line = line
+        self.model = model
+        self.folder = folder
+
+    async def ask(self, text: str) -> str:
+        """Say *text*, and give the answer: not what Elwood tells by itself meanwhile."""
+        self.line.posts.clear()
+        await self.line.say(text)
+        return await self.line.hear(lambda said: not said.startswith("The MCP server"))
+
+    async def call(self, tool: str, **arguments: object) -> str:
+        """Have *tool* called in a turn, and give what the model was told, or the owner asked."""
+        self.model.asked.clear()
+        said = await self.ask(f"call {tool} {json.dumps(arguments)}")
+        last = self.model.asked[-1].messages[-1]
+        return last.results[0].text if isinstance(last, Results) else said
+
+    async def do(self, *steps: object, server: str = "fake") -> str:
+        return await self.call(f"{server}__do", steps=list(steps))
+
+    async def press(self, command: str) -> tuple[str, str]:
+        """Say *command*, press the one button under its answer; give both answers."""
+        posts: list[Post] = []
+
+        def first(said: str) -> bool:
+            posts[:] = [post for post in self.line.posts if post.part.text == said]
+            return not said.startswith("The MCP server")
+
+        self.line.posts.clear()
+        await self.line.say(command)
+        said = await self.line.hear(first)
+        [button] = posts[0].buttons
+        return said, await self.ask(button.text)
+
+    async def until(self, command: str, what: str) -> str:
+        """Say a command until its answer holds *what*."""
+        with trio.fail_after(LIMIT):
+            while True:
+                said = await self.ask(command)
+                if what in said:
+                    return said
+
+
+@asynccontextmanager
+async def living(
+    folder: Path, *more: object, sandbox: str = "direct", **servers: ServerSettings
+) -> AsyncIterator[House]:
+    """Let the app live with *servers*, on a state that is kept in *folder*."""
+    (folder / "state" / "workspace").mkdir(parents=True, exist_ok=True)
+    model = Obedient()
+    with short_folder() as runtime:
+        config = Config.holding(
+            Paths(
+                state=folder / "state", workspace=folder / "state" / "workspace", runtime=runtime
+            ),
+            Providers({"scripted": ProviderSettings(api="offline")}),
+            ModelSettings(default="scripted/m", summarizer="scripted/m"),
+            SandboxSettings(kind=sandbox),  # type: ignore[arg-type]  # named by the test
+            McpServers(servers),
+            *more,
+        )
+        async with talking(config, FEATURES, {"scripted": model}) as line:
+            yield House(line, model, folder)

@@ -1,0 +1,154 @@
+"""What a server asks of the owner in the middle of a call; resources, and prompts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from tests.features.mcp.fake_server import DO, ECHO
+from tests.features.mcp.house import House, fake, living
+
+FORM = {
+    "message": "Where to?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Rome", "Paris"]}},
+        "required": ["city"],
+    },
+}
+
+
+def form(
+    *, message: str = "Well?", required: tuple[str, ...] = (), **fields: Any
+) -> dict[str, Any]:
+    schema = {"type": "object", "properties": fields, "required": list(required)}
+    return {"message": message, "requestedSchema": schema}
+
+
+def asked(given: dict[str, Any]) -> ServerQuestion:
+    found = question("trips", given)
+    assert isinstance(found, ServerQuestion)
+    return found
+
+
+async def ask_in_a_call(house: House, old: bool) -> str:
+    """Let the server ask in a call; give the question as the owner has it."""
+    steps: list[object] = [["ask", 7, "elicitation/create", FORM]]
+    if not old:
+        request = {"method": "elicitation/create", "params": {"mode": "form", **FORM}}
+        wanted = {"resultType": "input_required", "inputRequests": {"q": request}}
+        steps = [["result", wanted]]
+    await house.line.say(f"call fake__do {json.dumps({'steps': steps})}")
+    return await house.line.hear(lambda said: "The MCP server fake asks" in said)
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_a_server_asks_and_the_owner_answers(tmp_path: Path, old: bool) -> None:
+    pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
+    async with living(tmp_path, fake=fake({"old": old})) as house:
+        await house.until("/mcp show fake", ": ready;")
+        told = await ask_in_a_call(house, old)
+        assert "The MCP server fake asks: Where to?" in told
+        assert "city (one of Rome, Paris)" in told
+        said = await house.ask("/mcp answer fake London")
+        assert said == "That is no answer yet: city must be one of Rome, Paris."
+        await house.line.say("/mcp answer fake Rome")
+        answered = await house.line.hear(lambda said: "answered (not instr" in said)
+        assert '"action": "accept"' in answered.replace('":"', '": "')
+        assert "Rome" in answered
+        assert "asks nothing now" in await house.ask("/mcp answer fake Rome")
+        await ask_in_a_call(house, old)
+        await house.line.say("/mcp decline fake")
+        answered = await house.line.hear(lambda said: "answered (not instr" in said)
+        assert "decline" in answered
+
+
+def test_a_question_names_the_server_and_hides_nothing() -> None:
+    found = asked(form(message="Say\u202e yes", sure={"type": "boolean", "title": "Sure?"}))
+    assert (
+        found.words == "The MCP server trips asks: Say⟨U+202E⟩ yes\n- sure (one of yes, no) Sure?"
+    )
+    assert found.buttons == ("/mcp answer trips yes", "/mcp answer trips no", "/mcp decline trips")
+    assert asked(form()).buttons == ("/mcp answer trips yes", "/mcp decline trips")
+    url = asked({"mode": "url", "message": "Log in", "url": "https://example.org/x?y=1"})
+    assert "wants you to open a page of example.org: https://example.org/x?y=1" in url.words
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        form(message="Your password, please"),
+        form(api_key={"type": "string"}),
+        form(x={"type": "string", "title": "PIN"}),
+        form(x={"type": "string", "description": "the credit card number"}),
+    ],
+)
+def test_mcp_26_secrets_are_never_asked_for(given: dict[str, Any]) -> None:
+    assert question("trips", given) == "it asked for a secret, which is never given by a form"
+
+
+def test_answers_are_read_by_the_kind_of_each_field() -> None:
+    fields: dict[str, Any] = {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "default": 30},
+        "share": {"type": "number"},
+        "news": {"type": "boolean"},
+        "sizes": {"type": "array", "items": {"enum": ["s", "m", "l"]}},
+        "way": {"type": "string", "oneOf": [{"const": "air", "title": "By air"}]},
+    }
+    one = asked(form(required=("name",), **fields))
+    assert "Answer with /mcp answer trips name=…; age=…;" in one.words
+    text = "name=Ann; share=0.5; news=yes; sizes=s, l; way=air"
+    assert answer_to(one, text) == {
+        "name": "Ann",
+        "age": 30,
+        "share": 0.5,
+        "news": True,
+        "sizes": ["s", "l"],
+        "way": "air",
+    }
+    for wrong, why in {
+        "age=1": "name is missing",
+        "name=a; age=x": "age must be a whole number",
+        "name=a; news=maybe": "news must be yes or no",
+        "name=a; sizes=xl": "sizes must be some of s, m, l",
+        "name=a; way=sea": "way must be one of air",
+        "Ann": "write it as name=…; age=…; share=…; news=…; sizes=…; way=…",
+    }.items():
+        assert answer_to(one, wrong) == why
+
+
+async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
+    async with living(tmp_path, fake=fake()) as house:
+        await house.until("/mcp show fake", ": ready;")
+        listed = await house.call("read_resource", server="fake")
+        assert "- note://1: first; a note\n- note://{number}: any" in listed
+        assert "note://1:\nwhat is in it" in await house.call(
+            "read_resource", server="fake", uri="note://1"
+        )
+        assert "- weather: weather; of a city; arguments: city" in await house.call(
+            "read_prompt", server="fake"
+        )
+        filled = await house.call(
+            "read_prompt", server="fake", name="weather", arguments={"city": "Rome"}
+        )
+        assert "user: Say how the weather is in Rome." in filled
+        assert "there is no MCP server far; there are fake" in await house.call(
+            "read_resource", server="far"
+        )
+        await house.ask("/prompt fake weather city=Rome")
+        said = house.model.asked[-1].messages[-1]
+        assert "Read the prompt weather of the MCP server fake by read_prompt" in str(said)
+        assert "Its arguments are: city=Rome" in str(said)
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_a_server_says_that_its_tools_have_changed(tmp_path: Path, old: bool) -> None:
+    pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
+    async with living(tmp_path, fake=fake({"old": old})) as house:
+        await house.until("/mcp show fake", ": ready;")
+        await house.do(["tools", [DO, ECHO, {**ECHO, "name": "new"}]], ["text", "x"])
+        assert "new: off until you accept it" in await house.until("/mcp show fake", "new")

@@ -1,0 +1,128 @@
+"""A server: a command that goes on, with its pipes in our hands, and rights of its own."""
+
+import os
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.foundation.sandbox.children import Pipe, from_child, holders, to_child
+from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor, SandboxFailed
+from tests.foundation.sandbox.scene import Home, living, marker, until
+from tests.foundation.sandbox.test_commands import fds
+
+RUNGS = ["bubblewrap", "landlock", "direct"]
+
+
+async def asked(
+    hands: Executor, text: str, said: bytes = b"", **more: object
+) -> tuple[bytes, CommandOutcome | None]:
+    """Run *text* as a server, say something to it, and return all that it says."""
+    outcomes: list[CommandOutcome] = []
+    with ExitStack() as stack:
+        streams = [stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())]
+        command = Command(
+            argv=("sh", "-c", text),
+            timeout=float("inf"),
+            streams=streams,
+            **more,  # type: ignore[arg-type]  # named by the test
+        )
+
+        async def run() -> None:
+            outcomes.append(await hands.run(command))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await streams[0].write(said)
+            streams[0].hang_up()
+            heard = await everything(streams[1])
+    return heard, outcomes[0] if outcomes else None
+
+
+async def everything(pipe: Pipe) -> bytes:
+    heard = b""
+    while line := await pipe.read_line():
+        heard += line
+    return heard
+
+
+@pytest.mark.parametrize("rung", RUNGS, indirect=True)
+async def test_a_server_is_spoken_to_by_pipes(hands: Executor) -> None:
+    before = fds()
+    heard, outcome = await asked(hands, "while read line; do echo got $line; done", b"one\ntwo\n")
+    assert heard == b"got one\ngot two\n"
+    assert outcome is not None
+    assert outcome.code == 0
+    assert fds() == before
+
+
+@pytest.mark.parametrize("rung", RUNGS, indirect=True)
+async def test_a_server_that_ignores_all_is_gone_when_it_is_stopped(
+    hands: Executor, home: Home
+) -> None:
+    mark = marker()
+    text = f"trap '' TERM HUP; (setsid sleep {mark} &); while :; do sleep {mark}; done"
+    with ExitStack() as stack:
+        streams = [stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())]
+        command = Command(argv=("sh", "-c", text), timeout=float("inf"), streams=streams)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hands.run, command)
+            await until(lambda: len(living(mark)) == 2)
+            with trio.fail_after(10):
+                nursery.cancel_scope.cancel()
+                await until(lambda: not living(mark))
+    assert holders(home.state) == set()
+
+
+def command_lines() -> bytes:
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return b"".join(found)
+
+
+@pytest.mark.parametrize("rung", RUNGS, indirect=True)
+async def test_secret_variables_are_in_no_command_line(hands: Executor) -> None:
+    mark, seen = marker(), b""
+    secret = f"secret-{mark}"
+
+    async def watch() -> None:
+        nonlocal seen
+        await until(lambda: bool(living(mark)))
+        seen = command_lines()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        heard, _ = await asked(
+            hands, f"echo $TOKEN; sleep {mark} & sleep 0.5; kill $!", secrets={"TOKEN": secret}
+        )
+    assert heard == f"{secret}\n".encode()
+    assert mark.encode() in seen
+    assert secret.encode() not in seen
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap"], indirect=True)
+async def test_folders_and_limits_and_network_are_given_one_by_one(
+    hands: Executor, tmp_path: Path
+) -> None:
+    for name in ("read", "written"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    shown = {str(tmp_path / "read"): False, str(tmp_path / "written"): True}
+    text = (
+        f"cd {tmp_path}; cat read/a written/a; (echo x >read/b) 2>/dev/null || echo kept; "
+        f"echo x >written/b; ulimit -f; ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev"
+    )
+    heard, _ = await asked(hands, text, shown=shown, limits={"FSIZE": 512 * 7})
+    assert heard.split()[:3] == [b"readwrittenkept", b"7", b"1"]  # only the loopback
+    assert (tmp_path / "written" / "b").read_text() == "x\n"
+    heard, _ = await asked(hands, "readlink /proc/self/ns/net", network=True)
+    assert heard.decode().strip() == os.readlink("/proc/self/ns/net")
+
+
+@pytest.mark.parametrize("rung", ["landlock"], indirect=True)
+async def test_landlock_has_no_network_to_give(hands: Executor) -> None:
+    with pytest.raises(SandboxFailed, match="no network to give"):
+        await hands.run(Command(argv=("true",), timeout=5, network=True))
