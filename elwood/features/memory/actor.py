@@ -198,10 +198,9 @@ class Memory:
         store = self._store
         match message:
             case Suggest(message=text):
-                found: list[Note] = []
-                if store.indexed.is_ready:  # a turn waits: this comes of what is known
-                    query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
-                    found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
+                # A turn waits for it: this comes of what is known, changes are looked for later.
+                query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
+                found = await self._indexed(lambda: store.search(query, SUGGESTED), [])
                 message.reply.set(tuple(found))
                 await self._look()
             case Recall():

@@ -30,7 +30,7 @@ from elwood.features.memory.messages import (
 )
 from elwood.features.memory.parts import command as run_command
 from elwood.features.memory.tools import NoteSearch
-from elwood.foundation.runtime import Address, inline
+from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.indexed_files import LOOK_EVERY
 from elwood.foundation.storage.search_index import IndexCounts
 from tests.features.memory.observing import seen
@@ -84,14 +84,22 @@ async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
         assert steps == 2
         read = await memory.ask(ReadNotes(keys=("n7",)))
         assert [note.key for note in read] == ["n7"]
-        assert await memory.ask(Suggest(message="number 399 of many")) == ()
-        with trio.move_on_after(5) as impatient:
-            await find(memory, "number 399")
-        assert impatient.cancelled_caught
+        for wanted in (Suggest(message="number 399"), Recall(query="number 399", limit=1)):
+            with trio.move_on_after(5) as impatient:
+                await memory.ask(wanted)
+            assert impatient.cancelled_caught
         held.set()
         assert await find(memory, "number 399") == ["n399"]
         await keep(memory, "new", "a new one")
         assert await find(memory, "new") == ["new"]
+
+
+async def test_the_first_turn_after_a_start_is_offered_notes(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        await keep(memory, "tea", "Green tea")
+    async with remembering(tmp_path, blocking=in_thread) as memory:
+        [note] = await memory.ask(Suggest(message="Make me some tea"))
+        assert note.key == "tea"
 
 
 async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> None:
