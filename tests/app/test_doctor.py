@@ -20,6 +20,7 @@ from elwood.app.doctor import examine, examine_machine
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.shell import parts as shell
+from elwood.features.tasks import parts as tasks
 from elwood.features.telegram import parts as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
@@ -501,3 +502,28 @@ async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:
     assert (fresh.level, fresh.what) == ("ok", "the last one is 24 h old")
     (old,) = await local(config, backup.check, now=NOW + 3 * 86_400)
     assert old.level == "warning"
+
+
+async def test_what_tasks_may_spend_is_looked_at(tmp_path: Path) -> None:
+    text = """
+models.default = "ollama/qwen"
+models.summarizer = "ollama/qwen"
+heartbeat.usd = 0.1
+[[tasks]]
+title = "A"
+when = "daily"
+prompt = "x"
+usd = 0.1
+[[tasks]]
+title = "B"
+when = "daily"
+prompt = "x"
+usd = 0.1
+tokens = 1000
+"""
+    found = about("limits", await local(configured(tmp_path, text), tasks.check))
+    counts = "does not count ollama/qwen: the price is not known"
+    assert found == [
+        ("warning", f"heartbeat.usd {counts}", "write heartbeat.tokens too"),
+        ("warning", f"usd of the task a {counts}", "write its tokens too"),
+    ]

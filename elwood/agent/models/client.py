@@ -217,6 +217,7 @@ class ResponseStream(ABC):
         self.provider = provider
         self._model = f"{provider.name}/{request.model}"
         self._max_tokens = request.max_tokens
+        self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
         self._told: int | None = None
 
@@ -252,9 +253,14 @@ class ResponseStream(ABC):
             ) from error
 
     def tell(self, on_text: Callable[[str], None]) -> None:
-        """Show the text so far, if it has grown; first an empty one when the message began."""
+        """Show the text so far, if it has grown; first an empty one when the message began.
+
+        Raises ModelFailure if it is longer than any may be.
+        """
         text = self.text
         if text is not None and self._told != len(text) and self.error is None:
+            if len(text) > self._most:
+                raise self._too_long()
             self._told = len(text)
             on_text(well_formed(text))
 
@@ -272,7 +278,7 @@ class ResponseStream(ABC):
         if stop == "unknown":
             self.provider.unknown(detail)
         raw = msgspec.json.encode(native)
-        if len(raw) > max(MOST_CHARACTERS, CHARACTERS * self._max_tokens):
+        if len(raw) > self._most:
             raise self._too_long()
         message = Assistant(tuple(blocks), self.provider.codec, self._model, msgspec.Raw(raw))
         return Completion(message, stop, usage, detail)

@@ -331,8 +331,11 @@ def _way_out(account: Account, unit: Unit, purse: Purse | None, zone: str) -> st
         reset = (first + timedelta(days=31)).replace(day=1)
     else:
         reset = date.fromisoformat(account.of) + timedelta(days=1)
+    remedy = f"raise {setting}"
     own = None if purse is None else (purse.tokens if unit == "tokens" else purse.usd)
-    remedy = f"raise {setting}" if own is None else "raise its own limit where it was planned"
+    if account.scope == "job" and own is not None:
+        where = "of [heartbeat] or of its [[tasks]] in config.toml"
+        remedy = f"raise its own {unit} {where}, or have it planned anew"
     return f"It resets at {reset} 00:00 {zone}; to go on before that, {remedy}."
 
 

@@ -198,9 +198,9 @@ class Memory:
         store = self._store
         match message:
             case Suggest(message=text):
-                # A turn waits, for a moment: it gets what is known, and changes are looked for later.
+                # A turn waits for it: this comes of what is known, changes are looked for later.
                 query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
-                found = await self._indexed(lambda: store.search(query, SUGGESTED), [])
+                found = await self._indexed(lambda: store.search(query, SUGGESTED), list[Note]())
                 message.reply.set(tuple(found))
                 await self._look()
             case Recall():

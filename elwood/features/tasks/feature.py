@@ -7,4 +7,5 @@ FEATURE = Feature(
     name="tasks",
     build=imported("elwood.features.tasks.parts", "build"),
     settings=(HeartbeatSettings, ConfiguredTasks),
+    checks=(imported("elwood.features.tasks.parts", "check"),),
 )

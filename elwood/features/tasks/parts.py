@@ -10,8 +10,9 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
+from elwood.agent.models.check import is_written, uncounted
 from elwood.agent.models.messages import MayAsk
-from elwood.agent.models.settings import Limits
+from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
@@ -34,13 +35,14 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.settings import ConfiguredTasks
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, read_heartbeat, write_agent_file
 from elwood.features.tasks.task import Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
+from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.journal import Journal
@@ -251,3 +253,18 @@ def chore_task(chore: Chore, zone: str) -> Task:
         catch_up=LATE,
         origin="house",
     )
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Find limits of tasks in dollars alone that what they think with, having no price, ignores."""
+    await trio.lowlevel.checkpoint()
+    config, found = context.config, list[Finding]()
+    models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
+    if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
+        names = candidates(models, heartbeat.model)
+        found += uncounted(names, "heartbeat.usd", "heartbeat.tokens")
+    for task in config.of(ConfiguredTasks).tasks:
+        if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
+            names = candidates(models, task.role)
+            found += uncounted(names, f"usd of the task {task.id}", "its tokens")
+    return found

@@ -39,14 +39,16 @@ CHAT_END = [b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n', 
 LONG = 2 * MOST_CHARACTERS // len(PIECE)
 
 
-@pytest.mark.parametrize("pieces", [messages(PIECES), [*messages(LONG), *MESSAGES_END]])
+@pytest.mark.parametrize(
+    "pieces", [messages(PIECES), messages(LONG), [*messages(LONG), *MESSAGES_END]]
+)
 async def test_the_messages_api_is_bounded(pieces: list[bytes]) -> None:
     reply = Reply(headers=SSE, pieces=tuple(pieces))
     failure = await test_anthropic.failing(Bytes(reply))
     assert (failure.fault.kind, "longer than 1000" in failure.fault.detail) == ("nonsense", True)
 
 
-@pytest.mark.parametrize("pieces", [chat(PIECES), [*chat(LONG), *CHAT_END]])
+@pytest.mark.parametrize("pieces", [chat(PIECES), chat(LONG), [*chat(LONG), *CHAT_END]])
 async def test_chat_completions_are_bounded(pieces: list[bytes]) -> None:
     fake = FakeModels(script=[Bytes(Reply(headers=SSE, pieces=tuple(pieces)))])
     async with test_openai.provider(fake) as openai:

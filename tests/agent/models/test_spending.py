@@ -198,7 +198,12 @@ def test_calls_that_are_written_together_count_together() -> None:
         ),
         (
             Limits(), "news", Purse(usd=1.0),
-            "to go on before that, raise its own limit where it was planned.",
+            "to go on before that, raise its own usd of [heartbeat] or of its [[tasks]] in "
+            "config.toml, or have it planned anew.",
+        ),
+        (
+            Limits(day_usd=1.0), "news", Purse(usd=5.0),
+            "to go on before that, raise limits.day_usd in config.toml.",
         ),
         (
             Limits(job_tokens=100), "news", Purse(usd=2.0),

@@ -4,7 +4,6 @@ A file needs nothing else: it is Markdown, or a page of HTML.  Everything in it 
 somebody: it is shown as it is, and never read as Markdown or HTML.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from html import escape
@@ -27,7 +26,7 @@ from elwood.agent.session.reading.receipts import (
 )
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import columns, literal, one_line
+from elwood.foundation.text.lines import columns, fence_of, literal, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
@@ -203,8 +202,7 @@ def _block(items: Sequence[ExportItem], zone: tzinfo) -> str:
     when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
     heading = literal(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
     text = clean("\n".join(item.text for item in items))
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = fence_of(text)
     return f"## {heading}\n\n{fence}text\n{text}\n{fence}\n"
 
 

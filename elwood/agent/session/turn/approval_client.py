@@ -303,7 +303,10 @@ class ApprovalClient:
         entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
         if verdict.ruling == "source":
             entries.append(Endorsed(verdict.origins, verdict.by))
-        await (self._log.keep(*entries, last_words=True) if keep else self._log.record(*entries))
+        if keep:
+            await self._log.keep(*entries, last_words=True)
+        else:
+            await self._log.record(*entries)
 
     def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
         turn, action = self._log.turn, wanted.plan.action
