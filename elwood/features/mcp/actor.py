@@ -43,6 +43,7 @@ from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.store import ServerBook, ServerStore
 from elwood.foundation.runtime import (
     Blocking,
+    Halt,
     Mailbox,
     Reply,
     RestartPolicy,
@@ -171,6 +172,8 @@ class McpServer:
             with trio.CancelScope() as self._scope:
                 self._turn("starting")
                 error = await self._connected(nursery)
+                if self._scope.cancel_called:  # the owner has said something else meanwhile
+                    continue
                 if error is None:
                     self._turn("idle")
                 elif (delay := self._crashed(error)) is None:
@@ -209,6 +212,8 @@ class McpServer:
         error: Exception | None = None
         try:
             await self._connection_life(nursery)
+        except* Halt:
+            raise
         except* Exception as group:  # of the SDK, in groups: whatever it is, it is the server's
             error = group
         return error
@@ -312,7 +317,8 @@ class McpServer:
             if accepted is None or accepted.pin != call.pin:
                 return CallFailed(f"{call.tool} is off: the owner has not accepted it as it is")
         is_sent = False
-        with trio.move_on_after(self._settings.timeout - TO_SAY_WHAT):
+        limit = self._settings.timeout
+        with trio.move_on_after(limit - min(TO_SAY_WHAT, limit / 10)):
             for tries in range(2):
                 connection = await self._ready(patient=tries > 0)
                 if isinstance(connection, CallFailed):

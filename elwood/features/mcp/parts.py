@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -221,7 +221,8 @@ def _kept(workspace: Root, folder: str, found: Rendered) -> str:
             workspace.write(name, content, untrusted=True)
         except (PathRefused, Unconfined) as error:
             lost.append(f"[{error}]")
-    _sweep(workspace, folder)
+    with suppress(PathRefused, Unconfined):  # then there is nothing to remove
+        _sweep(workspace, folder)
     return "\n".join([found.text, *lost])
 
 

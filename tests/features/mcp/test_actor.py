@@ -306,3 +306,30 @@ async def test_a_damaged_book_accepts_nothing(tmp_path: Path, autojump_clock: Mo
     async with rig(tmp_path, accept="ask") as one:
         assert one.shown == []
     assert math.isfinite(trio.current_time())
+
+
+async def test_a_server_that_is_turned_off_and_breaks_stays_off(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    class Breaks(FakeConnection):
+        async def live(self) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise NotConnected("it broke while it was ended")
+
+    async with rig(tmp_path, Breaks()) as one:
+        await one.steer("disable")
+        await trio.sleep(100)
+        assert (await one.says()).startswith("fake: off")
+        assert len(one.tries) == 1
+
+
+async def test_a_disk_that_fails_is_not_taken_for_a_failure_of_the_server(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    from elwood.foundation.runtime import Halt
+
+    with pytest.RaisesGroup(Halt, flatten_subgroups=True):
+        async with rig(tmp_path, Halt("the disk is lost")):
+            await trio.sleep(10)

@@ -81,9 +81,9 @@ async def test_mcp_03_a_server_that_says_nothing_is_killed(tmp_path: Path) -> No
 async def test_mcp_04_10_a_call_that_hangs_is_given_up_and_its_answer_dropped(
     tmp_path: Path,
 ) -> None:
-    async with living(tmp_path, fake=fake(timeout=3.0)) as house:
+    async with living(tmp_path, fake=fake(timeout=2.0)) as house:
         await ready(house)
-        said = await house.do(["sleep", 1.5], ["text", "too late"])
+        said = await house.do(["sleep", 3], ["text", "too late"])
         assert "gave no answer in time" in said
         assert "may or may not have happened" in await house.ask("/receipts")
         await still_well(house)
