@@ -19,12 +19,18 @@ let
   configFile = format.generate "elwood-config.toml" settings;
 
   # Secrets in the settings would be in the store; `file:` and `${VAR}` only say where one is.
+  # Fields of settings, and tables of them, by their names.
+  secretNames = [
+    "brave_key"
+    "client_secret"
+    "headers"
+    "key"
+    "secrets"
+    "token"
+  ];
   isSecret =
-    name: value:
-    builtins.elem name [
-      "key"
-      "token"
-    ]
+    path: value:
+    lib.any (name: builtins.elem name secretNames) path
     && builtins.isString value
     && builtins.match "file:.*|[$][{].*[}]" value == null;
   secretsIn =
@@ -32,7 +38,7 @@ let
     if builtins.isAttrs value then
       lib.concatLists (lib.mapAttrsToList (name: secretsIn (path ++ [ name ])) value)
     else
-      lib.optional (isSecret (lib.last path) value) (lib.concatStringsSep "." path);
+      lib.optional (isSecret path value) (lib.concatStringsSep "." path);
   secretSettings = lib.concatLists (lib.mapAttrsToList (name: secretsIn [ name ]) cfg.settings);
 in
 {

@@ -139,6 +139,14 @@ def test_the_unit_finds_bubblewrap() -> None:
     assert {"pkgs.bubblewrap", "pkgs.git"} <= set(path.split())
 
 
+def test_the_module_knows_every_secret_setting() -> None:
+    """In the settings they would be in the store, which everybody reads."""
+    listed = without_comments(MODULE).split("secretNames = [")[1].split("]")[0]
+    kinds = [kind.SECTION.tables.item if kind.SECTION.tables else kind for kind in sections()]
+    secret = {field.name for kind in kinds for field, key in keys(kind) if key.credential}
+    assert {name.strip('"') for name in listed.split()} == secret
+
+
 def test_the_settings_of_the_example_exist() -> None:
     example = without_comments(ROOT / "nix" / "example.nix")
     settings = example.split("settings = {")[1].split("};")[0]

@@ -92,7 +92,9 @@ GUESSES = Bucket(20 / 60, 20)
 NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
-NO_SUCH = CommandResult("No call waits with this code. See /approvals.", ok=False)
+NO_SUCH = CommandResult(
+    "No call waits with this code. /approvals, or elwood approve, lists them.", ok=False
+)
 ELSEWHERE = CommandResult("This button counts only where I asked. Type the code instead.", ok=False)
 NO_SUCH_CODE = CommandResult(
     "Nobody waits with this code. It may be mistyped, older than an hour, or decided already; "

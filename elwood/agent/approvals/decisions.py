@@ -168,7 +168,7 @@ def trust(
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
     if number not in {p.number for p in state.standing(now)}:
-        return _no(f"There is no permission {number}. See /approvals.")
+        return _no(f"There is no permission {number}. /approvals, or elwood approve, lists them.")
     text = f"Permission {number} is revoked."
     return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
 

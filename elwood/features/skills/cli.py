@@ -18,6 +18,7 @@ from elwood.features.skills.store import (
     installed,
     lacking,
     read_tree,
+    refuse_second,
     uninstall,
 )
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted
@@ -55,6 +56,7 @@ def install_skill(config: Config, given: Namespace) -> int:
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         offered = _offered(given.source, given.folder)
+        refuse_second(workspace, offered.skill.name)
         hidden = _shelf(config).look().place_of(offered.skill.name)
         print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):

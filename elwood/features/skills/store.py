@@ -224,6 +224,12 @@ class Installed(msgspec.Struct, frozen=True):
     commit: str = ""
 
 
+def refuse_second(workspace: Path, name: str) -> None:
+    """Raise SkillRefused if the *workspace* has a skill in the folder *name*."""
+    if os.path.lexists(_own(workspace) / name):
+        raise SkillRefused(f"there is a skill {name} already; remove it first")
+
+
 def install(workspace: Path, offered: Candidate, at: float) -> None:
     """Let the skill be one of the *workspace*'s from Unix time *at* on: wholly, or not at all.
 
@@ -235,8 +241,7 @@ def install(workspace: Path, offered: Candidate, at: float) -> None:
     own.mkdir(mode=0o700, exist_ok=True)
     for left in own.glob(f"{_TEMPORARY}*"):  # by a crash
         shutil.rmtree(left)
-    if os.path.lexists(own / name):
-        raise SkillRefused(f"there is a skill {name} already; remove it first")
+    refuse_second(workspace, name)
     temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
         _write(temporary, (*offered.files, note))

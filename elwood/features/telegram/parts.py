@@ -91,7 +91,7 @@ async def check(context: CheckContext) -> list[Finding]:
         return [Finding("ok", "credentials", "there is no telegram-token: that channel is off")]
     found = [Finding("ok", "credentials", "telegram-token is there")]
     if not settings.owners:
-        remedy = "write your id into telegram.owners, or pair yourself: elwood pair CODE"
+        remedy = "write your id into telegram.owners: who is only paired decides nothing"
         found.append(Finding("warning", "telegram", "it has no owner", remedy))
     return [*found, await _bot(context, settings.token.reveal(), settings.base_url.rstrip("/"))]
 
