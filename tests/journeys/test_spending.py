@@ -8,13 +8,11 @@ import trio
 
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Charged, Ledger, UsageEntry
+from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.messages import Recall
-from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal, Verified, verify
+from elwood.foundation.storage.journal import Verified, entries_of, verify
 from tests.hashed_vectors import hashed
 from tests.journeys.home import MINE, Home
 from tests.journeys.test_memory import equip, typed
@@ -129,11 +127,8 @@ class Counting:
         return Embeddings([hashed(text) for text in texts], self.tokens)
 
 
-async def charged(h: Home) -> list[Charged]:
-    journal: Journal[UsageEntry, Ledger] = Journal(
-        h.state / "usage.jsonl", UsageEntry, Ledger, Disk(blocking=inline, clock=h.now)
-    )
-    found = await journal.look_back(lambda entries: [entry for _, _, entry in entries])
+def charged(h: Home) -> list[Charged]:
+    found = (entry for _, _, entry in entries_of(h.state / "usage.jsonl", UsageEntry))
     return [entry for entry in found if isinstance(entry, Charged) and entry.model == MODEL]
 
 
@@ -147,7 +142,7 @@ async def test_vectors_are_charged_and_shown(h: Home, counted: int | None, is_gu
         await trio.sleep(5.0)
         h.fake.say("/budget")
         await life.settled()
-    entries = await charged(h)
+    entries = charged(h)
     assert entries
     for entry in entries:
         assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
