@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from elwood.agent.models.anthropic import Anthropic
-from elwood.agent.models.client import HttpProvider, ModelRequest
+from elwood.agent.models.client import HttpProvider
 from elwood.agent.models.openai import OpenAI
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
@@ -28,9 +28,3 @@ def make_provider(
     from elwood.agent.models.offline import OfflineModel
 
     return OfflineModel()
-
-
-def encode(settings: ProviderSettings, request: ModelRequest) -> bytes:
-    """Return the body of *request* to such a provider, byte for byte; nothing is sent."""
-    provider = make_provider("", settings, client=Client(), new_id=str)
-    return provider.encode(request)

@@ -425,10 +425,6 @@ class Journal(Generic[E, S]):
         """The digest of the newest line; empty if there is none."""
         return self._place.head
 
-    async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
-        """Give what *read* makes of all that is kept, entry by entry.  Raises JournalDamaged."""
-        return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
-
     async def look_since(
         self, since: float, read: Callable[[S, Iterator[tuple[int, float, E]]], T]
     ) -> T:

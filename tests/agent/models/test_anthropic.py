@@ -23,7 +23,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.anthropic import Anthropic
 from elwood.agent.models.client import ModelFailure, ModelRequest
-from elwood.agent.models.providers import encode
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -34,7 +33,6 @@ KEY = "sk-ant-api03-not-a-real-key-123456"
 SCHEMA = msgspec.Raw(b'{"type":"object","properties":{"path":{"type":"string"}}}')
 PROMPT = Prompt("Be kind.", (ToolSpec("list_files", "List files.", SCHEMA),))
 HI = (Human("hi"),)
-API = ProviderSettings(api="anthropic")
 
 
 def wanted(*messages: Message) -> ModelRequest:
@@ -191,7 +189,9 @@ async def test_a_history_of_another_provider_is_sent_as_plain_blocks() -> None:
 
 
 def test_a_request_is_marked_for_the_cache_and_has_no_sampling_parameters() -> None:
-    body = msgspec.json.decode(encode(API, wanted(Human("a"), Notice("b"), Human(" "))))
+    body = msgspec.json.decode(
+        anthropic_at("", Client()).encode(wanted(Human("a"), Notice("b"), Human(" ")))
+    )
     assert body == {
         "model": "claude-sonnet-5-5",
         "max_tokens": 1000,
@@ -219,7 +219,7 @@ def test_a_request_is_marked_for_the_cache_and_has_no_sampling_parameters() -> N
 
 def test_lone_surrogates_never_reach_the_wire() -> None:
     """LLM-33."""
-    body = msgspec.json.decode(encode(API, wanted(Human("a\ud800b"))))
+    body = msgspec.json.decode(anthropic_at("", Client()).encode(wanted(Human("a\ud800b"))))
     assert body["messages"][0]["content"][0]["text"] == "a\ufffdb"
 
 

@@ -13,8 +13,8 @@ from elwood.agent.models.actor import UsageBook
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import SEGMENT, Journal
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import SEGMENT, Journal, entries_of
 from tests.journeys.disk import BadDisk
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
@@ -44,9 +44,8 @@ class World:
         return book
 
     async def entries(self) -> list[UsageEntry]:
-        disk = Disk(blocking=inline, clock=lambda: self.now, calls=Calls())
-        journal = Journal[UsageEntry, Ledger](self.path, UsageEntry, Ledger, disk)
-        return await journal.look_back(lambda found: [entry for _, _, entry in found])
+        await trio.lowlevel.checkpoint()
+        return [entry for _, _, entry in entries_of(self.path, UsageEntry)]
 
 
 STEPS = st.lists(
