@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import pytest
 import trio
@@ -20,19 +20,21 @@ pytestmark = pytest.mark.bench
 # Calls of one before it is the other's turn, and turns.
 BLOCK, ROUNDS = 50, 8
 # To the bare SDK: what is aimed at, and what is asserted.
-AIM, BOUND = 1.3, 3.5
+AIM, BOUND = 1.3, 2.5
 # Seconds that a server which does not answer may cost the start, and another conversation.
 START, OTHER = 0.3, 0.05
 # What the feature costs without a server: milliseconds to import, and megabytes.
 IMPORT, SIZE = 30.0, 1.0
 
 
-async def timed(call: Callable[[], Awaitable[object]]) -> list[float]:
+async def timed(
+    call: Callable[[], Awaitable[object]], clock: Callable[[], float] = perf_counter
+) -> list[float]:
     took = []
     for _ in range(BLOCK):
-        began = perf_counter()
+        began = clock()
         await call()
-        took.append(perf_counter() - began)
+        took.append(clock() - began)
     return took
 
 
@@ -62,10 +64,11 @@ async def test_a_call_beside_the_bare_sdk(tmp_path: Path) -> None:
             await client.call_tool("echo", {"text": "x" * 100})
 
         for _ in range(ROUNDS):
-            ours += await timed(by_us)
-            bare += await timed(by_sdk)
+            # Of the processor: the wall clock shows who else is on the machine.
+            ours += await timed(by_us, process_time)
+            bare += await timed(by_sdk, process_time)
     ratio = median(ours) / median(bare)
-    print(f"\na call: {median(ours) * 1e3:.2f} ms, the bare SDK {median(bare) * 1e3:.2f} ms")
+    print(f"\na call: {median(ours) * 1e3:.2f} ms CPU, the bare SDK {median(bare) * 1e3:.2f} ms")
     print(f"ratio {ratio:.2f}, aim {AIM}")
     assert ratio < BOUND
 
@@ -120,7 +123,7 @@ async def test_a_hung_server_costs_nobody_else(tmp_path: Path) -> None:
 COST = """
 import sys, time, os
 import elwood.agent.session.core, elwood.agent.parts, elwood.agent.policy.settings
-import elwood.features.web.feature
+import argparse, elwood.features.web.feature, elwood.foundation.command_line
 def size():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 before, began = size(), time.perf_counter()

@@ -45,8 +45,7 @@ async def _ask(server: Address[ServerMail], steer: Steer) -> Steered:
 
 
 class PromptWords(SessionExtension):
-    """``/prompt SERVER NAME WORDS``: the model reads it as a tool's answer, so a stranger's words
-    stay such."""
+    """``/prompt SERVER NAME WORDS``: has the model read it by a tool, as a stranger's."""
 
     def __init__(self, log: SessionLog) -> None:
         pass
