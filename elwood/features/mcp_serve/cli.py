@@ -1,6 +1,7 @@
 """``elwood mcp-serve``: an MCP server on stdin and stdout, a client of the Elwood that runs here.
 
-stdout is the SDK's alone: it gives everybody else stderr instead.
+stdout is the SDK's alone: it gives everybody else stderr instead.  A line of stdin has no bound:
+whoever writes it has started us, for itself alone.
 """
 
 import logging
@@ -113,9 +114,9 @@ class Desk:
             try:
                 text = await self._control(ASK, msgspec.json.encode(asked).decode())
                 found = msgspec.json.decode(text, type=ProgramAnswer)
-            except (CliFailure, ServiceUnreachable, msgspec.DecodeError) as error:
-                lost = isinstance(error, ServiceUnreachable)
-                if not is_taken and not (lost and not isinstance(error.__cause__, NOT_TAKEN)):
+            except (CliFailure, ServiceUnreachable) as error:
+                is_certain = isinstance(error, CliFailure) or isinstance(error.__cause__, NOT_TAKEN)
+                if is_certain and not is_taken:
                     raise
                 found = ProgramAnswer(doing=str(error))
             is_taken = True
