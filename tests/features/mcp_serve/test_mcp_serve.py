@@ -175,6 +175,31 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
     assert times == sorted(set(times))
 
 
+# As if the extra were not installed: what the service imports does without it.
+WITHOUT = """
+import sys
+sys.modules.update(mcp=None, mcp_types=None)
+import elwood.features.mcp_serve.parts
+from elwood.app.cli import main
+sys.exit(main(["--config", sys.argv[1], "mcp-serve"]))
+"""
+
+
+def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f'paths.state = "{tmp_path}"\nmodels.default = "offline/m"\n')
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, config],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "install it: pip install 'elwood[mcp]'" in done.stderr
+
+
 # --- without the client ---------------------------------------------------------------------------
 
 
