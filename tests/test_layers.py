@@ -75,6 +75,7 @@ NAMES_TOOLS = {
     "agent/models/offline.py": "it is a model: it chooses tools by their names",
     "agent/policy/settings.py": "examples for the operator",
     "features/daily_notes/parts.py": "a chore names what a model may use for it",
+    "features/mcp_serve/cli.py": "offers a tool of the same name to other programs",
 }
 
 

@@ -20,6 +20,7 @@ from elwood.features.daily_notes.feature import FEATURE as daily_notes
 from elwood.features.files.feature import FEATURE as files
 from elwood.features.health.feature import FEATURE as health
 from elwood.features.mcp.feature import FEATURE as mcp
+from elwood.features.mcp_serve.feature import FEATURE as mcp_serve
 from elwood.features.memory.feature import FEATURE as memory
 from elwood.features.shell.feature import FEATURE as shell
 from elwood.features.skills.feature import FEATURE as skills
@@ -46,6 +47,7 @@ FEATURES: tuple[Feature, ...] = (
     backup,
     health,
     control,
+    mcp_serve,
 )
 # The ways to talk with it: of the service, of `elwood chat`, and of `elwood once`.
 TELEGRAM, CONSOLE, ONE_MESSAGE = telegram, console, one_message

@@ -37,8 +37,10 @@ def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
     if page.name == "CHANGELOG.md" or page.parent.name == "decisions":
         return  # they tell of what was
     text = page.read_text()
-    typed = re.findall(r"`(?:\$ )?(?:[\w./]*/)?elwood ((?:[a-z]+ ?)+)", text)
-    typed += re.findall(r"^(?:\.venv/bin/)?elwood ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
+    typed = re.findall(r"`(?:\$ )?(?:[\w./]*/)?elwood ((?:[a-z]+(?:-[a-z]+)* ?)+)", text)
+    typed += re.findall(
+        r"^(?:\.venv/bin/)?elwood ([a-z]+(?:-[a-z]+)*(?: [a-z]+)?)", text, re.MULTILINE
+    )
     assert [words for words in typed if not _is_command(make_parser(), words.split())] == []
     plain = [kind for kind in sections() if kind.SECTION.tables is None]
     known = {f"{kind.SECTION.name}.{field.name}" for kind in plain for field, _ in keys(kind)}

@@ -60,8 +60,9 @@ class Channels:
         return owner_routes(self.places, self._heard)
 
     def hear(self, route: Route) -> None:
-        """The owner wrote at *route*, in private."""
-        self._heard = msgspec.structs.replace(route, reply_to=None)
+        """The owner wrote at *route*, in private; where they are told nothing it counts not."""
+        if any(map(route.is_same_chat, self.places)):
+            self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def takes_files(self, route: Route) -> bool:
         """Tell whether files can be sent to *route*."""

@@ -57,6 +57,7 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
 
     *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
+    One that *is_reply* is a part of an answer that stands in the log of its conversation.
     """
 
     route: Route
@@ -64,6 +65,7 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     files: tuple[Attachment, ...] = ()
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
+    is_reply: bool = False
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

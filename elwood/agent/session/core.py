@@ -103,7 +103,11 @@ class LiveSessions:
     async def quiet(self) -> None:
         """Wait until no session in memory has anything left to do."""
         while any(not state.is_idle for state in self._states.values()):
-            await self._change.wait()
+            await self.wait_change()
+
+    async def wait_change(self) -> None:
+        """Wait until the state of any session changes."""
+        await self._change.wait()
 
     def failed(self, id_: str) -> bool:
         """Tell whether the newest answer of a session is a failure, or it is gone without one."""

@@ -136,6 +136,7 @@ class Delivery:
                     part=piece,
                     repeat=repeat,
                     buttons=typed if number == len(pieces) - 1 else (),
+                    is_reply=True,
                 )
                 pause = delay
                 try:

@@ -1,5 +1,6 @@
 """What memory brings to one run of the app; and ``/memory``, what is remembered, for the owner."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 import attrs
 import trio
 
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers
@@ -30,7 +32,7 @@ from elwood.features.memory.messages import (
 )
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import NoteSearch, results, search_all, shown, tools
+from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
 from elwood.foundation.text.lines import cut
@@ -47,6 +49,7 @@ USAGE = (
     "note; /memory pending lists what I noticed and have not kept, /memory keep CODE and "
     "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
 )
+NOTHING = "No note has any of these words."
 UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
@@ -86,12 +89,25 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
             )
         ],
         searches=[search],
-        control=[control_command(memory)],
+        control=[control_command(memory), search_command(others.searches)],
     )
 
 
 def control_command(memory: Address[MemoryMail]) -> ControlCommand:
     return ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys))))
+
+
+def search_command(searches: Sequence[TextSearch]) -> ControlCommand:
+    """Make what other programs on this machine look up."""
+
+    async def search(words: Sequence[str]) -> CommandResult:
+        match words:
+            case [query, limit] if re.fullmatch("[0-9]{1,3}", limit):
+                found = await search_all(searches, (query,), min(int(limit), MAX_FOUND))
+                return CommandResult(shown(found, MAX_SHOWN) or NOTHING, ok=True)
+        return CommandResult("words and a number of notes are wanted", ok=False)
+
+    return ControlCommand(name="search", run=search)
 
 
 def _learning(core: Core) -> Learning:
@@ -131,7 +147,7 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return (await memory.ask(Undo())).text
         case ["search", words]:
             found = await search_all(searches, (words,), LISTED)
-            return shown(found, MAX_SHOWN) or "No note has any of these words."
+            return shown(found, MAX_SHOWN) or NOTHING
         case ["show", key]:
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
             return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."

@@ -20,8 +20,8 @@ T = TypeVar("T")
 NAME = "control.sock"
 # Bytes of one line, newline included, in either direction.
 MAX_LINE = 1 << 20
-# Words of one request.
-MAX_WORDS = 1000
+# Words of one request, and characters of each: a line holds one that long, however it is escaped.
+MAX_WORDS, MAX_WORD = 1000, 150_000
 # Seconds that the service waits for a request or for what answers it; then it gives up and says so.
 PATIENCE = 5.0
 # Seconds that we wait for an answer.
@@ -35,7 +35,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
     command: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     words: Annotated[
-        tuple[Annotated[str, msgspec.Meta(max_length=100)], ...], msgspec.Meta(max_length=MAX_WORDS)
+        tuple[Annotated[str, msgspec.Meta(max_length=MAX_WORD)], ...],
+        msgspec.Meta(max_length=MAX_WORDS),
     ] = ()
 
 

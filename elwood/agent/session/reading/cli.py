@@ -21,7 +21,7 @@ import msgspec
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
-from elwood.agent.session.reading.records import History
+from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.render import (
     calls_table,
     items_of,
@@ -48,7 +48,7 @@ _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class _Journal(msgspec.Struct):
+class SessionJournal(msgspec.Struct):
     """The log of one conversation; *damage* says what was wrong with it when it was read."""
 
     path: Path
@@ -75,14 +75,14 @@ class _Journal(msgspec.Struct):
             self.damage = f"{self.path}: cannot be read: {error.strerror}"
 
 
-def _journals(config: Config) -> dict[str, _Journal]:
+def _journals(config: Config) -> dict[str, SessionJournal]:
     paths = sorted((config.of(Paths).state / "sessions").glob("*.jsonl"))
     if not paths:
         raise CliFailure(f"there is no conversation in {config.of(Paths).state}")
-    return {path.stem: _Journal(path) for path in paths}
+    return {path.stem: SessionJournal(path) for path in paths}
 
 
-def _journal(config: Config, session: str) -> _Journal:
+def _journal(config: Config, session: str) -> SessionJournal:
     journals = _journals(config)
     if session not in journals:
         names = ", ".join(journals)
@@ -90,7 +90,7 @@ def _journal(config: Config, session: str) -> _Journal:
     return journals[session]
 
 
-def _complain(journals: Iterable[_Journal], what: str = "") -> int:
+def _complain(journals: Iterable[SessionJournal], what: str = "") -> int:
     """Print what was wrong with *journals*, and *what* that means, if anything was."""
     damages = [one.damage for one in journals if one.damage]
     for damage in damages:
@@ -106,31 +106,45 @@ NOT_SHOWN = "; what stands behind it is not shown"
 
 def receipts(config: Config, given: Namespace) -> int:
     """Print the newest calls, oldest first."""
-    zone = config.of(Owner).zone
-    begin = 0.0 if given.since is None else since(given.since, time.time(), zone)
+    newest, journals = newest_calls(config, given.since, given.session, given.limit)
+    if given.json:
+        for call in newest:
+            print(printable_json(as_json(call)))
+    elif newest:
+        for line in calls_table(newest, config.of(Owner).zone):
+            print(line)
+    else:
+        print("no tool was called", file=sys.stderr)
+    return _complain(journals, NOT_SHOWN)
+
+
+def newest_calls(
+    config: Config, when: str | None, session: str | None, limit: int
+) -> tuple[list[CallRecord], list[SessionJournal]]:
+    """Give the newest calls since *when*, oldest first, and where they stand.
+
+    Raises CliFailure.
+    """
+    begin = 0.0 if when is None else since(when, time.time(), config.of(Owner).zone)
     if begin is None:
-        raise CliFailure(f"--since {given.since}: 2h or 3d ago, or a date: 2026-11-01", USAGE)
+        raise CliFailure(f"--since {when}: 2h or 3d ago, or a date: 2026-11-01", USAGE)
     journals = _journals(config)
-    if given.session is not None:
-        journals = {given.session: _journal(config, given.session)}
+    if session is not None:
+        journals = {session: _journal(config, session)}
     found = [
         call
         for name, journal in journals.items()
         for call in History(name, journal.log()).calls
         if call.at >= begin
     ]
-    newest = sorted(found, key=attrgetter("at"))[-given.limit :]
-    if given.json:
-        for call in newest:
-            fields = msgspec.structs.asdict(call)
-            del fields["seq"]
-            print(printable_json(msgspec.json.encode(fields).decode()))
-    elif newest:
-        for line in calls_table(newest, zone):
-            print(line)
-    else:
-        print("no tool was called", file=sys.stderr)
-    return _complain(journals.values(), NOT_SHOWN)
+    return sorted(found, key=attrgetter("at"))[-limit:], list(journals.values())
+
+
+def as_json(call: CallRecord) -> str:
+    """Write a call as programs read it."""
+    fields = msgspec.structs.asdict(call)
+    del fields["seq"]
+    return msgspec.json.encode(fields).decode()
 
 
 def since(text: str, now: float, zone: tzinfo) -> float | None:
@@ -276,6 +290,17 @@ def described(result: Verified) -> str:
 
 def list_sessions(config: Config, given: Namespace) -> int:
     """Print a line for each conversation, the one active last at the end."""
+    found, journals = conversations(config)
+    for line in columns([SESSIONS, *found]):
+        print(line)
+    return _complain(journals)
+
+
+def conversations(config: Config) -> tuple[list[tuple[str, ...]], list[SessionJournal]]:
+    """Tell what `SESSIONS` names of all conversations, the one active last at the end, and where.
+
+    Raises CliFailure.
+    """
     journals = _journals(config)
     zone, now = config.of(Owner).zone, time.time()
     found = []
@@ -289,9 +314,7 @@ def list_sessions(config: Config, given: Namespace) -> int:
             turn = ["a turn"] if session.turn is not None else []
             to_do = "; ".join([*turn, *left(session)]) or "-"
             found.append((last, (name, when, str(session.turns), size, to_do)))
-    for line in columns([SESSIONS, *(cells for _, cells in sorted(found))]):
-        print(line)
-    return _complain(journals.values())
+    return [cells for _, cells in sorted(found)], list(journals.values())
 
 
 def export(config: Config, given: Namespace) -> int:
