@@ -84,7 +84,7 @@ class AskArguments(msgspec.Struct, forbid_unknown_fields=True):
     ] = "main"
 
 
-class Desk:
+class ElwoodTools:
     """Does what the other program asks for; *config* is read once."""
 
     def __init__(self, config: Config) -> None:
@@ -168,9 +168,9 @@ def _tool(name: str, given: type[msgspec.Struct]) -> types.Tool:
     return types.Tool(name=name, description=about, input_schema=schema, annotations=hints)
 
 
-def server(desk: Desk) -> Server[Any]:
-    """Make the server of what *desk* offers."""
-    offers = desk.offers
+def server(tools: ElwoodTools) -> Server[Any]:
+    """Make the server of what *tools* offers."""
+    offers = tools.offers
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -208,7 +208,7 @@ def serve(config: Config) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What the SDK says of a bad line are twenty lines of its own.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
-    trio.run(_serve, server(Desk(config)))
+    trio.run(_serve, server(ElwoodTools(config)))
     return OK
 
 
