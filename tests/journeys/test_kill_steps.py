@@ -118,8 +118,10 @@ def test_a_kill_at_any_step_breaks_no_promise(
             wrong.append(f"{more} would not have been done")
         if wrong:
             found[f"{at} ({trial.names[at - 1]})"] = wrong
-        # Tasks take turns in any order, so that a story may have a step less the next time.
-        assert trial.lives == calm.lives + (not trial.disk.deaths)
+        # Tasks take turns in any order, so that a story may have a step less the next time.  A kill
+        # while Elwood stops for the restart of a story costs no life more.
+        lives = calm.lives + (not trial.disk.deaths)
+        assert trial.lives == lives or trial.lives == calm.lives > 1
     assert found == {}
 
 

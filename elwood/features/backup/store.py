@@ -25,6 +25,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO
 
@@ -164,7 +165,9 @@ def failed(error: OSError, folder: Path) -> BackupFailed:
 def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        with tarfile.open(fileobj=file, mode="w|gz", format=tarfile.PAX_FORMAT) as tar:
+        # Of the highest level a twentieth less is had for twice the time.
+        packed = GzipFile(fileobj=file, mode="wb", compresslevel=6, filename="")
+        with packed, tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
             archive = _Packing(tar, work, scope.limit)
             # The highest first.
             archive.put(STATE, scope.state, _ids(scope.workspace, scope.folder))

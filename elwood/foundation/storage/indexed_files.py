@@ -50,6 +50,7 @@ class IndexedFiles:
         self._step = step
         # It has caught up with the files since it was opened, and has taken in all that was put.
         self._is_current = False
+        self._doubts = 0
         self._looking = trio.Lock()
         self._look_again = -math.inf
 
@@ -62,6 +63,7 @@ class IndexedFiles:
         """Have it looked through for damage, and brought up to the files, before it is used."""
         log.warning("search index not usable", extra={"why": str(error)})
         self._is_current = False
+        self._doubts += 1
 
     def close(self) -> None:
         """Let go of the index."""
@@ -94,6 +96,7 @@ class IndexedFiles:
         One that is damaged is made anew.  Whoever goes through the steps may do other things
         between them.  Raises DatabaseUnusable.
         """
+        doubts = self._doubts
         try:
             yield from self._catch_up()
         except DatabaseUnusable as error:
@@ -103,7 +106,8 @@ class IndexedFiles:
             self.index.discard()
             yield 0
             yield from self._catch_up()
-        self._is_current = True
+        # What could not be taken in between two steps is missing still.
+        self._is_current = doubts == self._doubts
 
     def _catch_up(self) -> Iterator[int]:
         self._open()

@@ -68,5 +68,6 @@ async def test_killing_a_server_again_and_again_leaves_nothing(
         before, size = held(), megabytes()
         for _ in range(cycles):
             await cycle()
-        assert held() == before
+        with trio.fail_after(60):  # threads and sockets of others may come and go
+            await until(lambda: held() == before)
         assert megabytes() < size + GROWTH

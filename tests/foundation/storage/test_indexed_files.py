@@ -1,0 +1,33 @@
+"""An index beside its files: what it lacks is known."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from elwood.foundation.storage.indexed_files import IndexedFiles
+from elwood.foundation.storage.search_index import DatabaseUnusable, Document
+
+
+class Texts(dict[str, str]):
+    """Files that are a mapping."""
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        yield from list(self.items())
+
+    def document(self, key: str, /) -> Document | None:
+        return Document(key=key, stamp=self[key], text=self[key], untrusted=False)
+
+
+def test_what_could_not_be_taken_in_between_two_steps_is_missing_still(tmp_path: Path) -> None:
+    indexed = IndexedFiles(Texts(a="one", b="two"), tmp_path / "index.db", step=1)
+    assert list(indexed.catch_up()) == [1, 1]
+    assert indexed.is_ready
+
+    steps = indexed.catch_up()
+    next(steps)
+    indexed.distrust(DatabaseUnusable("the disk is full"))
+    assert list(steps) == [0]
+    assert not indexed.is_ready
+
+    list(indexed.catch_up())
+    assert indexed.is_ready
+    indexed.close()
