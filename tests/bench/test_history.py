@@ -40,7 +40,7 @@ def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
     log = tmp_path / "bodies"
     with (
         server("tests.fake_models", tmp_path / "models", "--log", str(log)) as models,
-        elwood(folder, models, chats=2 * CHATS) as bot,
+        elwood(folder, models, chats=2 * CHATS, sessions__in_memory=str(2 * CHATS)) as bot,
     ):
         for chat in (*short, *long):
             bot.telegram.turn(chat, "hello")

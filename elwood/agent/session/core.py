@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from itertools import islice
 from math import isinf
 from pathlib import Path
 
@@ -89,16 +90,20 @@ class LiveSessions:
     def awaiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
         """Within, a session waits for its next message.
 
-        *wait* is cancelled if it has nothing to do, and *most* others like it were active later.
+        If more than *most* do, the waits of those that were spoken to longest ago are cancelled,
+        unless there is work left.  A few are looked at each time, which is enough.
         """
         self._waits[id_] = wait
-        quiet = [name for name in self._waits if self._states[name].is_idle]
-        for name in quiet[:-most]:
-            self._waits[name].cancel()
+        for name in list(islice(self._waits, max(0, min(2, len(self._waits) - most)))):
+            longest = self._waits.pop(name)
+            if self._states[name].is_idle:
+                longest.cancel()
+            else:
+                self._waits[name] = longest
         try:
             yield
         finally:
-            del self._waits[id_]
+            self._waits.pop(id_, None)
 
     async def quiet(self) -> None:
         """Wait until no session in memory has anything left to do."""

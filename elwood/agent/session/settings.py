@@ -17,7 +17,9 @@ class SessionSettings:
         600.0, help="seconds after which a quiet conversation leaves memory", check=at_least(1)
     )
     in_memory: int = setting(
-        16, help="quiet conversations that stay in memory at most", check=between(1, 10_000)
+        16,
+        help="conversations that stay in memory, besides those with work left",
+        check=between(1, 10_000),
     )
     archive: float = setting(
         86_400.0, help="seconds after which a quiet conversation is put away", check=at_least(60)

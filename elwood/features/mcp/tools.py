@@ -26,8 +26,8 @@ from elwood.features.mcp.settings import ServerSettings, ToolRule
 from elwood.foundation.runtime import ActorCrashed, ActorDown, ActorUnavailable, Address
 from elwood.foundation.text.lines import one_line
 
-# Characters that frame what a server said.
-_FRAME = 1000
+# Characters that frame what a server said; those of arguments that are shown in one line.
+_FRAME, _ONE_LINE = 1000, 80
 
 
 def origin(server: str) -> str:
@@ -82,7 +82,9 @@ def _tool(
 
     async def plan(given: dict[str, Any], context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()
-        sent = json.dumps(given, ensure_ascii=False, indent=1)
+        sent = json.dumps(given, ensure_ascii=False)
+        if len(sent) > _ONE_LINE:
+            sent = json.dumps(given, ensure_ascii=False, indent=1)
         subject = f"Call {tool.name} of the MCP server {name}\n{sent}"
         action = CallRemote(risk, open_world=True)
         return Plan(action, subject, {"pin": tool.pin}, f"{json.dumps(given)}\n{sent}")

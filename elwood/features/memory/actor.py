@@ -200,7 +200,9 @@ class Memory:
             case Suggest(message=text):
                 # A turn waits for it: this comes of what is known, changes are looked for later.
                 query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
-                found = await self._indexed(lambda: store.search(query, SUGGESTED), list[Note]())
+                found: list[Note] = []
+                if not (store.indexed.is_ready and store.indexed.is_empty):
+                    found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
                 message.reply.set(tuple(found))
                 await self._look()
             case Recall():

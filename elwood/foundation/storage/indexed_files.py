@@ -51,6 +51,8 @@ class IndexedFiles:
         # It has caught up with the files since it was opened, and has taken in all that was put.
         self._is_current = False
         self._doubts = 0
+        # Nothing was there when it had caught up, and nothing was put since.
+        self.is_empty = False
         self._looking = trio.Lock()
         self._look_again = -math.inf
 
@@ -127,6 +129,7 @@ class IndexedFiles:
             there = {key for key, _ in self._files.stamps()}
             if gone := [key for key in self.index.all_keys() if key not in there]:
                 self.index.drop(gone)
+        self.is_empty = not self.index.count()
 
     def look_up(self, fn: Callable[[], T]) -> T:
         """Look up by the index, which is brought up to the files before if it is no good.
@@ -145,6 +148,7 @@ class IndexedFiles:
     def put(self, key: str) -> None:
         """Take in the file *key*, which was written; what cannot be done now is done later."""
         document = self._files.document(key)
+        self.is_empty = False
         try:
             self._open()
             if document is not None:

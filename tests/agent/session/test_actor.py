@@ -416,7 +416,7 @@ async def test_of_many_idle_sessions_the_one_quiet_for_longest_leaves_the_memory
     world: World,
 ) -> None:
     """What is at work stays, however long ago it was spoken to."""
-    world.in_memory = 2
+    world.in_memory = 3
     async with house(world) as h:
         hanging = trio.Event()
 
