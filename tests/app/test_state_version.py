@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "5287611f8216",
-        "approvals": "680ca0bee423",
+        "approvals": "24634ffd2ed8",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",

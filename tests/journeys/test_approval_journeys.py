@@ -11,21 +11,26 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.feature import Feature
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Replied
-from elwood.agent.tools.tool import Tool, ToolContext
+from elwood.agent.tools.tool import Tool, ToolContext, WorkspaceFiles
+from elwood.features.files.tools import writing_tools
+from elwood.features.shell.tools import tools as shell_tools
 from elwood.features.web.client import Web
 from elwood.features.web.feature import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
+from elwood.foundation.sandbox.command import Command, CommandOutcome, Rung
+from elwood.foundation.storage.files import Root
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_http import JUMP, Reply, Request, serving
 from tests.fake_telegram import OWNER, SentMessage
-from tests.journeys.home import Home, Life, home
+from tests.journeys.home import Home, Life, home, newest
 
 GUEST = 77
 # Virtual seconds that a turn waits for an answer, a time within that, and one beyond it.
@@ -53,6 +58,12 @@ async def asked(h: Home, life: Life, count: int = 1) -> SentMessage:
     """Wait for the question number *count*."""
     await life.until(lambda: len(questions(h)) >= count)
     return questions(h)[count - 1]
+
+
+def labels(question: SentMessage) -> list[str]:
+    """What stands on the buttons."""
+    rows = question.params["reply_markup"]["inline_keyboard"]
+    return [button["text"] for row in rows for button in row]
 
 
 async def press(
@@ -158,6 +169,91 @@ async def test_always_is_for_this_exact_thing_until_it_is_revoked(h: Home) -> No
             "denied by you",
             "denied by you",
         ]
+
+
+class Noted:
+    """A sandbox that only notes what it would run."""
+
+    rung: Rung = "bubblewrap"
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def place(self, path: Path) -> str | None:
+        return None
+
+    async def run(self, command: Command) -> CommandOutcome:
+        await trio.lowlevel.checkpoint()
+        self.ran.append(command.argv[-1])
+        return CommandOutcome(0, b"done")
+
+
+async def test_always_is_for_what_people_mean_by_it(h: Home) -> None:
+    """Files of a command may change, its program may not; one folder, not others; over kill -9."""
+    workspace, sandbox = h.folder / "workspace", Noted()
+    workspace.mkdir(mode=0o700)
+    (workspace / "report.py").write_text("one")
+    (workspace / "data.csv").write_text("one")
+    files = WorkspaceFiles(Root(workspace))
+    command = 'run_command {"command": "python3 report.py data.csv"}'
+
+    def think(request: ModelRequest) -> Completion:
+        text = newest(request)
+        name, _, given = text.partition(" ")
+        return call(("c0", name, given)) if given.startswith("{") else answer("re")
+
+    asking(h).settings["policy"] = PolicySettings(ask=("write_file",))
+    h.think = think
+    h.features = (
+        featured("shell", shell_tools(sandbox, files, inline)),
+        featured("files", writing_tools(files.root, inline)),
+    )
+    h.more_tools = ("run_command", "write_file")
+
+    def write(name: str) -> str:
+        return f'write_file {{"path": "{name}", "content": "x"}}'
+
+    async with h.life() as life:
+        h.fake.say(command)
+        question = await asked(h, life)
+        assert labels(question)[1:3] == [
+            "This conversation: python3… (same code)",
+            "Always: python3 report.py d… (same code)",
+        ]
+        assert "while nothing changes in report.py; its other files may change" in question.text
+        told = await press(h, life, question, "a")
+        assert told == "Always allowed: python3 report.py data.csv (same code)"
+        await life.settled()
+        (workspace / "data.csv").write_text("two")
+        await life.say(command)
+        h.fake.say(write("notes/a.txt"))
+        question = await asked(h, life, 2)
+        assert labels(question)[2] == "Always: write in notes/"
+        await press(h, life, question, "a")
+        await life.settled()
+        life.kill()
+        await life.died()
+    async with h.life() as life:
+        await life.say(command, write("notes/b.txt"), write("notes/2026/c.txt"))
+        assert len(questions(h)) == 2
+        assert len(sandbox.ran) == 3
+        assert (workspace / "notes/2026/c.txt").read_text() == "x"
+        (workspace / "report.py").write_text("two")
+        h.fake.say(command)
+        await press(h, life, await asked(h, life, 3), "d")
+        h.fake.say(write("diary.txt"))
+        question = await asked(h, life, 4)
+        assert labels(question)[2] == "Always: write diary.txt"
+        await press(h, life, question, "d")
+        await life.settled()
+        await life.say("/approvals")
+        assert "2: always: write in notes/, by tg:1001" in said(h)[-1]
+        await life.say("/approvals revoke 2")
+        h.fake.say(write("notes/d.txt"))
+        await press(h, life, await asked(h, life, 5), "d")
+        await life.settled()
+        assert len(sandbox.ran) == 3
+        assert h.broken() == []
 
 
 async def test_what_a_guest_wants_the_owner_decides(h: Home) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
-import msgspec
 import trio
 
 from elwood.agent.approvals import decisions
@@ -277,9 +276,7 @@ class Approvals:
         if step.answer is not None:
             await self._write(*step.entries)  # it holds as well if there is no room to write it
             return step.answer
-        question = msgspec.structs.replace(
-            question, subject=self._redact(question.subject), why=self._redact(question.why)
-        )
+        question = decisions.redacted(question, self._redact)
         place = where_to_ask(question, self._owner_routes)
         refused = decisions.why_not_asked(self._state, question, place)
         if refused is not None:

@@ -3,7 +3,7 @@
 Pure: the actor writes the entries, and tells the answer when they are written.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -80,6 +80,16 @@ def find(state: ApprovalState, question: Question, now: float) -> Step[Verdict |
     return Step(Pending()) if waiting is not None else Step(None, closed)
 
 
+def redacted(question: Question, redact: Callable[[str], str]) -> Question:
+    """Take secrets out of all that people will read of *question*."""
+    scope = question.scope
+    if scope is not None:
+        words, covers = redact(scope.words), redact(scope.covers)
+        scope = msgspec.structs.replace(scope, words=words, covers=covers)
+    subject, why = redact(question.subject), redact(question.why)
+    return msgspec.structs.replace(question, subject=subject, why=why, scope=scope)
+
+
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
     """Say why nobody can be asked *question* at *place*; None if they can."""
     if place is None:
@@ -141,6 +151,7 @@ def decide_request(
         )
         permission = permission_of(decided, request.question, now)
         assert permission is not None
+        what = permission.what
         others = [other for other in state.open() if other.id != request.id]
         covered = _covered(others, permission, now)
     text = f"{RULINGS[answer].capitalize()}: {what}"

@@ -35,8 +35,8 @@ MAX_CROWD = 10
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
 REASON, SOURCE, SOURCES = 300, 80, 5
-# Characters of a source's name on a button.
-LABEL = 30
+# Characters of a source's name on a button, and of a button that says what it covers.
+LABEL, BUTTON = 30, 40
 LETTERS: dict[OwnerAnswer, str] = {
     "once": "o",
     "conversation": "c",
@@ -78,6 +78,7 @@ def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     strange = remark(question.subject)
     after = (
         f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
+        f"{_coverage(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
         f"{_asker(question, at)}"
         f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
@@ -96,8 +97,8 @@ def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
     origins = request.question.origins
     words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
-        "conversation": "For this conversation",
-        "always": "Always this exact thing",
+        "conversation": _covering("This conversation", request.question),
+        "always": _covering("Always", request.question),
         "source": f"Trust {_flat(origins[0], LABEL)}"
         if len(origins) == 1
         else f"Trust {len(origins)} sources",
@@ -210,6 +211,26 @@ def _permitted(permission: Permission) -> str:
             return f"always: {permission.what}"
         case "domain":
             return f"requests to {permission.key} and what is below it"
+
+
+def _covering(lead: str, question: Question) -> str:
+    """Say on a button what it covers: cut, if need be, before what must stay as it is."""
+    scope = question.scope
+    if scope is None:
+        return f"{lead}: exactly this"
+    note = f" ({scope.note})" if scope.note else ""
+    return f"{lead}: {_flat(scope.words, BUTTON - len(f'{lead}: {note}'))}{note}"
+
+
+def _coverage(question: Question) -> str:
+    """Say in full what an answer for the conversation, or for good, would cover."""
+    if "always" not in question.offered:
+        return ""
+    covers = "do exactly this again, while nothing that it names has changed"
+    if question.scope is not None:
+        group = "" if question.route.private else ", in this group"
+        covers = f"{_flat(question.scope.covers, REASON)}{group}"
+    return f"“Conversation” and “always” would let me {covers}.\n"
 
 
 def _flat(text: str, limit: int = 64) -> str:

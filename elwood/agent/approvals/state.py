@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.conversation.calls import OwnerAnswer, Ruling
+from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
@@ -136,7 +136,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
     it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
     *offered* are the answers besides once and no.  *host* is where it would go, if to one.
-    *route* is where the conversation is, *principal* who made it happen.
+    *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
+    answer for the conversation or for good permits; without one that is *exact*.
     """
 
     session: str
@@ -151,6 +152,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     offered: tuple[OwnerAnswer, ...] = ()
     origins: tuple[str, ...] = ()
     host: str | None = None
+    scope: ApprovalScope | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What a permission may be for that covers this; the first is what it would permit."""
+        return (*(self.scope.keys if self.scope is not None else ()), self.exact)
 
 
 def answers(question: Question) -> tuple[OwnerAnswer, ...]:
@@ -284,10 +291,10 @@ class Permission(msgspec.Struct, frozen=True):
         """Tell whether it answers *question*: only if such an answer is offered there (TA-14)."""
         match self.kind:
             case "conversation":
-                here = self.session == question.session and self.key == question.exact
+                here = self.session == question.session and self.key in question.keys
                 return here and "conversation" in question.offered
             case "always":
-                return self.key == question.exact and "always" in question.offered
+                return self.key in question.keys and "always" in question.offered
             case "domain":
                 host = question.host or ""
                 inside = host == self.key or host.endswith(f".{self.key}")
@@ -386,9 +393,9 @@ def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Pe
         at=at,
         number=decided.number,
         kind=ruling,
-        key=question.exact,
+        key=question.keys[0],
         session=session,
-        what=gist(question),
+        what=permitted(question),
         by=decided.by,
         lasts=decided.lasts,
     )
@@ -426,3 +433,13 @@ def gist(question: Question) -> str:
     'run ls -l'
     """
     return one_line(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)
+
+
+def permitted(question: Question) -> str:
+    """Name in one short line what an answer for the conversation, or for good, permits."""
+    scope = question.scope
+    if scope is None:
+        return gist(question)
+    note = f" ({scope.note})" if scope.note else ""
+    where = "" if question.route.private else f", in {question.session}"
+    return f"{one_line(scope.words, GIST)}{note}{where}"

@@ -10,8 +10,8 @@ import msgspec
 Effect = Literal["pure", "keyed", "probe", "once"]
 # `waiting` is not the end: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
-# What the owner can answer when asked about a call: this once, for this conversation, always this
-# exact thing, this once and trust what was read in this conversation, no.
+# What the owner can answer when asked about a call: this once, for this conversation, always, this
+# once and trust what was read in this conversation, no.
 OwnerAnswer = Literal["once", "conversation", "always", "source", "denied"]
 # How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
 # one given before; `expired` and `withdrawn` mean no as `denied` does.
@@ -127,18 +127,34 @@ Action = (
 )
 
 
+class ApprovalScope(msgspec.Struct, frozen=True):
+    """What the owner may permit together, of which a call is one: more than the very same again.
+
+    *keys* are what its calls have in common, as text; the first is offered, the others are those
+    of wider scopes that it is in.  *words* name it ("write in notes/"), *covers* says all of it
+    after "would let me".  *note* names what must stay as it is, if anything ("same code").
+    """
+
+    keys: tuple[str, ...]
+    words: str
+    covers: str
+    note: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One call, examined.
 
     *subject* is what will run, complete, as the owner is asked about it.  *facts* are what the
     outcome hangs on besides the arguments: argv after parsing, hashes of named files, resolved
-    references, the sandbox.  *outgoing* is the text that would leave Elwood, if any.
+    references, the sandbox.  *outgoing* is the text that would leave Elwood, if any.  *scope* is
+    what may be permitted besides exactly this, if there is something that people mean by it.
     """
 
     action: Action
     subject: str
     facts: Mapping[str, str] = msgspec.field(default_factory=dict)
     outgoing: str = ""
+    scope: ApprovalScope | None = None
 
 
 def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
@@ -154,6 +170,12 @@ def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
     False
     """
     return _hash([tool, definition, arguments, dict(plan.facts)])
+
+
+def hashed(scope: ApprovalScope, tool: str, definition: str, group: str) -> ApprovalScope:
+    """Bind *scope* to the tool, its definition, and the *group* that reads what comes of it."""
+    keys = tuple(_hash(["scope", tool, definition, group, key]) for key in scope.keys)
+    return msgspec.structs.replace(scope, keys=keys)
 
 
 def bound(exact_hash: str, untrusted: bool, policy: str) -> str:

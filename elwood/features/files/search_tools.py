@@ -18,7 +18,14 @@ from msgspec import Meta
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, WorkspaceFiles, reaching
-from elwood.features.files.tools import MAX_PAGE, looking, named, reading_tools, writing_tools
+from elwood.features.files.tools import (
+    MAX_PAGE,
+    looking,
+    named,
+    plan_look,
+    reading_tools,
+    writing_tools,
+)
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines
@@ -230,6 +237,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
+            plan=partial(plan_look, "find", root, blocking),
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
         looking(
@@ -242,6 +250,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
+            plan=partial(plan_look, "search", root, blocking),
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
         ),
     )

@@ -2,24 +2,16 @@
 
 import re
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
+from elwood.agent.conversation.calls import ApprovalScope, Plan, ReadFiles, WriteFile
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import (
-    Output,
-    Tool,
-    ToolContext,
-    ToolFailure,
-    WorkspaceFiles,
-    always,
-    reaching,
-)
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, WorkspaceFiles, reaching
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.confined import PathMissing, PathRefused
+from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
 from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
@@ -50,7 +42,37 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 # What only looks at files of the workspace.
-looking = partial(Tool, risk="read", effect="pure", plan=always(ReadFiles()), gives=PRIVATE)
+looking = partial(Tool, risk="read", effect="pure", gives=PRIVATE)
+
+
+class _Reached(Protocol):
+    path: str
+
+
+async def plan_look(
+    verb: str, root: Root, blocking: Blocking, given: _Reached, context: ToolContext
+) -> Plan:
+    """Say what would be looked at, by its name in *root*."""
+    scope = await blocking(partial(folder_scope, verb, root, given.path))
+    return Plan(ReadFiles(), msgspec.json.encode(given).decode(), scope=scope)
+
+
+def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
+    """Say which folder of *root* may be permitted with *path*; blocks.
+
+    Of what stands in no folder it is that file alone: never the whole of the workspace.
+    """
+    try:
+        folder, _, name = root.located(path).rpartition("/")
+    except (PathRefused, Unconfined):
+        return None  # to look or to write fails as well, and says why
+    if folder:
+        parts, where = folder.split("/"), f"in {escape_name(folder)}/"
+        keys = tuple(f"folder {'/'.join(parts[:end])}" for end in range(len(parts), 0, -1))
+        covers = f"{verb} any file {where} or in a folder below it"
+        return ApprovalScope(keys, f"{verb} {where}", covers)
+    words = f"{verb} {escape_name(name)}"
+    return ApprovalScope((f"file {name}",), words, f"{words}, whatever it holds") if name else None
 
 
 class FileReader:
@@ -151,6 +173,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ListFiles,
             run=reader.list_files,
+            plan=partial(plan_look, "list", files.root, blocking),
             target=lambda given: escape_name(given.path),
         ),
         looking(
@@ -163,6 +186,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ReadFile,
             run=reader.read_file,
+            plan=partial(plan_look, "read", files.root, blocking),
             target=lambda given: escape_name(given.path),
         ),
     )
@@ -240,18 +264,21 @@ class FileWriter:
 
     async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
         """Say what would be written where, and what stands there now."""
-        return await self._plan(given.path, f"write {given.path}:\n{given.content}", context)
+        return await self._plan("write", given.path, f":\n{given.content}", context)
 
     async def plan_edit(self, given: Edit, context: ToolContext) -> Plan:
         """Say what would be replaced where, and by what."""
         what = "wherever it stands" if given.all else "once"
-        text = f"edit {given.path}, {what}; replace:\n{given.old}\n--- by:\n{given.new}"
-        return await self._plan(given.path, text, context)
+        text = f", {what}; replace:\n{given.old}\n--- by:\n{given.new}"
+        return await self._plan("edit", given.path, text, context)
 
-    async def _plan(self, path: str, subject: str, context: ToolContext) -> Plan:
-        before = await self._blocking(partial(_state, self._root, path))
+    async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
+        root = self._root
+        looked = await self._blocking(lambda: (_state(root, path), folder_scope(verb, root, path)))
+        before, scope = looked
         foreign = before != ABSENT and escape_invisible(path) not in context.written
-        return Plan(WriteFile(protection(path) is not None, foreign), subject, {"before": before})
+        action = WriteFile(protection(path) is not None, foreign)
+        return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
 
 
 def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:

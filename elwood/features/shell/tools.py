@@ -24,6 +24,7 @@ from elwood.features.shell.judge import (
     overrides,
     revisions,
 )
+from elwood.features.shell.scope import IMPLIED, UNTRUSTED, scope_of
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import (
     GIT_ENVIRONMENT,
@@ -94,7 +95,7 @@ class CommandTool:
         facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
         if action.judged == "unclear":
             facts |= await self._blocking(partial(self._named, given.command))
-        return Plan(action, given.command, facts)
+        return Plan(action, given.command, facts, scope=scope_of(given.command, facts))
 
     async def run_command(self, given: ShellCommand, context: ToolContext) -> str:
         """Run a command; what only looks runs as it was read, anything else in bash."""
@@ -124,7 +125,8 @@ class CommandTool:
         """Hash the files that *command* names, and what git would push.  Blocks."""
         facts: dict[str, str] = {}
         words = [word for word in dict.fromkeys(_APART.split(command)) if word]
-        for word in words:
+        implied = [name for word in words for name in IMPLIED.get(word, ())]
+        for word in (*implied, *words):
             if len(facts) >= MAX_FILES:
                 break
             if (found := _hash(*self._files.reached(word))) is not None:
@@ -248,7 +250,8 @@ def _hash(root: Root, path: str) -> str | None:
             while left > 0 and (block := source.read(1 << 20)):
                 digest.update(block)
                 left -= len(block)
-            return f"{digest.hexdigest()} {file.stat.st_size} {file.stat.st_ino}"
+            mark = UNTRUSTED if file.untrusted else ""
+            return f"{digest.hexdigest()} {file.stat.st_size} {file.stat.st_ino}{mark}"
     except (PathRefused, Unconfined):
         return None
 

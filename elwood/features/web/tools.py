@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import FetchUrl, Plan, SearchWeb, SendRequest
+from elwood.agent.conversation.calls import ApprovalScope, FetchUrl, Plan, SearchWeb, SendRequest
 from elwood.agent.conversation.labels import Label
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
@@ -118,14 +118,16 @@ class WebTools:
         url = self._url(given.url)
         told = destination(self._web.rules, url.host)
         action = FetchUrl(url.text, url.host, told, len(url.target))
-        return Plan(action, f"GET {url.text}", outgoing=url.text)
+        scope = _all_of("read", url.host)
+        return Plan(action, f"GET {url.text}", outgoing=url.text, scope=scope)
 
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
         """Say what would be sent where."""
         url = self._url(given.url)
         action = SendRequest(url.host, destination(self._web.rules, url.host))
         subject = f"{given.method} {url.text}\n{given.content_type}\n\n{given.body}"
-        return Plan(action, subject, {"host": url.host}, f"{url.text}\n{given.body}")
+        sent = f"{url.text}\n{given.body}"
+        return Plan(action, subject, {"host": url.host}, sent, _all_of("send to", url.host))
 
     def _url(self, text: str) -> Url:
         url = parse(text, self._web.rules.ports)
@@ -149,6 +151,12 @@ class WebTools:
     async def plan_search(self, given: WebSearch, context: ToolContext) -> Plan:
         """Say what would be asked; whether it quotes private data is for the gate to see."""
         return Plan(SearchWeb(), f"search the web for: {given.query}", outgoing=given.query)
+
+
+def _all_of(verb: str, host: str) -> ApprovalScope:
+    """Say that all that goes to one host may be permitted; `/trust` includes what is below it."""
+    words = f"{verb} {host}"
+    return ApprovalScope((f"host {host}",), words, f"{words}, whatever the address and the text")
 
 
 def _head(page: WebPage, what: str) -> str:

@@ -339,6 +339,23 @@ class Root:
             _need_plain(path, found)
             yield File(fd, found, is_marked(fd))
 
+    def located(self, path: str) -> str:
+        """Name what *path* really leads to, from the root on, if only to what will be there.
+
+        A folder that is there ends with "/"; the root itself is "".
+        """
+        missing = ""
+        while True:
+            try:
+                with self._confined.opened(path, os.O_PATH) as fd:
+                    end = "/" if stat.S_ISDIR(os.fstat(fd).st_mode) else ""
+                    return f"{self._confined.inside(fd)}{missing or end}".lstrip("/")
+            except PathMissing:
+                path, _, name = path.rpartition("/")
+                if name in ("", ".", ".."):
+                    raise
+                path, missing = path or ".", f"/{name}{missing}"
+
     def items(self, path: str, limit: int = MAX_ENTRIES) -> tuple[list[Item], bool]:
         """List the folder *path* by name; the flag tells that there were more than *limit*."""
         items: list[Item] = []

@@ -31,7 +31,7 @@ from elwood.agent.approvals.state import (
     Question,
 )
 from elwood.agent.channels.messages import Post, Unsent
-from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer
 from elwood.agent.conversation.route import Route
 from tests.agent.approvals.approving import (
     CODES,
@@ -52,7 +52,7 @@ ELSEWHERE = {
     "AP-10": "gate: resolved references are facts of the plan",
     "AP-11": "gate and egress: an approval never lifts the SSRF rules",
     "AP-12": "gate and egress: redirects leave the approved host",
-    "AP-13": "policy: what is offered; here `always` is an exact hash in any case (AP-14)",
+    "AP-13": "shell: which commands have a scope (test_scopes.py); others are exact (AP-14)",
     "AP-18": "gate: a decision comes from approvals only",
     "AP-22": "gate: the model is told, and the same hash is not asked about again in the turn",
     "AP-30": "each call is asked about and decided by itself",
@@ -107,8 +107,8 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
         assert post.route == OWNER_ROUTE
         assert labels(post) == [
             "Allow once",
-            "For this conversation",
-            "Always this exact thing",
+            "This conversation: exactly this",
+            "Always: exactly this",
             "Deny",
         ]
         settled = await ask.press(data(world, "Allow once"))
@@ -248,7 +248,7 @@ async def test_ap_14_always_is_for_this_exact_thing_and_may_be_for_this_conversa
 ) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="make"))
-        assert (await ask.press(data(world, "For this conversation"))).ok
+        assert (await ask.press(data(world, "This conversation"))).ok
         here = await ask.seek(question("b", exact="make"))
         assert here == Verdict("standing", f"permission 1 of {OWNER}")
         elsewhere = question("a", exact="make", session="tg-2")
@@ -260,7 +260,60 @@ async def test_ap_14_always_is_for_this_exact_thing_and_may_be_for_this_conversa
     assert len(world.posts) == 3
 
 
-@pytest.mark.parametrize("before", ["Always", "For this conversation"])
+def noting(file: str, *keys: str) -> Question:
+    """A question about writing *file*, which the scopes *keys* cover."""
+    folder = f"{keys[0]}/"
+    covers = f"write any file in {folder} or in a folder below it"
+    scope = ApprovalScope(keys, f"write in {folder}", covers)
+    return question(file, tool="write_file", subject=f"write {file}:\nx", scope=scope)
+
+
+async def test_a_scope_is_offered_listed_and_revoked_in_the_same_words(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(noting("a", "notes"))
+        (post,) = world.posts
+        assert labels(post)[1:3] == [
+            "This conversation: write in notes/",
+            "Always: write in notes/",
+        ]
+        covers = "would let me write any file in notes/ or in a folder below it."
+        assert f"“Conversation” and “always” {covers}" in post.part.text
+        pressed = await ask.press(data(world, "Always"))
+        assert pressed == CommandResult("Always allowed: write in notes/", ok=True)
+        by = Verdict("standing", f"permission 1 of {OWNER}")
+        assert await ask.seek(noting("b", "notes")) == by
+        assert await ask.seek(noting("c", "notes/2026", "notes")) == by, "a folder below it"
+        assert await ask.seek(noting("d", "other")) == Pending()
+        assert (await ask.press(data(world, "This conversation"))).text.endswith("write in other/")
+        assert await ask.seek(noting("e", "other")) == Verdict("standing", "permission 2 of tg:1")
+        elsewhere = msgspec.structs.replace(noting("e", "other"), session="tg-2")
+        assert await ask.seek(elsewhere) == Pending()
+        for why_not in ({"offered": ("source",), "origins": ("x",)}, {"scope": None}):
+            asked = msgspec.structs.replace(noting(f"f{len(why_not)}", "notes"), **why_not)
+            assert await ask.seek(asked) == Pending()
+        listed = (await standing(ask)).text
+        assert "1: always: write in notes/, by tg:1" in listed
+        assert "2: in tg-1: write in other/, by tg:1" in listed
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.seek(noting("g", "notes")) == by
+        assert (await ask.box.address.ask(RevokePermission(number=1, by=OWNER))).ok
+        assert await ask.seek(noting("h", "notes")) == Pending()
+
+
+async def test_a_scope_permitted_in_a_group_says_so_and_hides_no_secret(world: World) -> None:
+    group = Route("telegram", -5, private=False)
+    asked = noting("a", world.secret)
+    asked = msgspec.structs.replace(asked, session="tg--5", route=group)
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(asked)
+        assert labels(world.posts[0])[2] == "Always: write in ***/"
+        assert "in ***/ or in a folder below it, in this group." in world.posts[0].part.text
+        pressed = await ask.press(data(world, "Always"))
+        assert pressed.text == "Always allowed: write in ***/, in tg--5"
+    assert f"write in {world.secret}".encode() not in world.path.read_bytes()
+
+
+@pytest.mark.parametrize("before", ["Always", "This conversation"])
 async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_offered(
     world: World, before: str
 ) -> None:

@@ -4,6 +4,7 @@ import re
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from elwood.agent.approvals.prompt_text import (
     ENDS,
@@ -14,6 +15,7 @@ from elwood.agent.approvals.prompt_text import (
     request_messages,
 )
 from elwood.agent.approvals.state import ApprovalRequest, Question
+from elwood.agent.conversation.calls import ApprovalScope
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible, utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
@@ -89,7 +91,19 @@ def test_any_button_and_any_word_can_be_read(data: str) -> None:
 
 @given(EVIL)
 def test_a_label_is_short_and_plain(origin: str) -> None:
-    for label, data in buttons(case("x", origins=origin)):
+    asked = case("x", origins=origin)
+    scope = ApprovalScope(("k",), f"python3 {origin * 9}", f"run {origin * 99}", "same files")
+    for question in (asked.question, replace(asked.question, scope=scope)):
+        is_short_and_plain(replace(asked, question=question))
+
+
+def is_short_and_plain(asked: ApprovalRequest) -> None:
+    sound(request_messages(asked, Route("telegram", 1))[-1])
+    for label, data in buttons(asked):
+        assert not INVISIBLE & set(label)
+        if asked.question.scope and data[-1] in "ca":
+            assert "python3" in label
+            assert label.endswith("(same files)")
         assert len(label) <= 40
         assert "\n" not in label
         assert len(data.encode()) <= 64

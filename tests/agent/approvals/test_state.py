@@ -1,5 +1,7 @@
 """The fold of people, questions and permissions."""
 
+import msgspec
+
 from elwood.agent.approvals.state import (
     CODE_LASTS,
     GIST,
@@ -9,11 +11,13 @@ from elwood.agent.approvals.state import (
     AccessDecided,
     AccessRequested,
     ApprovalDecided,
+    ApprovalEntry,
     ApprovalRequested,
     ApprovalState,
     People,
     Question,
 )
+from elwood.agent.conversation.calls import ApprovalScope
 from elwood.agent.conversation.route import Route
 
 ROUTE = Route("telegram", 7)
@@ -49,6 +53,22 @@ def test_what_is_remembered_is_bounded() -> None:
     assert [one.id for one in calls.open()] == ["open"]
     assert len(calls.requests["100"].question.subject) == GIST
     assert len(calls.requests["open"].question.subject) == 1000
+
+
+def test_a_permission_of_an_older_journal_covers_the_exact_thing_as_it_did() -> None:
+    """Its question had no scope; that of the same call has one today."""
+    entry = msgspec.json.encode(sought("1"))
+    assert b'"scope":null' in entry
+    old = msgspec.json.decode(entry.replace(b',"scope":null', b""), type=ApprovalEntry)
+    assert isinstance(old, ApprovalRequested)
+    calls = ApprovalState()
+    calls.apply(0.0, old)
+    calls.apply(0.0, ApprovalDecided("1", "always", "tg:1", "", 1, 100.0))
+    scope = ApprovalScope(("key",), "words", "all")
+    today = msgspec.structs.replace(question("call 1"), scope=scope)
+    other = msgspec.structs.replace(question("call 2"), scope=scope)
+    assert calls.covering(today, 1.0) is not None
+    assert calls.covering(other, 1.0) is None
 
 
 # --- people --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from elwood.agent.approvals.messages import Verdict
-from elwood.agent.conversation.calls import Other, Plan, RunCommand
+from elwood.agent.conversation.calls import ApprovalScope, Other, Plan, RunCommand
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
@@ -40,7 +40,9 @@ YES, NO = Verdict("once", "me"), Verdict("denied", "me")
 class Scene(MemoryLog):
     """One session with an open turn whose last response holds calls."""
 
-    def __init__(self, *calls: tuple[str, str], wait: float = 60.0, who: str = "me") -> None:
+    def __init__(
+        self, *calls: tuple[str, str], wait: float = 60.0, who: str = "me", route: Route = ROUTE
+    ) -> None:
         super().__init__()
         self.approver = Approver()
         self.done: list[str] = []
@@ -56,7 +58,7 @@ class Scene(MemoryLog):
             redactor=Redactor([Secret("hunter2")]),
         )
         self.approver.hint = self.gate.approvals.hints.give
-        self.apply(Received("a", "hello", who, ROUTE, 0.0, untrusted=who != "me"))
+        self.apply(Received("a", "hello", who, route, 0.0, untrusted=who != "me"))
         self.begin("t1", *calls, inputs=("a",))
 
     def begin(self, turn: str, *calls: tuple[str, str], inputs: tuple[str, ...] = ()) -> None:
@@ -80,7 +82,8 @@ class Scene(MemoryLog):
 
         async def planned(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
-            return Plan(Other("write"), f"act on {given.name}", dict(self.facts))
+            scope = ApprovalScope(("folder a",), "act in a/", "act on anything in a/")
+            return Plan(Other("write"), f"act on {given.name}", dict(self.facts), scope=scope)
 
         async def judged(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
@@ -96,6 +99,7 @@ class Scene(MemoryLog):
         browse_ = Tool("browse", "See.", Named, browse, risk="read", effect="pure", target=name)
         return [
             Tool("act", "Act.", Named, act, target=name, plan=planned, writes=True),
+            Tool("tidy", "Tidy.", Named, act, target=name, plan=planned),
             Tool("keep", "Keep.", Named, act, effect="keyed", target=name),
             Tool("look", "Look.", Named, act, risk="read", effect="pure", target=name),
             browse_,
@@ -163,6 +167,29 @@ async def test_what_changed_since_the_question_is_asked_again() -> None:
     started = scene.of(CallStarted)[0]
     assert isinstance(started, CallStarted)
     assert started.plan == plans[1]
+
+
+async def test_a_scope_is_of_one_tool_and_one_group_and_of_clean_conversations() -> None:
+    """Its key says so; where strangers' words were read, none is offered (AP-15)."""
+    private = Scene(
+        ("act", "x"), ("act", "y"), ("tidy", "x"), ("browse", "e.example"), ("act", "z")
+    )
+    await private.perform()
+    x, y, tidy, _, z = (seek.question for seek in private.approver.asked)
+    assert x.scope is not None
+    assert tidy.scope is not None
+    assert x.exact != y.exact
+    assert x.scope == y.scope
+    assert (x.scope.words, tidy.scope.words) == ("act in a/", "act in a/")
+    assert z.scope is None
+    keys = {x.scope.keys, tidy.scope.keys}
+    for chat in (-5, -6):
+        group = Scene(("act", "x"), route=Route("telegram", chat, private=False))
+        await group.perform()
+        scope = group.approver.asked[0].question.scope
+        assert scope is not None
+        keys.add(scope.keys)
+    assert len(keys) == 4
 
 
 async def test_what_changes_each_time_is_never_run() -> None:

@@ -19,6 +19,7 @@ from elwood.features.files.tools import (
     ListFiles,
     ReadFile,
     WriteText,
+    folder_scope,
     reading_tools,
     writing_tools,
 )
@@ -324,3 +325,62 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
     with pytest.raises(ToolFailure, match="changed meanwhile"):
         await edit_file(Edit("a.txt", "one", "two"), busy)
     assert (root.path / "a.txt").read_text() == "somebody else's"
+
+
+# --- what may be permitted together ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "wider"),
+    [
+        ("notes/a.txt", "write in notes/", []),
+        ("notes/new/b.txt", "write in notes/new/", ["folder notes"]),
+        ("./notes//a.txt", "write in notes/", []),
+        ("other/../notes/a.txt", "write in notes/", []),
+        ("notes", "write in notes/", []),
+        ("link/a.txt", "write in other/deep/", ["folder other"]),
+        ("link/new/a.txt", "write in other/deep/new/", ["folder other/deep", "folder other"]),
+        ("notes/away.txt", "write in other/", []),
+        ("diary.txt", "write diary.txt", []),
+        ("new.txt", "write new.txt", []),
+        (".", None, []),
+        ("notes/new/../../other/a.txt", None, []),
+        ("out/a.txt", None, []),
+        ("/etc/passwd", None, []),
+        ("../x", None, []),
+        ("notes/.env", None, []),
+        ("", None, []),
+    ],
+)
+def test_what_is_permitted_is_a_folder_as_it_really_lies_never_the_workspace(
+    root: Root, path: str, words: str | None, wider: list[str]
+) -> None:
+    for name in ("notes/a.txt", "notes/.env", "other/real.txt", "other/deep/a.txt", "diary.txt"):
+        put(root, name, "x")
+    (root.path / "link").symlink_to("other/deep")
+    (root.path / "out").symlink_to("/tmp")
+    (root.path / "notes/away.txt").symlink_to("../other/real.txt")
+    found = folder_scope("write", root, path)
+    assert (found and found.words) == words
+    if found is not None:
+        assert list(found.keys[1:]) == wider
+        assert (found.keys[0][:5] == "file ") == ("/" not in found.words)
+
+
+async def test_reading_writing_and_changing_are_permitted_by_themselves(root: Root) -> None:
+    """Each tool offers the folder in its own words; the gate binds them to the tool."""
+    put(root, "notes/a.txt", "x")
+    tools = (*reading_tools(WorkspaceFiles(root), inline), *writing_tools(root, inline))
+    given = (
+        ListFiles("notes"),
+        ReadFile("notes/a.txt", offset=7),
+        WriteText("notes/a.txt", "y"),
+        Edit("notes/a.txt", "x", "y"),
+    )
+    words = []
+    for tool, one in zip(tools, given, strict=True):
+        assert tool.plan is not None
+        scope = (await tool.plan(one, CONTEXT)).scope
+        assert scope is not None
+        words.append(scope.words)
+    assert words == ["list in notes/", "read in notes/", "write in notes/", "edit in notes/"]

@@ -21,6 +21,7 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import Question, is_fresh
 from elwood.agent.conversation.calls import (
+    ApprovalScope,
     FetchUrl,
     Outcome,
     OwnerAnswer,
@@ -62,13 +63,14 @@ TOLD = {
 
 
 class ExaminedCall(msgspec.Struct, frozen=True):
-    """A call, examined: what it would do, and the hash of exactly that."""
+    """A call, examined: what it would do, the hash of exactly that, and the scope it is in."""
 
     tool: Tool
     given: object
     target: str
     plan: Plan
     exact: str
+    scope: ApprovalScope | None = None
 
     @property
     def gives(self) -> Label:
@@ -327,4 +329,5 @@ class ApprovalClient:
             offered=tuple(offered),
             origins=origins,
             host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
+            scope=wanted.scope if why.remember else None,
         )

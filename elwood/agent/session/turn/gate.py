@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Other, Outcome, Plan, SearchWeb, exact
+from elwood.agent.conversation.calls import Other, Outcome, Plan, SearchWeb, exact, hashed
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, ToolCall
 from elwood.agent.conversation.settings import Owner, TurnSettings
@@ -186,7 +186,10 @@ class Gate:
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
             plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
-        return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
+        route = self._log.turn.route
+        group = "" if route.private else f"{route.channel}:{route.chat}"
+        scope = plan.scope and hashed(plan.scope, tool.name, tool.definition, group)
+        return ExaminedCall(tool, given, self._target(tool, given), plan, digest, scope)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
         state, turn, tool = self._log.state, self._log.turn, wanted.tool

@@ -1,0 +1,87 @@
+"""What "always" covers of a command: one plain program, word for word, with what it would run as
+code, while other files that it names may change.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from elwood.agent.conversation.calls import ApprovalScope
+from elwood.features.shell.judge import Unclear, parse
+from elwood.foundation.storage.paths import protection
+from elwood.foundation.text.lines import escape_names
+
+# What a file's fact ends with if strangers may have written it: such a file is always bound.
+UNTRUSTED = " untrusted"
+# Read by these though no word names it: it says what they run.
+IMPLIED: Mapping[str, tuple[str, ...]] = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "rake": ("Rakefile",),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
+}
+
+# With these that is in a folder which is not seen here.
+_ELSEWHERE = re.compile(r"-\w*[Cd]|--(d|pre|cw|w)")
+# These run the file that their first word names.
+_INTERPRETER = re.compile(r"((ba|da|z|k)?sh|python|pypy|perl|ruby|node|php|lua|Rscript)[0-9.]*")
+# None of these runs anything of a file that it is given, whatever its options: not find, sed, sort,
+# tar, or what hands words on to another program (AP-13).
+_READERS = re.compile(
+    r"base64|cat|cksum|cmp|column|comm|cp|cut|diff|du|[ef]?grep|expand|ff(mpeg|probe)|file|fold"
+    r"|gunzip|gzip|head|hexdump|join|jq|ls|md5sum|mkdir|mv|nl|od|paste|pdf(info|totext)|rev|rm|rmdir"
+    r"|sha(1|256|512)sum|stat|strings|tac|tail|touch|tr|uniq|wc|xxd|zcat"
+)
+# Of git, what is the same wish whatever was committed since; others are of one commit (AP-10).
+_GIT = ("add", "commit", "diff", "log", "show", "status")
+
+
+def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
+    """Say what may be permitted of *command*; None if that is exactly this command only.
+
+    *facts* are those of its plan.  Of its files those stay bound that it may run, or that strangers
+    may have written.
+
+    >>> facts = {"sandbox": "bubblewrap", "file a.py": "1", "file b.csv": "2"}
+    >>> scope_of("wc -l a.py b.csv", facts).covers
+    'run this command, word for word, whatever is in its files'
+    >>> scope_of("python3 a.py b.csv", facts).covers
+    'run this command, word for word, while nothing changes in a.py; its other files may change'
+    >>> scope_of("python3 -c 'print(1)'", facts), scope_of("wc a.py && ls", facts)
+    (None, None)
+    """
+    parsed = parse(command)
+    if isinstance(parsed, Unclear) or len(parsed) > 1 or len(parsed[0].commands) > 1:
+        return None
+    argv = [word.text for word in parsed[0].commands[0]]
+    files = [fact for fact in facts if fact.startswith("file ")]
+    code = _code(argv[0], argv[1:], files)
+    if code is None:
+        return None
+    bound = {one: facts[one] for one in files if one in code or facts[one].endswith(UNTRUSTED)}
+    covers = "whatever is in its files"
+    if bound:
+        names = escape_names([one.removeprefix("file ") for one in bound], 3)
+        covers = f"while nothing changes in {names}; its other files may change"
+    note = "same code" if code else "same files" if bound else ""
+    key = json.dumps([argv, facts["sandbox"], bound], sort_keys=True)
+    return ApprovalScope((key,), command, f"run this command, word for word, {covers}", note)
+
+
+def _code(program: str, args: list[str], files: list[str]) -> list[str] | None:
+    """List those of *files* that the program may run; None if nobody knows which these are."""
+    name = PurePosixPath(program).name
+    runs_first = _INTERPRETER.fullmatch(name) is not None
+    if runs_first or "/" in program:
+        script = PurePosixPath(args[0] if runs_first and args else program)
+        if f"file {script}" not in files or str(script).startswith("-"):
+            return None
+        # What is written in the same language may be run by it.
+        named = (f"file {script}", f"file {PurePosixPath(program)}")
+        return [one for one in files if one in named or one.endswith(script.suffix or "file ")]
+    if name in IMPLIED and not any(map(_ELSEWHERE.match, args)):
+        return files
+    is_git = name == "git" and args and args[0] in _GIT
+    is_reader = _READERS.fullmatch(name) and not any(map(protection, args))
+    return [] if is_git or is_reader else None

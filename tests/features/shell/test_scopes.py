@@ -1,0 +1,98 @@
+"""What a permission for a command covers: tried with real files, as the tool examines them."""
+
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.conversation.calls import ApprovalScope
+from elwood.agent.tools.tool import WorkspaceFiles
+from elwood.features.shell.tools import CommandTool, ShellCommand
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+from tests.features.shell.command_running import CONTEXT, Unwalled
+
+FILES = ("x.py", "y.py", "x.sh", "data.csv", "Makefile", "package.json", "run", "scripts/go.sh")
+
+
+async def scope(folder: Path, command: str, timeout: int = 60) -> ApprovalScope | None:
+    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline)
+    return (await tool.examine(ShellCommand(command, timeout), CONTEXT)).scope
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / ".git/refs/heads").mkdir(parents=True)
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in (*FILES, ".git/refs/heads/main"):
+        (tmp_path / name).write_text("one")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "free", "bound"),
+    [
+        ("wc -l data.csv x.py", "data.csv x.py", ""),
+        ("git commit -m 'more words'", ".git/refs/heads/main", ""),
+        ("git add x.py", "x.py .git/refs/heads/main", ""),
+        ("python3 x.py data.csv", "data.csv x.sh", "x.py"),
+        ("python3 x.py y.py", "", "x.py y.py"),
+        ("/usr/bin/env-like/python3 x.py data.csv", "data.csv", "x.py"),
+        ("bash ./x.sh data.csv", "data.csv", "x.sh"),
+        ("./run data.csv", "data.csv", "run"),
+        ("make -j4 test", "data.csv", "Makefile"),
+        ("npm test", "data.csv", "package.json"),
+    ],
+)
+async def test_a_file_stays_bound_that_the_program_runs_and_no_other(
+    folder: Path, command: str, free: str, bound: str
+) -> None:
+    before = await scope(folder, command)
+    assert before is not None
+    assert before.note == ("same code" if bound else "")
+    assert before == await scope(folder, command, timeout=90), "the same wish with more patience"
+    assert before != await scope(folder, f"{command} --one-more")
+    for name in free.split():
+        (folder / name).write_text("two")
+        assert await scope(folder, command) == before
+    for name in bound.split():
+        assert name in before.covers
+        (folder / name).write_text("two")
+        assert await scope(folder, command) != before
+        (folder / name).write_text("one")
+
+
+async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) -> None:
+    command = "cp data.csv copy.csv"
+    clean = await scope(folder, command)
+    Root(folder).write("data.csv", b"theirs", untrusted=True)
+    theirs = await scope(folder, command)
+    assert clean is not None
+    assert theirs is not None
+    assert (clean.note, theirs.note) == ("", "same files")
+    Root(folder).write("data.csv", b"theirs again", untrusted=True)
+    assert len({clean.keys, theirs.keys, (await scope(folder, command)).keys}) == 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # Not one plain command.
+        "wc data.csv | cat", "wc data.csv && ls", "wc data.csv > x", "wc $(cat x)", "wc *.csv",
+        "A=./run wc data.csv", "A=b python3 x.py", "wc data.csv &", "(wc data.csv)",
+        "! wc data.csv",
+        # AP-13: what hands on, or takes code from, its words; other folders; other programs.
+        "sh -c ./run", "bash -c 'wc data.csv'", "env python3 x.py", "busybox wc", "xargs wc",
+        "python3 -c 'print(1)' x.py", "python3 -m x", "python3 -u x.py", "python3", "node -e 1",
+        "node none.js", "npx x", "git -c core.pager=./run log", "git -C . status", "git push",
+        "timeout 5 wc data.csv", "time wc data.csv", "eval ls", "source x.sh", ". ./x.sh",
+        "exec ./run",
+        "make -C scripts", "make --dir=scripts", "npm --prefix scripts test", "/bin/wc data.csv",
+        "./none", "unheard-of x.py", "find . -exec ./run '{}' \\;",
+        "sort --compress-program=./run x",
+        # A protected name: what lies there is run later.
+        "cp data.csv scripts/go.sh", "mv x.sh .git/hooks/pre-commit",
+    ],
+)  # fmt: skip
+async def test_of_anything_else_there_is_the_exact_thing_only(folder: Path, command: str) -> None:
+    assert await scope(folder, command) is None
