@@ -82,12 +82,11 @@ def find(state: ApprovalState, question: Question, now: float) -> Step[Verdict |
 
 def redacted(question: Question, redact: Callable[[str], str]) -> Question:
     """Take secrets out of all that people will read of *question*."""
-    scope = question.scope
+    replace, scope = msgspec.structs.replace, question.scope
     if scope is not None:
-        words, covers = redact(scope.words), redact(scope.covers)
-        scope = msgspec.structs.replace(scope, words=words, covers=covers)
+        scope = replace(scope, words=redact(scope.words), covers=redact(scope.covers))
     subject, why = redact(question.subject), redact(question.why)
-    return msgspec.structs.replace(question, subject=subject, why=why, scope=scope)
+    return replace(question, subject=subject, why=why, scope=scope)
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:

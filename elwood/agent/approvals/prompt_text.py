@@ -215,11 +215,9 @@ def _permitted(permission: Permission) -> str:
 
 def _covering(lead: str, question: Question) -> str:
     """Say on a button what it covers: cut, if need be, before what must stay as it is."""
-    scope = question.scope
-    if scope is None:
+    if (scope := question.scope) is None:
         return f"{lead}: exactly this"
-    note = f" ({scope.note})" if scope.note else ""
-    return f"{lead}: {_flat(scope.words, BUTTON - len(f'{lead}: {note}'))}{note}"
+    return f"{lead}: {_flat(scope.words, BUTTON - len(f'{lead}: {scope.note}'))}{scope.note}"
 
 
 def _coverage(question: Question) -> str:
@@ -227,9 +225,8 @@ def _coverage(question: Question) -> str:
     if "always" not in question.offered:
         return ""
     covers = "do exactly this again, while nothing that it names has changed"
-    if question.scope is not None:
-        group = "" if question.route.private else ", in this group"
-        covers = f"{_flat(question.scope.covers, REASON)}{group}"
+    if (scope := question.scope) is not None:
+        covers = _flat(scope.covers, REASON) + ("" if question.route.private else ", in this group")
     return f"“Conversation” and “always” would let me {covers}.\n"
 
 

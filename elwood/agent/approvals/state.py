@@ -437,9 +437,7 @@ def gist(question: Question) -> str:
 
 def permitted(question: Question) -> str:
     """Name in one short line what an answer for the conversation, or for good, permits."""
-    scope = question.scope
-    if scope is None:
+    if (scope := question.scope) is None:
         return gist(question)
-    note = f" ({scope.note})" if scope.note else ""
     where = "" if question.route.private else f", in {question.session}"
-    return f"{one_line(scope.words, GIST)}{note}{where}"
+    return f"{one_line(scope.words, GIST)}{scope.note}{where}"

@@ -132,7 +132,7 @@ class ApprovalScope(msgspec.Struct, frozen=True):
 
     *keys* are what its calls have in common, as text; the first is offered, the others are those
     of wider scopes that it is in.  *words* name it ("write in notes/"), *covers* says all of it
-    after "would let me".  *note* names what must stay as it is, if anything ("same code").
+    after "would let me".  *note* follows *words* if something must stay as it is (" (same code)").
     """
 
     keys: tuple[str, ...]

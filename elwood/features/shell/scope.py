@@ -64,7 +64,7 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
     if bound:
         names = escape_names([one.removeprefix("file ") for one in bound], 3)
         covers = f"while nothing changes in {names}; its other files may change"
-    note = "same code" if code else "same files" if bound else ""
+    note = " (same code)" if code else " (same files)" if bound else ""
     key = json.dumps([argv, facts["sandbox"], bound], sort_keys=True)
     return ApprovalScope((key,), command, f"run this command, word for word, {covers}", note)
 

@@ -92,7 +92,7 @@ def test_any_button_and_any_word_can_be_read(data: str) -> None:
 @given(EVIL)
 def test_a_label_is_short_and_plain(origin: str) -> None:
     asked = case("x", origins=origin)
-    scope = ApprovalScope(("k",), f"python3 {origin * 9}", f"run {origin * 99}", "same files")
+    scope = ApprovalScope(("k",), f"python3 {origin * 9}", f"run {origin * 99}", " (same files)")
     for question in (asked.question, replace(asked.question, scope=scope)):
         is_short_and_plain(replace(asked, question=question))
 

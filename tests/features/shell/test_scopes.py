@@ -49,7 +49,7 @@ async def test_a_file_stays_bound_that_the_program_runs_and_no_other(
 ) -> None:
     before = await scope(folder, command)
     assert before is not None
-    assert before.note == ("same code" if bound else "")
+    assert before.note == (" (same code)" if bound else "")
     assert before == await scope(folder, command, timeout=90), "the same wish with more patience"
     assert before != await scope(folder, f"{command} --one-more")
     for name in free.split():
@@ -69,7 +69,7 @@ async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) 
     theirs = await scope(folder, command)
     assert clean is not None
     assert theirs is not None
-    assert (clean.note, theirs.note) == ("", "same files")
+    assert (clean.note, theirs.note) == ("", " (same files)")
     Root(folder).write("data.csv", b"theirs again", untrusted=True)
     assert len({clean.keys, theirs.keys, (await scope(folder, command)).keys}) == 3  # type: ignore[union-attr]
 
