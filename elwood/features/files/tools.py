@@ -60,19 +60,23 @@ async def plan_look(
 def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
     """Say which folder of *root* may be permitted with *path*; blocks.
 
-    Of what stands in no folder it is that file alone: never the whole of the workspace.
+    Of what stands in no folder it is that file alone: never the whole of the workspace, nor what
+    instructs Elwood or starts programs.
     """
     try:
-        folder, _, name = root.located(path).rpartition("/")
+        where = root.located(path)
     except (PathRefused, Unconfined):
         return None  # to look or to write fails as well, and says why
+    folder, _, name = where.rpartition("/")
+    if not where or protection(where):
+        return None
     if folder:
         parts, where = folder.split("/"), f"in {escape_name(folder)}/"
         keys = tuple(f"folder {'/'.join(parts[:end])}" for end in range(len(parts), 0, -1))
         covers = f"{verb} any file {where} or in a folder below it"
         return ApprovalScope(keys, f"{verb} {where}", covers)
     words = f"{verb} {escape_name(name)}"
-    return ApprovalScope((f"file {name}",), words, f"{words}, whatever it holds") if name else None
+    return ApprovalScope((f"file {name}",), words, f"{words}, whatever it holds")
 
 
 class FileReader:

@@ -22,16 +22,16 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
 }
 
-# With these that is in a folder which is not seen here.
-_ELSEWHERE = re.compile(r"-\w*[Cd]|--(d|pre|cw|w)")
+# With these it is another file, or one in another folder, which is not seen here.
+_ELSEWHERE = re.compile(r"-\w*[Cdf]|--(cw|d|f|j|m|pre|w)")
 # These run the file that their first word names.
 _INTERPRETER = re.compile(r"((ba|da|z|k)?sh|python|pypy|perl|ruby|node|php|lua|Rscript)[0-9.]*")
 # None of these runs anything of a file that it is given, whatever its options: not find, sed, sort,
 # tar, or what hands words on to another program (AP-13).
 _READERS = re.compile(
-    r"base64|cat|cksum|cmp|column|comm|cp|cut|diff|du|[ef]?grep|expand|ff(mpeg|probe)|file|fold"
-    r"|gunzip|gzip|head|hexdump|join|jq|ls|md5sum|mkdir|mv|nl|od|paste|pdf(info|totext)|rev|rm|rmdir"
-    r"|sha(1|256|512)sum|stat|strings|tac|tail|touch|tr|uniq|wc|xxd|zcat"
+    r"base64|cat|cksum|cmp|column|comm|cp|cut|diff|du|[ef]?grep|expand|file|fold|gunzip|gzip|head"
+    r"|hexdump|join|jq|ls|md5sum|mkdir|mv|nl|od|paste|pdf(info|totext)|rev|rm|rmdir"
+    r"|sha(1|256|512)sum|stat|tac|tail|touch|tr|uniq|wc|xxd|zcat"
 )
 # Of git, what is the same wish whatever was committed since; others are of one commit (AP-10).
 _GIT = ("add", "commit", "diff", "log", "show", "status")
@@ -71,6 +71,8 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
 
 def _code(program: str, args: list[str], files: list[str]) -> list[str] | None:
     """List those of *files* that the program may run; None if nobody knows which these are."""
+    if "=" in program:  # it sets a variable, and the program is the next word
+        return None
     name = PurePosixPath(program).name
     runs_first = _INTERPRETER.fullmatch(name) is not None
     if runs_first or "/" in program:

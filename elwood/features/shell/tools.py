@@ -22,6 +22,7 @@ from elwood.features.shell.judge import (
     naming,
     overridden,
     overrides,
+    parse,
     revisions,
 )
 from elwood.features.shell.scope import IMPLIED, UNTRUSTED, scope_of
@@ -95,7 +96,9 @@ class CommandTool:
         facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
         if action.judged == "unclear":
             facts |= await self._blocking(partial(self._named, given.command))
-        return Plan(action, given.command, facts, scope=scope_of(given.command, facts))
+        # Of more files than are looked at nobody knows what is in them.
+        scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
+        return Plan(action, given.command, facts, scope=scope)
 
     async def run_command(self, given: ShellCommand, context: ToolContext) -> str:
         """Run a command; what only looks runs as it was read, anything else in bash."""
@@ -124,7 +127,10 @@ class CommandTool:
     def _named(self, command: str) -> dict[str, str]:
         """Hash the files that *command* names, and what git would push.  Blocks."""
         facts: dict[str, str] = {}
-        words = [word for word in dict.fromkeys(_APART.split(command)) if word]
+        parsed = parse(command)
+        plain = () if isinstance(parsed, Unclear) else parsed
+        whole = [word.text for piped in plain for argv in piped.commands for word in argv]
+        words = [word for word in dict.fromkeys((*whole, *_APART.split(command))) if word]
         implied = [name for word in words for name in IMPLIED.get(word, ())]
         for word in (*implied, *words):
             if len(facts) >= MAX_FILES:

@@ -344,6 +344,8 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
         ("diary.txt", "write diary.txt", []),
         ("new.txt", "write new.txt", []),
         (".", None, []),
+        ("notes/AGENTS.md", None, []),
+        ("notes/inner/x.sh", None, []),
         ("notes/new/../../other/a.txt", None, []),
         ("out/a.txt", None, []),
         ("/etc/passwd", None, []),
@@ -359,6 +361,8 @@ def test_what_is_permitted_is_a_folder_as_it_really_lies_never_the_workspace(
         put(root, name, "x")
     (root.path / "link").symlink_to("other/deep")
     (root.path / "out").symlink_to("/tmp")
+    (root.path / "notes/scripts").mkdir()
+    (root.path / "notes/inner").symlink_to("scripts")
     (root.path / "notes/away.txt").symlink_to("../other/real.txt")
     found = folder_scope("write", root, path)
     assert (found and found.words) == words

@@ -11,7 +11,17 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 from tests.features.shell.command_running import CONTEXT, Unwalled
 
-FILES = ("x.py", "y.py", "x.sh", "data.csv", "Makefile", "package.json", "run", "scripts/go.sh")
+FILES = (
+    "x.py",
+    "my x.py",
+    "y.py",
+    "x.sh",
+    "data.csv",
+    "Makefile",
+    "package.json",
+    "run",
+    "scripts/go.sh",
+)
 
 
 async def scope(folder: Path, command: str, timeout: int = 60) -> ApprovalScope | None:
@@ -24,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "scripts").mkdir()
     (tmp_path / ".git/refs/heads").mkdir(parents=True)
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
-    for name in (*FILES, ".git/refs/heads/main"):
+    for name in (*FILES, ".git/refs/heads/main", *map(str, range(30))):
         (tmp_path / name).write_text("one")
     return tmp_path
 
@@ -32,12 +42,13 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "free", "bound"),
     [
-        ("wc -l data.csv x.py", "data.csv x.py", ""),
+        ("wc -l data.csv x.py", "data.csv, x.py", ""),
         ("git commit -m 'more words'", ".git/refs/heads/main", ""),
-        ("git add x.py", "x.py .git/refs/heads/main", ""),
-        ("python3 x.py data.csv", "data.csv x.sh", "x.py"),
-        ("python3 x.py y.py", "", "x.py y.py"),
+        ("git add x.py", "x.py, .git/refs/heads/main", ""),
+        ("python3 x.py data.csv", "data.csv, x.sh", "x.py"),
+        ("python3 x.py y.py", "", "x.py, y.py"),
         ("/usr/bin/env-like/python3 x.py data.csv", "data.csv", "x.py"),
+        ("python3 'my x.py' data.csv", "data.csv, x.sh", "my x.py"),
         ("bash ./x.sh data.csv", "data.csv", "x.sh"),
         ("./run data.csv", "data.csv", "run"),
         ("make -j4 test", "data.csv", "Makefile"),
@@ -52,10 +63,10 @@ async def test_a_file_stays_bound_that_the_program_runs_and_no_other(
     assert before.note == (" (same code)" if bound else "")
     assert before == await scope(folder, command, timeout=90), "the same wish with more patience"
     assert before != await scope(folder, f"{command} --one-more")
-    for name in free.split():
+    for name in filter(None, free.split(", ")):
         (folder / name).write_text("two")
         assert await scope(folder, command) == before
-    for name in bound.split():
+    for name in filter(None, bound.split(", ")):
         assert name in before.covers
         (folder / name).write_text("two")
         assert await scope(folder, command) != before
@@ -79,7 +90,8 @@ async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) 
     [
         # Not one plain command.
         "wc data.csv | cat", "wc data.csv && ls", "wc data.csv > x", "wc $(cat x)", "wc *.csv",
-        "A=./run wc data.csv", "A=b python3 x.py", "wc data.csv &", "(wc data.csv)",
+        "A=./run wc data.csv", "A=b python3 x.py",
+        "PATH=./python3 x.py", "wc data.csv &", "(wc data.csv)",
         "! wc data.csv",
         # AP-13: what hands on, or takes code from, its words; other folders; other programs.
         "sh -c ./run", "bash -c 'wc data.csv'", "env python3 x.py", "busybox wc", "xargs wc",
@@ -87,7 +99,8 @@ async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) 
         "node none.js", "npx x", "git -c core.pager=./run log", "git -C . status", "git push",
         "timeout 5 wc data.csv", "time wc data.csv", "eval ls", "source x.sh", ". ./x.sh",
         "exec ./run",
-        "make -C scripts", "make --dir=scripts", "npm --prefix scripts test", "/bin/wc data.csv",
+        "make -C scripts", "make --dir=scripts", "make -fx.mk", "npm --prefix scripts test",
+        "/bin/wc data.csv", "wc 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",
         "./none", "unheard-of x.py", "find . -exec ./run '{}' \\;",
         "sort --compress-program=./run x",
         # A protected name: what lies there is run later.
