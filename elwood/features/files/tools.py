@@ -64,11 +64,11 @@ def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
     instructs Elwood or starts programs.
     """
     try:
-        where = root.located(path)
+        found = root.located(path)
     except (PathRefused, Unconfined):
         return None  # to look or to write fails as well, and says why
-    folder, _, name = where.rpartition("/")
-    if not where or protection(where):
+    folder, _, name = found.rpartition("/")
+    if not found or protection(found):
         return None
     if folder:
         parts, where = folder.split("/"), f"in {escape_name(folder)}/"
