@@ -7,6 +7,7 @@ The rules are those of the Bot API; the words of the errors are the server's.
 
 import argparse
 import json
+import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
@@ -109,7 +110,8 @@ class FakeTelegram:
         # Polls that have come in, answered or not.
         self.polls = 0
         self.answered: dict[str, str] = {}
-        self.commands: list[dict[str, str]] = []
+        # What is shown behind "/", by scope: names and descriptions.
+        self.menus: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
         self.webhook = ""
         self.blocked: set[int] = set()
@@ -312,8 +314,7 @@ class FakeTelegram:
             case "getMe":
                 return BOT
             case "setMyCommands":
-                self.commands = params["commands"]
-                return True
+                return self._set_menu(params["commands"], params.get("scope", {"type": "default"}))
             case "getWebhookInfo":
                 return {"url": self.webhook, "pending_update_count": len(self._updates)}
             case "deleteWebhook":
@@ -362,6 +363,20 @@ class FakeTelegram:
                 return
             del self._updates[0]
             self._stir()
+
+    def _set_menu(self, commands: list[dict[str, str]], scope: dict[str, Any]) -> bool:
+        if scope.get("chat_id") in self.unknown:
+            raise Refusal(400, "Bad Request: chat not found")
+        for one in commands:
+            if not re.fullmatch("[a-z0-9_]{1,32}", one["command"]):
+                raise Refusal(400, "Bad Request: BOT_COMMAND_INVALID")
+            if not 1 <= len(one["description"]) <= 256:
+                raise Refusal(400, "Bad Request: BOT_COMMAND_DESCRIPTION_INVALID")
+        if len(commands) > 100:
+            raise Refusal(400, "Bad Request: BOT_COMMANDS_TOO_MUCH")
+        name = " ".join(map(str, scope.values()))
+        self.menus[name] = {one["command"]: one["description"] for one in commands}
+        return True
 
     def _send_message(self, params: dict[str, Any]) -> dict[str, Any]:
         chat = self._admit(params, counts=True)

@@ -109,6 +109,7 @@ class Gathered:
     chores: list[Chore] = attrs.field(factory=list)
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
+    commands: list[SlashCommand] = attrs.field(factory=list)
     lent: list[Root] = attrs.field(factory=list)
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
 

@@ -121,6 +121,7 @@ async def build(
             gathered.chores += made.chores
             gathered.searches += made.searches
             gathered.control += made.control
+            gathered.commands += made.commands
             gathered.lent += made.lent
             gathered.sandbox = made.sandbox or gathered.sandbox
             parts.append(made)
@@ -134,7 +135,7 @@ async def build(
         extensions = Extensions(
             sessions=[make for part in parts for make in part.sessions],
             prompt=[one for part in parts for one in part.prompt],
-            commands=[one for part in parts for one in part.commands],
+            commands=gathered.commands,
             status=[one for part in parts for one in part.status],
         )
         live = [tools for part in parts for tools in part.live]

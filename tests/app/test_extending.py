@@ -240,7 +240,7 @@ def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
             check=False,
         )
     assert "I am Elwood's offline model" in done.stdout, done.stderr
-    assert "/new: start a new conversation" in done.stdout
+    assert "/new: begin a new conversation" in done.stdout
     assert "thinking with offline/m" in done.stdout
 
 

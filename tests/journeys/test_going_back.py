@@ -18,7 +18,7 @@ async def test_back_and_forth_over_restarts(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two", "/branch Trip", "three", "/undo", "four", "/new")
     async with h.life() as life:
-        await life.say("five", "/tree", "/resume trip", "/retry", "six")
+        await life.say("five", "/sessions", "/resume trip", "/retry", "six")
 
     assert heard(h) == ["one", "two", "six"]
     assert "2 Trip: marked" in h.texts()[-4]

@@ -201,7 +201,7 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
         assert "useless" not in tasks
         assert "kettle" not in tasks
 
-        assert "3 before the trip" in await say(here, "/tree")
+        assert "3 before the trip" in await say(here, "/sessions")
         await say(here, "/resume before the trip")
         await say(here, "Where are we?")
         assert "plants" in heard(here.models.bodies[-1])

@@ -104,9 +104,24 @@ def choice(number: int) -> str:
     return f"{_ANSWER}{number}"
 
 
-def typing(number: int) -> str:
-    """Name the command *number* (from 0) that a button of Elwood's own question types."""
-    return f"{_COMMAND}{number}"
+def typing(what: int | str) -> str:
+    """Name what a button of Elwood's own types: the command that stands on it as the *what*-th.
+
+    If *what* is the command itself, anything may stand there.
+    """
+    return f"{_COMMAND}{what}"
+
+
+def typed(data: str | None) -> str:
+    """Return the command that a button with *data* carries; empty if it stands on the button.
+
+    Who forges one has typed it: a press is a message of the person whom the channel proves.
+
+    >>> typed("c:/tasks page 2"), typed("c:0"), typed("q:/new")
+    ('/tasks page 2', '', '')
+    """
+    command = (data or "").removeprefix(_COMMAND)
+    return command if types(data) and command.startswith("/") else ""
 
 
 def is_choice(data: str | None) -> bool:

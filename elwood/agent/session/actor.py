@@ -25,7 +25,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves
+from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves, stops
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
@@ -159,7 +159,7 @@ class SessionActor:
                     await self._runner.approvals.let_go()
                     if self._runner.stop(received):
                         continue
-                elif moves(received):
+                elif moves(received) and stops(received):
                     self._runner.stop(None)
                 left.append(received)
             nursery.start_soon(self._commands.resume, nursery, left)
@@ -377,7 +377,16 @@ class Sessions:
         )
         gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
         runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
-        commands = Commands(core, self._messenger, log_, delivery, runner, self._shared, extensions)
+        commands = Commands(
+            core,
+            self._messenger,
+            log_,
+            delivery,
+            runner,
+            self._shared,
+            extensions,
+            self._toolset.tools,
+        )
         return SessionActor(core, log_, delivery, runner, commands, extensions)
 
     async def _wake(self) -> list[str]:

@@ -116,7 +116,10 @@ class Delivery:
             pieces = parts(replied.text, replied.footer)
         else:
             pieces = await self._blocking(lambda: parts(replied.text, replied.footer))
-        typed = tuple(Button(text, typing(number)) for number, text in enumerate(replied.buttons))
+        typed = (
+            *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
+            *(Button(text, typing(command)) for text, command in replied.pages.items()),
+        )
         for number, piece in enumerate(pieces):
             if number in undelivered.posted:
                 continue

@@ -81,16 +81,21 @@ class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandAnswer(msgspec.Struct, frozen=True):
-    """What a command comes to; *buttons* type what stands on them."""
+    """What a command comes to; *buttons* type what stands on them.
+
+    *pages* are buttons, too: what stands on each, and the command that it types (62 bytes).
+    """
 
     text: str
     footer: str = ""
     buttons: tuple[str, ...] = ()
+    pages: dict[str, str] = {}
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that a feature brings; *help* is its line in /help.
+    """A command that a feature brings; the first line of *help* stands in /help and in menus.
 
+    The others are what `/help NAME` says besides; *group* is the heading that it stands under.
     One about what is *private*, as a sentence begins with it, is for the owner's own chats.
     """
 
@@ -98,6 +103,7 @@ class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
     help: str
     run: Callable[[CommandCall], Awaitable[CommandAnswer]]
     private: str = ""
+    group: str = "Looking after me"
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.features.backup.feature import BackupSettings, backup_folder
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable
@@ -29,8 +30,36 @@ async def build(core: Core, others: Gathered) -> Parts:
             return Report(f"no backup was taken: {error}", failed=True)
         return Report(said)
 
+    async def show(call: CommandCall) -> CommandAnswer:
+        if call.given.lower() == "now":
+            taken = await back_up(0.0)
+            head = "It did not work:" if taken.failed else "A backup was taken:"
+            return CommandAnswer(head, taken.words)
+        text = await core.environment.blocking(lambda: _last(core.config, core.clock.now()))
+        return CommandAnswer(text, buttons=("/backup now",))
+
     chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
-    return Parts(chores=[chore] if every else [])
+    command = SlashCommand(
+        name="backup",
+        help="when the last backup was taken\n/backup now takes one.",
+        run=show,
+        private="What is backed up",
+    )
+    return Parts(chores=[chore] if every else [], commands=[command])
+
+
+def _last(config: Config, now: float) -> str:
+    from elwood.features.backup.rules import size_text
+    from elwood.features.backup.store import found
+
+    try:
+        known = found(backup_folder(config))
+    except OSError as error:
+        return f"The backups cannot be looked at: {error.strerror}."
+    if not known:
+        return "There is no backup yet."
+    ago, size = duration(max(0.0, now - known[0].at)), size_text(known[0].size)
+    return f"The last backup was taken {ago} ago, and has {size}. There are {len(known)} in all."
 
 
 # Times as long as a backup takes to become due, after which the last one is too old.

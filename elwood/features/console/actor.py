@@ -21,6 +21,7 @@ from elwood.agent.conversation.inbound import (
     Taken,
     is_choice,
     numbered,
+    typed,
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
@@ -319,5 +320,5 @@ class ConsoleOutbox:
 def _lines(post: Post) -> list[str]:
     text = readable(post.part).rstrip("\n")
     files = [f"[file {escape_name(file.name)}, {len(file.data):,} bytes]" for file in post.files]
-    options = numbered(button.text for button in post.buttons if is_choice(button.data))
+    options = numbered(typed(b.data) or b.text for b in post.buttons if is_choice(b.data))
     return [part for part in (text, *files, options) if part]

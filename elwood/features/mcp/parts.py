@@ -16,7 +16,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import PromptWords, command
+from elwood.features.mcp.commands import USAGE, PromptWords, command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
@@ -74,9 +74,10 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="mcp",
-                help="show MCP servers; /mcp show, enable, disable, restart or accept NAME",
+                help=f"my MCP servers, and how they do\n{USAGE}",
                 run=partial(command, addresses),
                 private="What my MCP servers do",
+                group="What I may do",
             )
         ],
     )

@@ -13,6 +13,7 @@ from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
+from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.settings import LearningSettings, SessionSettings
@@ -45,7 +46,7 @@ LISTED, GLIMPSE = 5, 120
 MAX_SHOWN = 12_000
 
 USAGE = (
-    "/memory says what I remember; /memory search WORDS looks it up; /memory show KEY shows one "
+    "/memory goes through it; /memory search WORDS looks it up; /memory show KEY shows one "
     "note; /memory pending lists what I noticed and have not kept, /memory keep CODE and "
     "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
 )
@@ -83,9 +84,10 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         commands=[
             SlashCommand(
                 name="memory",
-                help="say what I remember; /memory search, show, pending, keep, drop or undo",
+                help=f"what I remember\n{USAGE}",
                 run=partial(command, memory, others.searches),
                 private="What I remember",
+                group="What I know and plan",
             )
         ],
         searches=[search],
@@ -134,15 +136,18 @@ async def command(
     memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
 ) -> CommandAnswer:
     """Carry ``/memory`` out; *searches* are asked for what is looked up."""
+    given, number = asked_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
-        return CommandAnswer(await _answer(call.given, memory, searches))
+        if given:
+            return CommandAnswer(await _answer(call.given, memory, searches))
+        seen = await memory.ask(Overlook())
+        notes, pages = page(seen.newest, number, LISTED, "/memory")
+        return CommandAnswer(overview(seen, notes), pages=pages)
     return CommandAnswer(UNAVAILABLE)
 
 
 async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> str:
     match given.split(maxsplit=1):
-        case []:
-            return overview(await memory.ask(Overlook()))
         case ["undo"]:
             return (await memory.ask(Undo())).text
         case ["search", words]:
@@ -160,7 +165,7 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return USAGE
 
 
-def overview(seen: MemoryOverview) -> str:
+def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
     counts = seen.counts
     if counts is None:
         return f"Nobody can say now how much I remember.\n\n{USAGE}"
@@ -172,9 +177,9 @@ def overview(seen: MemoryOverview) -> str:
     told = [f"{number} {what}" for number, what in kinds if number]
     number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
     lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
-    for title, notes in (("Newest", seen.newest), ("Waiting", seen.pending)):
+    for title, notes in (("Newest", newest), ("Waiting", seen.pending[:LISTED])):
         if notes:
-            lines += ["", f"{title}:", *map(_glimpse, notes[:LISTED])]
+            lines += ["", f"{title}:", *map(_glimpse, notes)]
     return "\n".join([*lines, "", USAGE])
 
 

@@ -22,6 +22,7 @@ from elwood.foundation.settings import Config, Paths
 log = logging.getLogger("elwood.shell")
 # What `elwood` may ask the running service.
 COMMAND = "sandbox"
+WALLS = "no network; of your files they read the workspace and skills, and write the workspace"
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -46,11 +47,12 @@ def see(found: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
     if isinstance(found, NoSandbox):
         words, is_meant = f"Commands cannot be run: {found.why}", settings.kind == "none"
         return Seen(words, warning="" if is_meant else words, is_sound=is_meant)
-    words = f"Commands run in: {found.rung}"
+    words, is_walled = f"Commands run in: {found.rung}", found.rung != "direct"
+    notes = (*found.notes, *((WALLS,) if is_walled else ()))
     if not found.failed:
-        return Seen(f"{words}.", found.notes, is_sound=found.rung != "direct")
+        return Seen(f"{words}.", notes, is_sound=is_walled)
     weaker = f"{words}, a weaker sandbox (/sandbox)"
-    return Seen(f"{weaker}.", found.notes, f"{weaker}: {found.failed}", is_sound=False)
+    return Seen(f"{weaker}.", notes, f"{weaker}: {found.failed}", is_sound=False)
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -84,7 +86,14 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         tools=tools(sandbox, files, blocking),
         sandbox=sandbox,
-        commands=[SlashCommand(name=COMMAND, help="show where commands run", run=show)],
+        commands=[
+            SlashCommand(
+                name=COMMAND,
+                help="where commands run, and what holds",
+                run=show,
+                group="What I may do",
+            )
+        ],
         control=[ControlCommand(name=COMMAND, run=answer)],
         status=[] if seen.warning else [lambda: seen.words],  # warnings stand there anyway
     )

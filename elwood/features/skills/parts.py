@@ -1,16 +1,27 @@
 """What skills brings to one run of the app."""
 
+from functools import partial
+
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.parts import Gathered, Parts
+from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.extension import (
+    CommandAnswer,
+    CommandCall,
+    SessionExtension,
+    SlashCommand,
+)
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
 from elwood.features.skills.store import SkillStore, lacking
 from elwood.features.skills.tools import tools
+from elwood.foundation.text.lines import cut
 
+# Skills on a page, and characters of a description there.
+LISTED, GLIMPSE = 10, 120
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SHARE = 5
 
@@ -76,6 +87,20 @@ class SkillExtension(SessionExtension):
         return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
 
 
+async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
+    """Carry ``/skills`` out: list them, and what keeps some from being used."""
+    found, (_, number) = await shelf.found(), asked_page(call.given)
+    shown, pages = page(found.skills, number, LISTED, "/skills")
+    lines = []
+    for skill in (one.skill for one in shown):
+        why = lacking(skill)
+        lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
+        lines += [f"  cannot be used: {why}"] if why else []
+    lines += [f"⚠ {problem}" for problem in found.problems[:LISTED]] if number == 1 else []
+    text = "Skills; the name of one is a command:" if shown else "There are no skills."
+    return CommandAnswer(text, "\n".join(lines), pages=pages)
+
+
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
     shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
@@ -84,5 +109,14 @@ async def build(core: Core, others: Gathered) -> Parts:
         tools=tools(shelf, blocking, others.place),
         prompt=[skills],
         sessions=[lambda log: SkillExtension(log, skills)],
+        commands=[
+            SlashCommand(
+                name="skills",
+                help="the skills that I have",
+                run=partial(command, shelf),
+                private="What I have learned to do",
+                group="What I know and plan",
+            )
+        ],
         lent=shelf.packages,
     )

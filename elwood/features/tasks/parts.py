@@ -14,6 +14,7 @@ from elwood.agent.models.check import is_written, uncounted
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
+from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
     CommandAnswer,
@@ -54,8 +55,8 @@ MAX_PROBLEMS = 3_500
 # Seconds: chores missed in a week of holidays are made up for.
 HOUR, DAY = 3_600.0, 86_400.0
 LATE = 8 * DAY
-# Seconds for a command.
-COMMAND_LIMIT = 20.0
+# Seconds for a command, and tasks on a page of the list: they have up to six lines each.
+COMMAND_LIMIT, PAGE = 20.0, 6
 # Who changes a task, as the model and people read it.
 BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
@@ -85,9 +86,10 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="tasks",
-                help="list what is planned; /tasks pause, resume, cancel, run, stop ID; /tasks all",
+                help=f"what is planned\n{USAGE}",
                 run=partial(tasks_command, timetable, core.clock, core.admission),
                 private="What is planned",
+                group="What I know and plan",
             )
         ],
     )
@@ -111,15 +113,17 @@ async def tasks_command(
     if call.again and call.given.split()[:1] == ["run"]:
         text = "It may run already: I was interrupted. /tasks tells."
         return CommandAnswer(text, buttons=("/tasks",))
+    given, number = asked_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
-        match call.given.split(maxsplit=1):
+        match given.split(maxsplit=1):
             case [] | ["all"]:
-                tasks = await timetable.ask(ListTasks(chores=bool(call.given)))
+                tasks = await timetable.ask(ListTasks(chores=bool(given)))
+                shown, pages = page(tasks, number, PAGE, f"/tasks {given}".rstrip())
                 text = "There are no tasks. Say what shall be done and when."
-                if tasks:
+                if shown:
                     # The owner's zone: its name is what it was made of.
-                    text = f"{listing(tasks, str(clock.zone), clock.now())}\n\n{USAGE}"
-                return CommandAnswer(text, buttons=buttons(tasks))
+                    text = f"{listing(shown, str(clock.zone), clock.now())}\n\n{USAGE}"
+                return CommandAnswer(text, buttons=buttons(shown), pages=pages)
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
                 id_ = wanted.strip().lower()
                 settled = await timetable.ask(Change(id=id_, verb=verb, by=BY))

@@ -165,9 +165,11 @@ class Bot:
         ask = {"callback_query_id": query, "text": text[:MAX_ANSWER]}
         await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
 
-    async def set_my_commands(self, commands: Mapping[str, str]) -> None:
+    async def set_my_commands(
+        self, commands: Mapping[str, str], scope: Mapping[str, str | int]
+    ) -> None:
         listed = [{"command": name, "description": said} for name, said in commands.items()]
-        await self._call("setMyCommands", {"commands": listed}, bool)
+        await self._call("setMyCommands", {"commands": listed, "scope": scope}, bool)
 
     async def get_webhook_info(self) -> WebhookInfo:
         return await self._call("getWebhookInfo", {}, WebhookInfo)

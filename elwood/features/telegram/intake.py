@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -33,7 +33,8 @@ from elwood.agent.conversation.inbound import (
     types,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.commands.slash import COMMANDS
+from elwood.agent.session.commands.slash import EVERYDAY, menu
+from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
@@ -58,6 +59,7 @@ from elwood.features.telegram.reading import (
     asked,
     identify,
     identify_press,
+    is_for_another,
     order_of,
     quote,
     route_of,
@@ -80,6 +82,8 @@ PAIRING = (
 MAX_STRANGERS = 256
 # What is said to a press on an answer that cannot be told any more.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
+EXPIRED = "This button has expired. Please type the command instead."
+NOT_YOURS = "These buttons are for the person who asked."
 
 
 class Intake:
@@ -87,7 +91,7 @@ class Intake:
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
     keeps it, so this actor keeps nothing.  *random* and *silence* are those of `Poll`, *now* is
-    Unix time.
+    Unix time; *commands* are those of features, for the menus.
     """
 
     def __init__(
@@ -101,9 +105,11 @@ class Intake:
         random: Callable[[], float],
         now: Callable[[], float],
         silence: float = 120.0,
+        commands: Sequence[SlashCommand] = (),
     ) -> None:
         self._bot = bot
         self._settings = settings
+        self._commands = commands
         self._sessions = sessions
         self._approvals = approvals
         self._outbox = outbox
@@ -141,10 +147,20 @@ class Intake:
                 self._hand_on(update, nursery)
 
     async def _set_menu(self) -> None:
+        """Show everybody what works for all, and the owners in their own chats all there is."""
+        groups = menu(self._commands).values()
+        everything = {name: said for group in groups for name, said in group.items()}
+        everyday = {name: everything[name] for name in EVERYDAY if name in everything}
+        await self._show_menu(everyday, type="all_private_chats")
+        await self._show_menu(everyday, type="all_group_chats")
+        for owner in self._settings.owners:
+            await self._show_menu(everything, type="chat", chat_id=owner)
+
+    async def _show_menu(self, commands: Mapping[str, str], **scope: str | int) -> None:
         try:
-            await self._bot.set_my_commands(COMMANDS)
+            await self._bot.set_my_commands(commands, scope)
         except FAILURES as error:  # the commands work without a menu
-            log.warning("command menu not set", extra={"why": explain(error)})
+            log.warning("command menu not set", extra={"scope": scope, "why": explain(error)})
 
     async def _greet_in_turn(self, strangers: trio.MemoryReceiveChannel[tuple[Route, str]]) -> None:
         """Give strangers their codes one after another: a crowd must not be in others' way."""
@@ -253,8 +269,11 @@ class Intake:
         who, route = identify_press(query, message, self._us), route_of(message)
         if who is None or not await self._is_known(who.principal):
             return True
+        if is_for_another(query, message):
+            await self._answer(query, NOT_YOURS)
+            return True
         if not who.text:
-            await self._answer(query, WRITE_INSTEAD)
+            await self._answer(query, EXPIRED if types(query.data) else WRITE_INSTEAD)
             return True
         taken = await ask(
             self._sessions,

@@ -51,6 +51,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         random=core.environment.random,
         now=core.clock.now,
         silence=core.config.of(WatchdogSettings).poll,
+        commands=others.commands,
     )
 
     async def listen(mailbox: Mailbox[None]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from elwood.agent.conversation.inbound import Principal, person, session_of
+from elwood.agent.conversation.inbound import Principal, person, session_of, typed
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
@@ -95,13 +95,20 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
 def identify_press(
     query: CallbackQuery, message: TelegramMessage, us: BotIdentity
 ) -> Addressed | None:
-    """Read a press on one of our answers as if what stands on the button had been written to us.
+    """Read a press on one of our answers as if what the button says had been written to us.
 
     No text if that cannot be seen any more: Telegram shows a bot its old messages without it.
     """
     rows = message.reply_markup.inline_keyboard if message.reply_markup is not None else ()
     labels = (key.text for row in rows for key in row if key.callback_data == query.data)
-    return _address(message, query.from_, next(labels, "").strip(), True, us)
+    said = typed(query.data) if message.date else ""
+    return _address(message, query.from_, said or next(labels, "").strip(), True, us)
+
+
+def is_for_another(query: CallbackQuery, message: TelegramMessage) -> bool:
+    """Tell whether *message* answers somebody else: in groups it refers to what they wrote."""
+    asked = message.reply_to_message
+    return asked is not None and asked.from_ is not None and asked.from_.id != query.from_.id
 
 
 def _address(

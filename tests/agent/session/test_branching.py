@@ -196,7 +196,7 @@ async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world
 
 async def test_branches_are_left_and_come_back_to(world: World) -> None:
     async with house(world) as h:
-        await say(h, "one", "/branch Trip", "two", "/resume trip", "three", "/tree", "/resume 1")
+        await say(h, "one", "/branch Trip", "two", "/resume trip", "three", "/sessions", "/resume 1")
         tree = world.said[-2]
         await say(h, "four")
 
@@ -214,7 +214,7 @@ async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhe
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
 
     assert "would be taken for one" in world.said[1]
-    assert "/tree" in world.said[2]
+    assert "/sessions" in world.said[2]
     assert "“nowhere”" in world.said[3]
 
 

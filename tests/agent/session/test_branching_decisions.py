@@ -27,6 +27,7 @@ from elwood.agent.conversation.message import (
     said_in,
 )
 from elwood.agent.conversation.route import Route
+from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.log.branch import Branch
@@ -49,7 +50,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, may_close, state_at
 from elwood.agent.session.log.turns import call_key
 from elwood.agent.session.reading.records import is_on, moved_to, spans
-from elwood.foundation.runtime import inline
+from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, entries_of
 
@@ -82,7 +83,8 @@ class Talk:
         self.clock = 0.0
         self.numbers = 0
         self.log = SessionLog("s", self._journal(), lambda id_, state: None)
-        self.branching = Branching(self.log, self._withdraw, ())
+        models: Mailbox[ModelsMail] = Mailbox("models", 1)
+        self.branching = Branching(self.log, self._withdraw, (), models.address.ask)
 
     def _journal(self) -> Journal[Entry, Session]:
         disk = Disk(blocking=inline, clock=self._now, calls=NoSync())

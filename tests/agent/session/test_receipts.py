@@ -79,12 +79,12 @@ def test_so_many_calls_are_listed(given: str, count: int) -> None:
         for n in range(20)
     ]
 
-    text, lines = listing(calls, given, UTC)
+    told = listing(calls, given, UTC)
 
-    assert len(lines.splitlines()) == count
+    assert len(told.footer.splitlines()) == count
     if count:
-        assert text == f"The last {count} calls of this conversation:"
-        assert lines.endswith("1970-01-01 00:19 ✓ write_file 19")
+        assert told.text == "Calls of this conversation, 20 in all, the newest last:"
+        assert told.footer.endswith("1970-01-01 00:19 ✓ write_file 19")
     else:
-        assert "/receipts 20" in text
-    assert listing([], "", UTC) == ("No tool was called in this conversation.", "")
+        assert "/receipts 20" in told.text
+    assert listing([], "", UTC).text == "No tool was called in this conversation."

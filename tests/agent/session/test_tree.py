@@ -48,16 +48,16 @@ def test_branches_are_bounded_and_names_which_belong_to_the_newest_stay() -> Non
     assert (found.tip, found.name) == (8, "trip")
 
 
-def test_the_listing_shows_each_line_once_and_the_present_one_last() -> None:
+def test_the_listing_shows_each_line_once_and_the_present_one_first() -> None:
     """A line that was resumed and went on is one branch, and here."""
     tree = Tree()
     tree.leave(path(2), 4, 0.0, "new")
     tree.mark("x", path(6, 8), 9, 60.0)
     tree.leave(path(6, 8), 9, 60.0, "left")
     tree.go_on(1)
-    assert listing(tree, path(2, 12), 120.0).splitlines() == [
-        "3 x: marked 60 s ago, 2 turns: “words 6” … “words 8”",
+    assert listing(tree, path(2, 12), 120.0) == [
         "→ 1: here, 2 turns: “words 2” … “words 12”",
+        "3 x: marked 60 s ago, 2 turns: “words 6” … “words 8”",
     ]
     tree.leave(path(2, 12), 14, 130.0, "left")
     assert [(branch.number, branch.tip) for branch in tree.branches] == [(3, 9), (1, 14)]

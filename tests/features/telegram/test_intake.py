@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.commands.slash import COMMANDS
+from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
 
@@ -292,7 +292,34 @@ async def test_the_stop_button_of_a_draft_is_a_hint_to_its_session() -> None:
         assert house.interrupts[0].session == f"tg-{OWNER}"
 
 
-async def test_the_menu_is_set_at_the_start() -> None:
-    async with fake_telegram() as fake, intake(fake):
-        await fake.until(lambda: fake.commands)
-        assert [c["command"] for c in fake.commands] == list(COMMANDS)
+async def test_each_kind_of_chat_has_its_menu() -> None:
+    """One that the server refuses, as its owner has not written yet, costs no other."""
+    async with fake_telegram() as fake:
+        fake.unknown.add(1)
+        async with intake(fake, owners=(1, OWNER)):
+            await fake.until(lambda: len(fake.menus) == 3)
+    private, group = fake.menus["all_private_chats"], fake.menus["all_group_chats"]
+    assert list(private) == list(group) == [name for name in EVERYDAY if name in COMMANDS]
+    assert sorted(fake.menus[f"chat {OWNER}"]) == sorted(COMMANDS)
+    assert fake.menus[f"chat {OWNER}"]["undo"] == "take back your last message and what followed"
+
+
+async def test_a_press_types_what_the_button_carries_for_its_own_person_alone() -> None:
+    """In a group others see the buttons as well; an old message shows a bot nothing any more."""
+    friend, group = 5, -500
+    page = {"text": "2/2 →", "callback_data": "c:/receipts page 2"}
+    keys = {"inline_keyboard": [[page]]}
+    async with fake_telegram() as fake, intake(fake, owners=(OWNER, friend), groups=(group,)) as a:
+        asked = fake.message("/receipts@elwood_bot", chat=group)
+        shown = fake.show("Calls:", chat=group, reply_markup=keys)
+        other = fake.press(page["callback_data"], user=friend, message=shown, reply_to_message=asked)
+        await fake.until(lambda: fake.answered[other])
+        assert fake.answered[other] == "These buttons are for the person who asked."
+        assert not fake.counts["editMessageReplyMarkup ok"]
+        fake.press(page["callback_data"], message=shown, reply_to_message=asked)
+        await a.until_text("/receipts page 2")
+        old = fake.press(page["callback_data"], message=fake.show("Calls:"), date=0)
+        await fake.until(lambda: fake.answered[old])
+        assert "expired" in fake.answered[old]
+    [press] = a.inbound
+    assert press.quote == ""

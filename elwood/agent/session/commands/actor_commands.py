@@ -1,7 +1,8 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import get_args
 
 import msgspec
@@ -13,25 +14,22 @@ from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Spent, in_list, in_words
 from elwood.agent.session.commands.branching import Branching
-from elwood.agent.session.commands.slash import (
-    COMMANDS,
-    TypedCommand,
-    help_text,
-    parse,
-    request,
-    withheld,
-)
+from elwood.agent.session.commands.model_choice import choose
+from elwood.agent.session.commands.paging import asked_page, page
+from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request, withheld
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import CommandAnswer, CommandCall, Extensions, SessionExtension
 from elwood.agent.session.log.branch import listing as branches
-from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
+from elwood.agent.session.log.entries import Entry, ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import left, moves
+from elwood.agent.session.log.state import left, moves, stops
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import Format, items_of, listing, written
+from elwood.agent.session.reading.render import Format, items_of, tool_listing, written
+from elwood.agent.session.reading.render import listing as receipts
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import ActorUnavailable, Reply
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.markdown import Rich
@@ -40,6 +38,8 @@ from elwood.foundation.text.markdown import Rich
 APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
 # Seconds to wait for what it has cost: beside other things, and alone; stuck things listed.
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
+# Conversations on a page.
+PAGE = 8
 
 
 class Commands:
@@ -54,15 +54,17 @@ class Commands:
         runner: TurnRunner,
         shared: Extensions,
         extensions: Sequence[SessionExtension],
+        tools: Mapping[str, Tool],
     ) -> None:
         self._core = core
+        self._tools = tools
         self._messenger = messenger
         self._log = log_
         self._delivery = delivery
         self._runner = runner
         self._shared = shared
         self._extensions = extensions
-        self._branching = Branching(log_, runner.approvals.let_go, extensions)
+        self._branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
@@ -83,7 +85,7 @@ class Commands:
 
     async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
-        async with self._runner.at_rest(nursery):
+        async with self._runner.at_rest(nursery, stops=stops(received)):
             if received.id not in self._log.state.waiting:
                 return  # answered meanwhile, by a stop
             moved = await self._branching.move(command, received)
@@ -105,6 +107,7 @@ class Commands:
             answer.text,
             answer.footer,
             buttons=answer.buttons,
+            pages=answer.pages,
         )
         await self._delivery.accept(replied, *entries)
 
@@ -119,10 +122,12 @@ class Commands:
                 if stopped:
                     return None
                 return CommandAnswer(f"Nothing is running. {_gone(gone)}".rstrip())
-            case "tree":
+            case "sessions":
+                lines = branches(log_.state.tree, log_.state.path, self._core.clock.now())
+                _, number = asked_page(command.given)
+                shown, pages = page(lines, number, PAGE, "/sessions")
                 text = "The conversations of this chat; /resume NUMBER goes back to one:"
-                now = self._core.clock.now()
-                return CommandAnswer(text, branches(log_.state.tree, log_.state.path, now))
+                return CommandAnswer(text, "\n".join(shown), pages=pages)
             case "export":
                 return CommandAnswer(await self._export(command.given, received, again))
             case "status":
@@ -131,9 +136,19 @@ class Commands:
                 return CommandAnswer(withheld("What is spent", received) or await self._budget())
             case "receipts":
                 calls = (await self._history()).calls
-                return CommandAnswer(*listing(calls, command.given, self._core.clock.zone))
+                return receipts(calls, command.given, self._core.clock.zone)
+            case "tools":
+                listing = partial(tool_listing, self._tools, command.given)
+                why = withheld("What I can use", received)
+                return CommandAnswer(why or await log_.look_since(0, lambda _, log: listing(log)))
+            case "model":
+                before = log_.state.model
+                model, answer = choose(self._core.config, before, command.given, received)
+                if model != before:
+                    await log_.keep(ModelChosen(model))
+                return answer
             case "help":
-                return CommandAnswer(help_text(shared.commands))
+                return CommandAnswer(help_text(shared.commands, command.given))
             case "allow" | "deny" | "approvals" | "trust":
                 return CommandAnswer(await self._approve(command, received))
         if (found := shared.command(command.name)) is not None:
@@ -148,7 +163,7 @@ class Commands:
                 self._runner.arrived()
                 self._runner.work(nursery)
                 return None
-        return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
+        return CommandAnswer(help_text(shared.commands, command.name))
 
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
@@ -161,7 +176,7 @@ class Commands:
             return why
         asked = request(command, received.principal)
         if asked is None:
-            return f"I do not understand that. /{command.name}: {COMMANDS[command.name]}"
+            return f"I do not understand that. {help_text((), command.name)}"
         settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._core.approvals.insist(
@@ -181,7 +196,7 @@ class Commands:
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
         lines += [f"{one.capitalize()}." for one in left(state)]
         up, model = duration(core.clock.now() - core.started), core.config.of(ModelSettings).default
-        lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
+        lines.append(f"Elwood {__version__}, up for {up}, thinking with {state.model or model}.")
         if owner:
             spent = await self._spent(PATIENCE)
             limits = core.config.of(Limits)

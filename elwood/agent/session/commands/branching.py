@@ -10,20 +10,32 @@ from functools import partial
 import msgspec
 
 from elwood.agent.conversation.message import said_in
+from elwood.agent.models.messages import BudgetSpent, Complete, Completed
 from elwood.agent.session.commands.slash import TypedCommand
 from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
-from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
+from elwood.agent.session.log.entries import (
+    Branched,
+    Compacted,
+    Entry,
+    Received,
+    Resumed,
+    Retried,
+    Rewound,
+)
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
-from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.agent.session.turn.compaction import is_notice_of_cut, make_room
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.tokens import estimate
 
 # Characters of a message that is named by its words.
 WORDS = 60
+# Tokens of a conversation that is worth being summed up.
+WORTHWHILE = 2_000
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -51,7 +63,7 @@ class _Back(msgspec.Struct, frozen=True):
 class Branching:
     """Moves one session.
 
-    *withdraw* lets go of calls that wait for the owner.
+    *withdraw* lets go of calls that wait for the owner, *ask* gives summaries.
     """
 
     def __init__(
@@ -59,9 +71,11 @@ class Branching:
         log_: SessionLog,
         withdraw: Callable[..., Awaitable[int]],
         extensions: Sequence[SessionExtension],
+        ask: Callable[[Complete], Awaitable[Completed]],
     ) -> None:
         self._log = log_
         self._withdraw = withdraw
+        self._ask = ask
         self._extensions = extensions
 
     async def move(self, command: TypedCommand, received: Received) -> Moved:
@@ -81,8 +95,12 @@ class Branching:
                 return self._branch(command.given)
             case "resume":
                 return await self._resume(command.given)
+            case "compact":
+                return await self._compact()
         await self._withdraw(anew=True)
-        return Moved((Rewound(0),), "A new conversation. I have put the old one away; see /tree.")
+        return Moved(
+            (Rewound(0),), "A new conversation. I have put the old one away; see /sessions."
+        )
 
     async def _undo(self, given: str) -> Moved:
         begun = sum(node.begins for node in self._log.state.path)
@@ -96,7 +114,7 @@ class Branching:
         await self._taken_back(back.gone)
         what = f"your last {count} messages back" if count > 1 else "this back"
         what = "all of this conversation back" if is_all else f"{what}, and what followed"
-        text = f"I have taken {what}; /tree shows where it is kept."
+        text = f"I have taken {what}; /sessions shows where it is kept."
         if back.done:
             text += " What was done then stays done."
         words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
@@ -168,11 +186,31 @@ class Branching:
         branch = self._log.state.tree.find(given)
         if branch is None:
             what = f"called “{one_line(given, MAX_NAME)}”" if given else "to go back to"
-            return Moved((), f"There is no conversation {what}. /tree lists what there is.")
+            return Moved((), f"There is no conversation {what}. /sessions lists what there is.")
         found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
         entry = resumed(self._log.state, found, branch.tip, branch.number)
         return Moved((entry,), f"We are back in {branch.number}.", summed_up(found.path))
+
+    async def _compact(self) -> Moved:
+        state, log_ = self._log.state, self._log
+        if (before := state.tokens) < WORTHWHILE:
+            return Moved(
+                (), f"It is short, with about {before:,} tokens: there is nothing to gain."
+            )
+        match await make_room(log_.account, state, self._ask, None):
+            case BudgetSpent(why):
+                return Moved((), why)
+            case Compacted(summary, upto, why="") as made:
+                kept = sum(node.tokens for node in state.path if node.seq >= upto)
+                text = (
+                    f"I have summed up the older part: what I carry along of our conversation has "
+                    f"about {kept + estimate(summary):,} tokens now, not {before:,}."
+                )
+                return Moved((made,), text, summary)
+            case Compacted(why=why):
+                return Moved((), f"It stays as it is, as no summary could be made: {why}")
+        return Moved((), "It cannot be made shorter.")
 
 
 DONE = (

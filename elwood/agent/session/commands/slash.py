@@ -1,6 +1,7 @@
 """Slash commands: what they are called and what they mean."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 
@@ -16,25 +17,47 @@ from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.log.entries import Received
 from elwood.foundation.runtime import Request
 
+# The first line stands in /help and in menus; the others are what /help NAME says besides.
 COMMANDS = {
-    "new": "start a new conversation",
-    "undo": "take back your last message and what followed; /undo 2: the last two; /undo all",
-    "retry": "answer your last message once more",
-    "branch": "keep the conversation as it is here, and go on: /branch NAME",
-    "tree": "list the other conversations and branches of this chat",
-    "resume": "go back to one of them: /resume NUMBER or NAME; alone: to the one before",
-    "export": "write the conversation into a file: /export md or html",
+    "new": "begin a new conversation",
     "stop": "stop what is being done",
-    "status": "say what is going on and what it has cost",
-    "budget": "show what was spent today and this month, on what, and the limits",
-    "receipts": "list what was really done here, newest last (/receipts 20: so many)",
-    "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]; or a "
-    "person in",
-    "deny": "refuse a call that waits: /deny CODE",
-    "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
-    "trust": "permit requests to a domain: /trust example.org",
-    "help": "say what I understand",
+    "status": "what is going on",
+    "help": "what I understand\n/help NAME says more of one.",
+    "undo": "take back your last message and what followed\n"
+    "/undo 2: the last two; /undo all: the whole conversation.",
+    "retry": "answer your last message once more",
+    "branch": "keep the conversation as it is here, and go on\n"
+    "/branch NAME gives it a name to come back to by /resume NAME.",
+    "sessions": "the conversations of this chat\n/resume NUMBER goes back to one.",
+    "resume": "go back to another conversation\n"
+    "/resume NUMBER or NAME, as /sessions lists them; alone: to the one before.",
+    "compact": "sum up the older part of a long conversation",
+    "receipts": "what was really done here\n/receipts 20: so many at once.",
+    "budget": "what was spent, on what, and the limits",
+    "export": "the conversation as a file\n/export md or /export html.",
+    "approvals": "what waits for your yes, and what is permitted\n"
+    "/approvals revoke NUMBER takes a permission back.",
+    "allow": "let a call run that waits, or a person in\n"
+    "/allow CODE once, conversation, always or source; the code stands in the question.",
+    "deny": "refuse a call that waits\n/deny CODE; the code stands in the question.",
+    "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
+    "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
+    "model": "which model thinks\n"
+    "/model NAME: another one, for this conversation; /model default: the usual one.",
 }
+# Under which heading of /help they stand, before those of features.
+GROUPS = {
+    "Talking with me": ("new", "stop", "btw", "status", "help"),
+    "Going back": ("undo", "retry", "branch", "sessions", "resume", "compact"),
+    "What I know and plan": (),
+    "What I did, and what it cost": ("receipts", "budget", "export"),
+    "What I may do": ("approvals", "allow", "deny", "trust", "tools"),
+    "Looking after me": ("model",),
+}
+# The menu of whoever is not the owner in a chat of their own: what works for everybody.
+EVERYDAY = ("new", "stop", "btw", "undo", "retry", "sessions", "resume", "status", "help")
+# Telegram sends "start" when a chat is opened.
+ALIASES = {"start": "help", "tool": "tools", "archive": "new"}
 
 
 class TypedCommand(msgspec.Struct, frozen=True):
@@ -48,8 +71,7 @@ def parse(text: str) -> TypedCommand:
     """Read a slash command."""
     first, *words = text.split()
     name = first.removeprefix("/").lower()
-    # Telegram sends "start" when a chat is opened.
-    return TypedCommand("help" if name == "start" else name, " ".join(words))
+    return TypedCommand(ALIASES.get(name, name), " ".join(words))
 
 
 def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
@@ -79,9 +101,40 @@ def withheld(what: str, received: Received) -> str:
     return ""
 
 
-def help_text(more: Iterable[SlashCommand] = ()) -> str:
-    """List the commands, with *more* of features."""
-    lines = [f"/{name}: {meaning}" for name, meaning in COMMANDS.items()]
-    lines += [f"/{one.name}: {one.help}" for one in more]
-    lines.append("/NAME of a skill: use it, for what is said behind it")
-    return "Write to me in plain words. Besides, I understand:\n" + "\n".join(lines)
+def menu(more: Iterable[SlashCommand]) -> dict[str, dict[str, str]]:
+    """Give the commands by their headings, with *more* of features: names, and a few words."""
+    found = {
+        group: {name: COMMANDS[name] for name in names if name in COMMANDS}
+        for group, names in GROUPS.items()
+    }
+    for one in more:
+        found.setdefault(one.group, {})[one.name] = one.help
+    return {
+        group: {name: said.partition("\n")[0] for name, said in commands.items()}
+        for group, commands in found.items()
+    }
+
+
+def help_text(more: Sequence[SlashCommand], given: str = "") -> str:
+    """Say what can be asked of us, with *more* commands of features; or more of the one *given*."""
+    known = COMMANDS | {one.name: one.help for one in more}
+    if not given:
+        lines = [ABOUT]
+        for group, commands in menu(more).items():
+            lines += ["", f"**{group}**", *(f"/{name}: {said}" for name, said in commands.items())]
+        return "\n".join([*lines, "", MORE])
+    if (name := parse(given).name) in known:
+        return f"/{name}: {known[name]}"
+    near = get_close_matches(name, known, n=1)
+    meant = f" Did you mean /{near[0]}?" if near else ""
+    return f"I do not know /{name}.{meant} /help lists what I understand."
+
+
+ABOUT = (
+    "Write to me as you would to a person: I answer, remember what matters, remind you, and do "
+    "things for you. Before anything that could do harm I ask. For instance:\n"
+    "- Remind me tomorrow at nine to call Ann.\n"
+    "- What did we say about the trip?\n"
+    "- Read notes.txt and make a list of it."
+)
+MORE = "/help NAME says more of one, as in /help undo. The name of a skill is a command, too."

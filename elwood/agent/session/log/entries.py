@@ -193,7 +193,8 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     """*inputs* have their answer: *text*, with *footer* made from receipts.
 
     *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
-    a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them.
+    a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them;
+    *pages* are buttons by what stands on them, with the command that each types.
     """
 
     reply: str
@@ -205,6 +206,7 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     failed: bool = False
     quiet: bool = False
     buttons: tuple[str, ...] = ()
+    pages: dict[str, str] = {}
 
 
 class Posting(msgspec.Struct, frozen=True, tag="posting"):
@@ -298,6 +300,12 @@ class Archived(msgspec.Struct, frozen=True, tag="archived"):
     """The conversation was quiet for long: the next message begins a new one."""
 
 
+class ModelChosen(msgspec.Struct, frozen=True, tag="model"):
+    """The owner wants this *model* to think in this conversation; empty: the usual one."""
+
+    model: str
+
+
 Entry = (
     Received
     | TurnStarted
@@ -322,4 +330,5 @@ Entry = (
     | Resumed
     | Retried
     | Archived
+    | ModelChosen
 )

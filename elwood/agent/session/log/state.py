@@ -70,7 +70,8 @@ class Session(Branch):
     lines.  *failed* says that its newest answer states a failure, *archived* that the person has
     not been told yet that their conversation was put away.  *calibration* corrects estimates, on
     whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
-    each has an account of its own.  *observed* is the newest entry that was looked at to be
+    each has an account of its own.  *model* thinks in the present one, if another
+    than the usual was chosen for it.  *observed* is the newest entry that was looked at to be
     learned from; *done* the newest turn that ended.
     """
 
@@ -90,6 +91,7 @@ class Session(Branch):
     observed: int = 0
     done: FinishedTurn | None = None
     archived: bool = False
+    model: str = ""
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     @property
@@ -143,7 +145,7 @@ class Session(Branch):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
-                    self.conversation += 1
+                    self._begin_anew()
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
                     self._change_to(entries.Resumed(0, same_prompt=True))
@@ -153,7 +155,7 @@ class Session(Branch):
                 self.tree.leave(self.path, seq - 1, at, "archived")
                 self._change_to(entries.Resumed(0, same_prompt=True))
                 self.archived = True
-                self.conversation += 1
+                self._begin_anew()
             case entries.Resumed():
                 left: Why = "left" if entry.number else "undone"
                 if not entry.number:
@@ -174,6 +176,8 @@ class Session(Branch):
                 del self.undelivered[reply]
             case entries.Observed(upto):
                 self.observed = max(self.observed, upto)
+            case entries.ModelChosen(model):
+                self.model = model
 
     # --- messages that come in ---
 
@@ -205,6 +209,10 @@ class Session(Branch):
             self.notices[entry.input] = entry.notice
 
     # --- the head moves ---
+
+    def _begin_anew(self) -> None:
+        self.conversation += 1
+        self.model = ""
 
     def _change_to(self, line: entries.Resumed) -> None:
         """Go on with *line* and its label; what is still to come in brings its own."""
@@ -407,7 +415,7 @@ class GiveUpTurn(msgspec.Struct, frozen=True):
 
 
 # Commands that move the conversation: what is said behind them is for the place they move it to.
-MOVING = frozenset({"/new", "/undo", "/retry", "/branch", "/resume"})
+MOVING = frozenset({"/new", "/archive", "/undo", "/retry", "/branch", "/resume", "/compact"})
 
 
 def is_command(received: Received) -> bool:
@@ -435,6 +443,11 @@ def commands(session: Session) -> tuple[Received, ...]:
 def moves(received: Received) -> bool:
     """Tell whether a message is a command that moves the conversation."""
     return is_command(received) and received.text.split(maxsplit=1)[0].lower() in MOVING
+
+
+def stops(received: Received) -> bool:
+    """Tell whether a command that moves the conversation ends what runs, or waits for its end."""
+    return not received.text.lower().startswith("/compact")
 
 
 def inputs(session: Session) -> tuple[Received, ...]:

@@ -4,7 +4,8 @@ A file needs nothing else: it is Markdown, or a page of HTML.  Everything in it 
 somebody: it is shown as it is, and never read as Markdown or HTML.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from html import escape
 from itertools import groupby
@@ -13,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from elwood.agent.session.commands.paging import asked_page, page
+from elwood.agent.session.extension import CommandAnswer
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log
@@ -25,13 +28,14 @@ from elwood.agent.session.reading.receipts import (
     what_was_called,
 )
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import columns, fence_of, literal, one_line
+from elwood.foundation.text.lines import code, columns, fence_of, literal, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
-# Calls that /receipts lists when nobody says how many.
-LISTED = 10
+# Calls that /receipts lists when nobody says how many; characters of an error.
+LISTED, MAX_ERROR = 10, 300
 CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
 TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
 
@@ -46,23 +50,53 @@ def turns_table(turns: Iterable[TurnRecord], zone: tzinfo) -> Iterator[str]:
     return columns([TURNS, *(_turn_cells(turn, zone) for turn in turns)])
 
 
-def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> tuple[str, str]:
-    """Answer ``/receipts`` with the newest of *calls* that ended: a text, and below it the calls.
+def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
+    """Answer ``/receipts`` with the newest of *calls* that ended, the newest last.
 
-    *given* is what was typed behind it: how many.
+    *given* is what was typed behind it: how many on a page, and which page.
     """
-    count = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
-    if given and not count:
-        return "Say how many calls to list: /receipts 20", ""
-    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
+    wanted, number = asked_page(given)
+    size = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+    if wanted and not size:
+        return CommandAnswer("Say how many calls to list: /receipts 20")
+    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: -one.at)
     if not ended:
-        return "No tool was called in this conversation.", ""
+        return CommandAnswer("No tool was called in this conversation.")
+    shown, pages = page(ended, number, size or LISTED, f"/receipts {wanted}".rstrip())
     lines = [
         f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
-        for one in ended[-(count or LISTED) :]
+        for one in reversed(shown)
     ]
-    many = "call" if len(lines) == 1 else f"{len(lines)} calls"
-    return f"The last {many} of this conversation:", "\n".join(lines)
+    head = f"Calls of this conversation, {len(ended)} in all, the newest last:"
+    return CommandAnswer(head, "\n".join(lines), pages=pages)
+
+
+def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
+    """Answer ``/tools`` with all *tools*, or more of the one *given*, and how they did in *log*."""
+    calls, failed, errors = Counter[str](), Counter[str](), dict[str, str]()
+    for _, _, entry in log:
+        if isinstance(entry, entries.CallEnded):
+            calls[entry.tool] += 1
+            if entry.outcome == "failed":
+                failed[entry.tool] += 1
+                errors[entry.tool] = entry.text
+
+    def counted(name: str) -> str:
+        many = f" {calls[name]} times" if calls[name] else ""
+        return f"{code(name)}{many}{f' ({failed[name]} failed)' if failed[name] else ''}"
+
+    if (tool := tools.get(given)) is not None:
+        error = literal(one_line(errors.get(given, ""), MAX_ERROR))
+        lines = [f"{code(given)}: {tool.description}", ""]
+        lines.append(f"In this conversation: {calls[given]} calls, {failed[given]} failed.")
+        return "\n".join([*lines, f"The last failure: {error}"] if error else lines)
+    lines = ["What I can use, and how often I did in this conversation:", ""]
+    if given:
+        lines[:0] = [f"I have no tool called {literal(one_line(given))}.", ""]
+    ordered = sorted(tools.values(), key=lambda tool: tool.id)
+    for subject, found in groupby(ordered, lambda tool: tool.id.partition(".")[0]):
+        lines.append(f"- {subject}: {', '.join(counted(one.name) for one in found)}")
+    return "\n".join([*lines, "", "/tools NAME says more of one."])
 
 
 def _call_line(call: CallRecord) -> str:

@@ -66,16 +66,16 @@ async def make_room(
 ) -> Compacted | models.BudgetSpent | None:
     """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
 
-    Without *context* it must become less than it is: the model says that it does not fit.  If no
-    summary can be had, the entry says why, and holds extracts.
+    Without *context* it must become less than it is: the model says that it does not fit, or the
+    person wants it.  If no summary can be had, the entry says why, and holds extracts.
     """
-    turn = session.turn
-    assert turn is not None
+    newest = session.path[-1].seq if session.path else 0
+    start = newest + 1 if session.turn is None else session.turn.start
     limits = partial(ContextLimits, prompt=session.prompt_tokens, ratio=session.calibration.ratio)
     if context is None:
         context = int(limits(context=0).size(sum(node.tokens for node in session.path)))
     given = limits(context=context)
-    at = plan(session.path, given, turn.start)
+    at = plan(session.path, given, start)
     if at is None:
         return None
     old = [node for node in session.path if node.seq < at]

@@ -99,16 +99,16 @@ class TurnRunner:
             nursery.start_soon(self._run_turns, begun)
 
     @asynccontextmanager
-    async def at_rest(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+    async def at_rest(self, nursery: trio.Nursery, *, stops: bool) -> AsyncIterator[None]:
         """Hold the conversation still while the block, a command that waits, moves it.
 
-        What was said before the command is begun, and stopped with what runs.  Nothing else begins
-        until the command is answered (`next_work`).
+        What was said before the command is begun and, with what runs, answered; or stopped, if the
+        command *stops* it.  Nothing else begins until the command is answered (`next_work`).
         """
         async with self._rest:
             stopped = None
             while True:
-                turn = self._log.state.turn
+                turn = self._log.state.turn if stops else None
                 if turn is not None and turn is not stopped and self.stop(None):
                     stopped = turn
                 self.work(nursery)

@@ -247,12 +247,12 @@ class TurnRun:
                 await trio.sleep(LOOK_EVERY)
 
     async def _complete(self, progress: trio.MemorySendChannel[str | models.Delayed]) -> Completed:
-        now = trio.current_time()
+        now, chosen = trio.current_time(), self.log.state.model
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
             request = Complete(
                 session=self.log.account,
-                role=self._turn.errand.role if self._turn.errand else "default",
+                role=self._turn.errand.role if self._turn.errand else chosen or "default",
                 prompt=self.prompt,
                 messages=self.log.state.messages,
                 progress=progress,

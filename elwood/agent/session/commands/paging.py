@@ -1,0 +1,39 @@
+"""Long lists, a page at a time: ``/receipts page 2``, and the buttons that type it."""
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PAGE = re.compile(r"(.*?)\s*\bpage ([0-9]{1,4})", re.DOTALL)
+
+
+def asked_page(given: str) -> tuple[str, int]:
+    """Split what was typed behind a command into that, and the page that is asked for.
+
+    >>> asked_page("20 page 3"), asked_page("all"), asked_page("page 2")
+    (('20', 3), ('all', 1), ('', 2))
+    """
+    found = _PAGE.fullmatch(given)
+    return (found[1], int(found[2])) if found else (given, 1)
+
+
+def page(
+    items: Sequence[T], number: int, size: int, command: str
+) -> tuple[Sequence[T], dict[str, str]]:
+    """Return the page *number* of *items*, or the nearest there is, and the buttons to others.
+
+    A button is what stands on it and what it types: *command* with a page behind it.
+
+    >>> page("abcde", 2, 2, "/tasks all")
+    ('cd', {'← 1/3': '/tasks all page 1', '3/3 →': '/tasks all page 3'})
+    """
+    count = max(1, -(-len(items) // size))
+    number = min(max(1, number), count)
+    buttons = {}
+    if number > 1:
+        buttons[f"← {number - 1}/{count}"] = f"{command} page {number - 1}"
+    if number < count:
+        buttons[f"{number + 1}/{count} →"] = f"{command} page {number + 1}"
+    return items[(number - 1) * size : number * size], buttons
