@@ -446,6 +446,7 @@ class Life:
                 outbox=post.address,
                 random=core.environment.random,
                 now=core.clock.now,
+                commands=others.commands,
             )
 
             async def intake(mailbox: Mailbox[None]) -> None:

@@ -1,23 +1,23 @@
 """Slash commands as people type them and press their buttons, in the whole app."""
 
-import re
-
 import pytest
-import trio
 
+from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY, GROUPS
 from elwood.agent.session.log.entries import Compacted, ModelChosen, Replied
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
+from elwood.features.memory.messages import Remember
+from elwood.features.memory.note import NoteDraft
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, MODEL, OTHER, Home, Life, newest, obedient
-from tests.journeys.test_memory import typed
+from tests.journeys.test_memory import thinking, typed
 
 DEAR = "scripted/dear"
 # What each says in a house where nothing has happened, and in one that was used.
@@ -27,12 +27,12 @@ SAID = {
     "status": ("thinking with scripted/m", "Today:"),
     "help": ("Write to me as you would to a person", "/help NAME"),
     "undo": ("nothing to take back", "I have taken this back"),
-    "retry": ("nothing to try again", "re: one"),
+    "retry": ("nothing to try again", "re: replaced tea"),
     "branch": ("Nothing was said here yet", "Kept as 2"),
     "sessions": ("→ 1: here, no words yet", "→ 1: here, 3 turns: “one”"),
     "resume": ("no conversation to go back to", "no conversation to go back to"),
     "compact": ("It is short", "It is short"),
-    "memory": ("I remember 0 notes", "Newest:\n- tea: green"),
+    "memory": ("I remember 0 notes", "Newest:\n• tea: green"),
     "tasks": ("There are no tasks", "mail: Look for mail"),
     "skills": ("There are no skills", "There are no skills"),
     "receipts": ("No tool was called", "✓ act rent"),
@@ -42,45 +42,151 @@ SAID = {
     "allow": ("/allow CODE", "/allow CODE"),
     "deny": ("/deny CODE", "/deny CODE"),
     "trust": ("/trust example.org", "/trust example.org"),
-    "tools": ("own: act, crash", "act 1 times"),
-    "mcp": ("I have no MCP servers", "I have no MCP servers"),
+    "tools": ("own: act, crash", "act (1)"),
     "model": ("I think with scripted/m", "I think with scripted/m"),
     "backup": ("There is no backup yet", "There is no backup yet"),
 }
 
 
-async def used(h: Home, life: Life) -> None:
-    """Let something of everything have happened."""
+@pytest.fixture
+def busy(h: Home) -> Home:
+    """A home whose model saves notes, sums up, and does what it is told."""
+    h.more_tools = ("save_memory",)
+
+    def think(request: ModelRequest) -> Completion:
+        if request.prompt.system == INSTRUCTIONS:
+            return answer("<summary>They spoke of many words.</summary>")
+        saves = newest(request).startswith("save_memory")
+        return thinking(request) if saves else obedient(request)
+
+    h.think = think
+    return h
+
+
+async def use(life: Life) -> None:
+    """Let something of everything happen."""
     await life.say("one", "call act rent", typed("save_memory", key="tea", content="green"))
     task = Task("mail", "Look for mail", Every(3600.0, EPOCH), prompt="Look.")
     await life.address("timetable").ask(PlanTask(task=task))
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-async def test_every_command_of_the_menu_answers(h: Home, is_used: bool) -> None:
-    h.more_tools = ("save_memory",)
-    h.think = lambda request: (
-        obedient(request) if "save_memory" not in newest(request) else saving(request)
-    )
+async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> None:
+    """In words that fit a telephone, in a house where nothing has happened and in a used one."""
+    h = busy
     async with h.life() as life:
         await life.until(lambda: f"chat {OWNER}" in h.fake.menus)
         menu = h.fake.menus[f"chat {OWNER}"]
+        assert SAID.keys() <= menu.keys()
         if is_used:
-            await used(h, life)
-        # Those that take something away come last, and before a question of who is left.
+            await use(life)
+        # Those that take something away come last.
         last = ("branch", "retry", "undo", "new")
         for name in (*(one for one in menu if one not in last), *last):
             text = await life.say(f"/{name}")
-            if name == "export" and is_used:
-                text = h.texts()[-1]
-            assert SAID.get(name, ("", ""))[is_used] in text, (name, text)
             assert text, name
-            assert "I do not know" not in text, name
+            assert SAID.get(name, ("", ""))[is_used] in text, (name, text)
             assert len(text) < 2_500, (name, len(text))
+            assert menu[name] in await life.say(f"/help {name}")
+        assert "Did you mean /model?" in await life.say("/modle")
+        assert f"Calls in this conversation: {int(is_used)}" in await life.say("/tool act")
     assert not h.broken()
 
 
-def saving(request: ModelRequest) -> Completion:
-    from tests.journeys.test_memory import thinking
+def test_every_command_has_its_heading() -> None:
+    headed = [name for names in GROUPS.values() for name in names]
+    assert set(COMMANDS) <= set(headed)
+    assert len(set(headed)) == len(headed)
+    assert set(EVERYDAY) <= set(headed)
 
-    return thinking(request)
+
+async def test_long_lists_are_turned_over_by_their_buttons(busy: Home) -> None:
+    h = busy
+    async with h.life() as life:
+        await life.say("call " + ", ".join(f"act n{number}" for number in range(12)))
+        for number in range(8):
+            h.fake.say("/new")
+            h.fake.say(f"words {number}")
+            task = Task(f"t{number}", "Look", Every(3600.0, EPOCH), prompt="Look.")
+            await life.address("timetable").ask(PlanTask(task=task))
+            note = NoteDraft(f"note-{number}", "green", CLEAN)
+            await life.address("memory").ask(Remember(draft=note))
+        await life.settled()
+
+        for command, newest_, oldest in (
+            ("/receipts", "act n11", "act n1"),
+            ("/sessions", "→ 9: here", "\n1: put away"),
+            ("/tasks", "t0: Look", "t7: Look"),
+            ("/memory", "• note-7:", "• note-0:"),
+        ):
+            first = await life.say(command)
+            data, message = h.fake.button("2/2 →") or ("", None)
+            h.fake.press(data, message=message)
+            await life.settled()
+            second = h.texts()[-1]
+            assert newest_ in first, first
+            assert oldest in second, second
+            assert newest_ not in second
+        # It goes back to a conversation, too; a page that there is not is the last one.
+        await life.say("/sessions page 99")
+        data, message = h.fake.button("/resume 1") or ("", None)
+        h.fake.press(data, message=message)
+        await life.settled()
+        assert h.texts()[-1].startswith("We are back in 1")
+    assert not h.broken()
+
+
+async def test_another_model_thinks_in_one_conversation_until_it_ends(busy: Home) -> None:
+    h = busy
+    h.made = h.config().having(ModelSettings(default=MODEL, summarizer=MODEL, fallbacks=(DEAR,)))
+    async with h.life() as life:
+        assert DEAR in await life.say("/model")
+        data, message = h.fake.button(f"/model {DEAR}") or ("", None)
+        h.fake.press(data, message=message)
+        await life.settled()
+        assert h.texts()[-1].startswith(f"From the next answer on I think with {DEAR}")
+        for other in ("openai/gpt-5", "nonsense"):
+            assert f"Which one is {other}?" in await life.say(f"/model {other}")
+        life.kill()
+    async with h.life() as life:
+        await life.say("one")
+        assert h.asked[-1].model == "dear"
+        assert f"thinking with {DEAR}" in await life.say("/status")
+        await life.say("hello", chat=OTHER)
+        assert h.asked[-1].model == "m"
+        await life.say("/model default", "two", "/model dear", "/new", "three")
+    assert [request.model for request in h.asked[-2:]] == ["m", "m"]
+    chosen = [entry.model for entry in h.entries() if isinstance(entry, ModelChosen)]
+    assert chosen == [DEAR, "", DEAR]
+    assert not h.broken()
+
+
+async def test_a_long_conversation_is_summed_up_when_the_person_wants_it(busy: Home) -> None:
+    """What runs is answered before, what is said meanwhile after it."""
+    h = busy
+    async with h.life() as life:
+        await life.say("a " * 2_000, "b " * 2_000)
+        h.fake.say("call look last")
+        h.fake.say("/compact")
+        h.fake.say("after")
+        await life.settled()
+    assert ("look last", "ok") in h.ended()
+    cut = next(text for text in h.texts() if "summed up the older part" in text)
+    assert "They spoke of many words." in cut
+    order = [e.text[:9] for e in h.entries() if isinstance(e, Replied)]
+    assert order[-3:] == ["re: saw l", "I have su", "re: after"]
+    messages = h.asked[-1].messages
+    assert isinstance(messages[0], Notice)
+    assert sum(isinstance(one, Human) for one in messages) < 4
+    assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
+    assert not h.broken()
+
+
+async def test_a_conversation_stays_whole_when_no_summary_can_be_had(busy: Home) -> None:
+    h = busy
+    h.think = lambda request: answer(f"re: {len(request.messages)}")
+    async with h.life() as life:
+        await life.say("a " * 2_000, "b " * 2_000)
+        assert (await life.say("/compact")).startswith("It stays as it is, as no summary")
+        assert await life.say("three") == "re: 5"
+    assert not h.broken()

@@ -21,10 +21,6 @@ Servers = Mapping[str, Address[ServerMail]]
 
 async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
     """Carry ``/mcp`` out."""
-    if not servers:
-        return CommandAnswer(
-            "I have no MCP servers. A table [mcp_servers.NAME] in config.toml adds one."
-        )
     what, _, rest = call.given.partition(" ")
     name, _, words = rest.strip().partition(" ")
     match what:

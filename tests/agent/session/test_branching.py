@@ -196,7 +196,9 @@ async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world
 
 async def test_branches_are_left_and_come_back_to(world: World) -> None:
     async with house(world) as h:
-        await say(h, "one", "/branch Trip", "two", "/resume trip", "three", "/sessions", "/resume 1")
+        await say(
+            h, "one", "/branch Trip", "two", "/resume trip", "three", "/sessions", "/resume 1"
+        )
         tree = world.said[-2]
         await say(h, "four")
 

@@ -55,7 +55,7 @@ def test_the_listing_shows_each_line_once_and_the_present_one_first() -> None:
     tree.mark("x", path(6, 8), 9, 60.0)
     tree.leave(path(6, 8), 9, 60.0, "left")
     tree.go_on(1)
-    assert listing(tree, path(2, 12), 120.0) == [
+    assert [*listing(tree, path(2, 12), 120.0).values()] == [
         "→ 1: here, 2 turns: “words 2” … “words 12”",
         "3 x: marked 60 s ago, 2 turns: “words 6” … “words 8”",
     ]

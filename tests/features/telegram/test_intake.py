@@ -312,7 +312,9 @@ async def test_a_press_types_what_the_button_carries_for_its_own_person_alone() 
     async with fake_telegram() as fake, intake(fake, owners=(OWNER, friend), groups=(group,)) as a:
         asked = fake.message("/receipts@elwood_bot", chat=group)
         shown = fake.show("Calls:", chat=group, reply_markup=keys)
-        other = fake.press(page["callback_data"], user=friend, message=shown, reply_to_message=asked)
+        other = fake.press(
+            page["callback_data"], user=friend, message=shown, reply_to_message=asked
+        )
         await fake.until(lambda: fake.answered[other])
         assert fake.answered[other] == "These buttons are for the person who asked."
         assert not fake.counts["editMessageReplyMarkup ok"]

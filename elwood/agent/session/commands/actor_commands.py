@@ -123,11 +123,12 @@ class Commands:
                     return None
                 return CommandAnswer(f"Nothing is running. {_gone(gone)}".rstrip())
             case "sessions":
-                lines = branches(log_.state.tree, log_.state.path, self._core.clock.now())
-                _, number = asked_page(command.given)
-                shown, pages = page(lines, number, PAGE, "/sessions")
+                tree, now = log_.state.tree, self._core.clock.now()
+                lines, (_, number) = branches(tree, log_.state.path, now), asked_page(command.given)
+                shown, pages = page(list(lines), number, PAGE, "/sessions")
                 text = "The conversations of this chat; /resume NUMBER goes back to one:"
-                return CommandAnswer(text, "\n".join(shown), pages=pages)
+                buttons = tuple(f"/resume {one}" for one in shown if one != tree.line)
+                return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
             case "export":
                 return CommandAnswer(await self._export(command.given, received, again))
             case "status":

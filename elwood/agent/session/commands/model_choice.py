@@ -46,6 +46,6 @@ def _shown(model: str, prices: bool) -> str:
     if not prices:
         return code(model)
     if model not in PRICES:
-        return f"{code(model)} (nobody knows its price)"
+        return f"{code(model)} (price not known)"
     rate = PRICES[model][0]
     return f"{code(model)} (${rate.input:g} in, ${rate.output:g} out for a million tokens)"

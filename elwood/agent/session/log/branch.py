@@ -285,12 +285,12 @@ def summed_up(path: Sequence[Node]) -> str:
     return f"1 turn: {first}" if len(begun) == 1 else f"{len(begun)} turns: {first} … {last}"
 
 
-def listing(tree: Tree, path: Sequence[Node], now: float) -> list[str]:
-    """Give a line for the present line, and then for each branch, the newest first."""
-    lines = [f"→ {tree.line}: here, {summed_up(path)}"]
-    for branch in sorted(tree.branches, key=lambda one: -one.at):
+def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
+    """Say by its number what each branch is: the present line first, then the newest."""
+    lines = {tree.line: f"→ {tree.line}: here, {summed_up(path)}"}
+    for branch in sorted(tree.branches, key=lambda one: (one.at, one.number), reverse=True):
         if branch.number != tree.line:  # a line that was resumed is the present one
             head = f"{branch.number} {branch.name}".rstrip()
             ago = duration(now - branch.at)
-            lines.append(f"{head}: {REASONS[branch.why]} {ago} ago, {branch.said}")
+            lines[branch.number] = f"{head}: {REASONS[branch.why]} {ago} ago, {branch.said}"
     return lines

@@ -82,15 +82,15 @@ def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
                 errors[entry.tool] = entry.text
 
     def counted(name: str) -> str:
-        many = f" {calls[name]} times" if calls[name] else ""
-        return f"{code(name)}{many}{f' ({failed[name]} failed)' if failed[name] else ''}"
+        bad = f", {failed[name]} failed" if failed[name] else ""
+        return f"{code(name)} ({calls[name]}{bad})" if calls[name] else code(name)
 
     if (tool := tools.get(given)) is not None:
         error = literal(one_line(errors.get(given, ""), MAX_ERROR))
         lines = [f"{code(given)}: {tool.description}", ""]
-        lines.append(f"In this conversation: {calls[given]} calls, {failed[given]} failed.")
+        lines.append(f"Calls in this conversation: {calls[given]}; failed: {failed[given]}.")
         return "\n".join([*lines, f"The last failure: {error}"] if error else lines)
-    lines = ["What I can use, and how often I did in this conversation:", ""]
+    lines = ["What I can use, and in brackets how often I did in this conversation:", ""]
     if given:
         lines[:0] = [f"I have no tool called {literal(one_line(given))}.", ""]
     ordered = sorted(tools.values(), key=lambda tool: tool.id)
