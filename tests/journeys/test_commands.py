@@ -171,12 +171,12 @@ async def test_a_long_conversation_is_summed_up_when_the_person_wants_it(busy: H
         h.fake.say("after")
         await life.settled()
     assert ("look last", "ok") in h.ended()
-    cut = next(text for text in h.texts() if "summed up the older part" in text)
-    assert "They spoke of many words." in cut
+    assert any("summed up the older part" in text for text in h.texts())
     order = [e.text[:9] for e in h.entries() if isinstance(e, Replied)]
     assert order[-3:] == ["re: saw l", "I have su", "re: after"]
     messages = h.asked[-1].messages
     assert isinstance(messages[0], Notice)
+    assert "They spoke of many words." in messages[0].text
     assert sum(isinstance(one, Human) for one in messages) < 4
     assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
     assert not h.broken()

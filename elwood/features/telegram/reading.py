@@ -108,7 +108,9 @@ def identify_press(
 def is_for_another(query: CallbackQuery, message: TelegramMessage) -> bool:
     """Tell whether *message* answers somebody else: in groups it refers to what they wrote."""
     asked = message.reply_to_message
-    return asked is not None and asked.from_ is not None and asked.from_.id != query.from_.id
+    if asked is None or asked.forum_topic_created is not None or message.chat.type == "private":
+        return False
+    return asked.from_ is not None and asked.from_.id != query.from_.id
 
 
 def _address(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import get_args
 
 import msgspec
@@ -139,13 +138,15 @@ class Commands:
                 calls = (await self._history()).calls
                 return receipts(calls, command.given, self._core.clock.zone)
             case "tools":
-                listing = partial(tool_listing, self._tools, command.given)
-                why = withheld("What I can use", received)
-                return CommandAnswer(why or await log_.look_since(0, lambda _, log: listing(log)))
+                text = withheld("What I can use", received) or await log_.look_since(
+                    0, lambda _, log: tool_listing(self._tools, command.given, log)
+                )
+                return CommandAnswer(text)
             case "model":
-                before = log_.state.model
-                model, answer = choose(self._core.config, before, command.given, received)
-                if model != before:
+                if why := withheld("Which model thinks", received):
+                    return CommandAnswer(why)
+                model, answer = choose(self._core.config, log_.state.model, command.given)
+                if model != log_.state.model:
                     await log_.keep(ModelChosen(model))
                 return answer
             case "help":

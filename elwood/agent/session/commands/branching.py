@@ -195,19 +195,16 @@ class Branching:
     async def _compact(self) -> Moved:
         state, log_ = self._log.state, self._log
         if (before := state.tokens) < WORTHWHILE:
-            return Moved(
-                (), f"It is short, with about {before:,} tokens: there is nothing to gain."
-            )
+            return Moved((), f"It is short, about {before:,} tokens: there is nothing to gain.")
         match await make_room(log_.account, state, self._ask, None):
             case BudgetSpent(why):
                 return Moved((), why)
             case Compacted(summary, upto, why="") as made:
                 kept = sum(node.tokens for node in state.path if node.seq >= upto)
-                text = (
-                    f"I have summed up the older part: what I carry along of our conversation has "
-                    f"about {kept + estimate(summary):,} tokens now, not {before:,}."
+                text = "I have summed up the older part: our conversation takes about "
+                return Moved(
+                    (made,), f"{text}{kept + estimate(summary):,} tokens now, not {before:,}."
                 )
-                return Moved((made,), text, summary)
             case Compacted(why=why):
                 return Moved((), f"It stays as it is, as no summary could be made: {why}")
         return Moved((), "It cannot be made shorter.")
