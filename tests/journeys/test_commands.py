@@ -1,6 +1,7 @@
 """Slash commands as people type them and press their buttons, in the whole app."""
 
 import pytest
+import trio
 
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Completion, Human, Notice
@@ -178,6 +179,33 @@ async def test_a_long_conversation_is_summed_up_when_the_person_wants_it(busy: H
     assert isinstance(messages[0], Notice)
     assert "They spoke of many words." in messages[0].text
     assert sum(isinstance(one, Human) for one in messages) < 4
+    assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
+    assert not h.broken()
+
+
+async def test_a_crash_while_the_summary_is_made_costs_nothing(busy: Home) -> None:
+    """It is made again at the next start; meanwhile the person sees that somebody writes."""
+    h, obey, slow = busy, busy.think, trio.Event()
+
+    async def think(request: ModelRequest) -> Completion:
+        if request.prompt.system == INSTRUCTIONS and not slow.is_set():
+            slow.set()
+            await trio.sleep_forever()
+        made = obey(request)
+        assert isinstance(made, Completion)
+        return made
+
+    h.think = think
+    async with h.life() as life:
+        await life.say("a " * 2_000, "b " * 2_000)
+        h.fake.say("/compact")
+        await slow.wait()
+        seen = len(h.fake.actions)
+        await life.until(lambda: len(h.fake.actions) > seen + 1)
+        life.kill()
+    async with h.life() as life:
+        await life.say("three")
+    assert sum("summed up the older part" in text for text in h.texts()) == 1
     assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
     assert not h.broken()
 

@@ -8,7 +8,8 @@ import msgspec
 import trio
 
 from elwood import __version__
-from elwood.agent.channels.messages import Attachment, PostResult, Sent, Unsure
+from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Spent, in_list, in_words
@@ -39,6 +40,8 @@ APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
 # Conversations on a page.
 PAGE = 8
+# Seconds after which a command shows a sign of life, and between two: Telegram's lasts five.
+SILENT, TYPING_EVERY = 0.5, 4.0
 
 
 class Commands:
@@ -75,12 +78,21 @@ class Commands:
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
         command = parse(received.text)
-        if moves(received):
-            await self._move(command, received, nursery)
-            return
-        answer = await self._answer(command, received, nursery, again)
-        if answer is not None:
-            await self._accept(received, answer)
+        async with trio.open_nursery() as beside:
+            beside.start_soon(self._show_typing, received.route)
+            if moves(received):
+                await self._move(command, received, nursery)
+            elif answer := await self._answer(command, received, nursery, again):
+                await self._accept(received, answer)
+            beside.cancel_scope.cancel()
+
+    async def _show_typing(self, route: Route) -> None:
+        """Show that a command is being carried out, if that takes long."""
+        outbox = self._core.channels.outboxes.get(route.channel)
+        await trio.sleep(SILENT)
+        while outbox is not None:
+            outbox.offer(Typing(route=route))
+            await trio.sleep(TYPING_EVERY)
 
     async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
