@@ -59,10 +59,10 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
     size = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
     if wanted and not size:
         return CommandAnswer("Say how many calls to list: /receipts 20")
-    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: -one.at)
+    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
     if not ended:
         return CommandAnswer("No tool was called in this conversation.")
-    shown, pages = page(ended, number, size or LISTED, f"/receipts {wanted}".rstrip())
+    shown, pages = page(ended[::-1], number, size or LISTED, f"/receipts {wanted}".rstrip())
     lines = [
         f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
         for one in reversed(shown)
