@@ -34,7 +34,10 @@ def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
     text = f"From the next answer on I think with {_priced(name)} in this conversation."
     if name == settings.default:
         return "", CommandAnswer(text)
-    return name, CommandAnswer(f"{text} /model default goes back.")
+    usual = code(settings.default)
+    return name, CommandAnswer(
+        f"{text} If it cannot, {usual} does; /model default goes back to it."
+    )
 
 
 def _priced(model: str) -> str:

@@ -70,9 +70,9 @@ class Session(Branch):
     lines.  *failed* says that its newest answer states a failure, *archived* that the person has
     not been told yet that their conversation was put away.  *calibration* corrects estimates, on
     whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
-    each has an account of its own.  *model* thinks in the present one, if another
-    than the usual was chosen for it.  *observed* is the newest entry that was looked at to be
-    learned from; *done* the newest turn that ended.
+    each has an account of its own.  *observed* is the newest entry that was looked at to be
+    learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
+    another one than the usual was chosen for it.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -91,8 +91,8 @@ class Session(Branch):
     observed: int = 0
     done: FinishedTurn | None = None
     archived: bool = False
-    model: str = ""
     calibration: Calibration = msgspec.field(default_factory=Calibration)
+    model: str = ""
 
     @property
     def is_idle(self) -> bool:
