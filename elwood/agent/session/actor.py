@@ -25,7 +25,15 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves, stops
+from elwood.agent.session.log.state import (
+    Session,
+    changes_nothing,
+    commands,
+    is_command,
+    may_close,
+    moves,
+    stops,
+)
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
@@ -235,7 +243,6 @@ class SessionActor:
         state = self._log.state
         if inbound.id in state.seen:
             return Taken()
-        await self._put_away_if_due()
         text = well_formed(inbound.text)
         screened = screen(text) if inbound.errand is None else None
         if isinstance(screened, Masked):
@@ -255,6 +262,9 @@ class SessionActor:
             inbound.untrusted or not inbound.principal.owner,
             inbound.errand,
         )
+        if changes_nothing(state, received):
+            return Taken()
+        await self._put_away_if_due()
         waiting = max(len(state.waiting), len(state.undelivered))
         most = MAX_WAITING
         if is_command(received):

@@ -4,6 +4,7 @@
 changed in place by `apply` alone, so that a turn costs the same however long the log is.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
@@ -36,6 +37,9 @@ MAX_RECEIPTS = 50
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once, and for
 # as many as there can be tasks.
 MAX_RUNS = 200
+# Messages of which is known what they say now, should an edit that changes nothing come: it comes
+# within seconds, when the preview of a link is there.
+MAX_EDITABLE = 100
 # What people were sent since they wrote last: so much of it is of use to the model, and characters
 # of each.
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
@@ -73,6 +77,8 @@ class Session(Branch):
     each has an account of its own.  *observed* is the newest entry that was looked at to be
     learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
     another one than the usual was chosen for it.
+    *editable* is when the newest messages were
+    written, or edited, and a digest of what they say, by their names in their channels.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -93,6 +99,7 @@ class Session(Branch):
     archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
     model: str = ""
+    editable: dict[str, tuple[float, str]] = msgspec.field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:
@@ -106,6 +113,9 @@ class Session(Branch):
                 self.seen[id_] = None
                 _bound(self.seen, entries.MAX_SEEN)
                 receive(self.waiting, entry)
+                if (name := entry.edits or entry.message) is not None:
+                    self.editable[name] = entry.sent_at, _digest(entry.text)
+                    _bound(self.editable, MAX_EDITABLE)
                 self.hear(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
@@ -368,6 +378,19 @@ def receive(waiting: dict[str, Received], entry: Received) -> None:
         if entry.edits is not None and entry.edits in (other.message, other.edits):
             waiting[id_] = msgspec.structs.replace(other, text="")
     waiting[entry.id] = entry
+
+
+def changes_nothing(session: Session, edit: Received) -> bool:
+    """Tell whether *edit* leaves a message as it is, or as it was before an edit that came since.
+
+    Channels tell of an edit, too, when the preview of a link was added.
+    """
+    at, said = session.editable.get(edit.edits or "", (0.0, ""))
+    return bool(said) and (_digest(edit.text) == said or edit.sent_at < at)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def may_close(session: Session) -> bool:
