@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from elwood.agent.session.log.entries import Received
-from tests.journeys.home import Home
+from tests.journeys.home import Home, Life
 
 
 def edit(h: Home, message: Any, text: str, at: int = 5) -> int:
@@ -34,4 +36,55 @@ async def test_an_edit_without_a_change_is_taken_and_changes_nothing(h: Home) ->
         "re: [edited] read https://example.com",
     ]
     assert sum(isinstance(entry, Received) for entry in h.entries()) == 2
+    assert h.broken() == []
+
+
+async def begin(h: Home, life: Life, *more: str) -> None:
+    """Let a turn begin that hangs, and say *more* behind it."""
+    h.fake.say("call hang")
+    await h.effects.hang.wait()
+    for text in more:
+        h.fake.say(text)
+        await life.until(lambda: not h.fake.unconfirmed)
+
+
+async def press(h: Home, life: Life, words: str) -> None:
+    found = h.fake.button(words)
+    assert found is not None
+    for _ in range(2):  # pressed twice, it does it once
+        h.fake.press(found[0], message=found[1])
+    await life.settled()
+
+
+async def test_stop_names_what_waits_and_a_press_has_it_answered(h: Home) -> None:
+    async with h.life() as life:
+        await begin(h, life, "and the weather?", "/stop")
+        await life.settled()
+        stopped = h.texts()[-1]
+        assert stopped.startswith("Stopped. Under way was hang.")
+        assert "What you wrote before that is not answered: “and the weather?”." in stopped
+        assert len(h.asked) == 1
+    async with h.life() as life:
+        await press(h, life, "Answer it now")
+        assert h.texts()[-1] == "re: and the weather?"
+        assert len(h.asked) == 2
+        await life.say("/answer t7")
+        assert h.texts()[-1] == "I do not have that any more. Please write it again."
+    assert h.broken() == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["after sync received", "before write replied", "after sync replied", "before write posted"],
+)
+async def test_a_kill_around_a_stop_leaves_each_message_one_outcome(h: Home, place: str) -> None:
+    async with h.life() as life:
+        await begin(h, life, "and the weather?")
+        h.kill(place)
+        h.fake.say("/stop")
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
+        await press(h, life, "Answer it now")
+    assert h.texts()[-1] == "re: and the weather?"
     assert h.broken() == []

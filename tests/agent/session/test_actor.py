@@ -230,6 +230,24 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(worl
     assert not world.asked
 
 
+async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world: World) -> None:
+    said = ("hello", "one", "/stop", "two", "/stop", "three")
+    after = await wake_up(
+        world,
+        Received("hello", "hello", "me", ROUTE, 0.0),
+        TurnStarted("t1", ("hello",), 1, "hello"),
+        *(Received(f"m{n}", text, "me", ROUTE, 0.0) for n, text in enumerate(said[1:])),
+    )
+
+    assert world.said == [
+        "Stopped. Under way was the model's answer.\n\n"
+        "What you wrote before that is not answered: “one”, “two”.",
+        "re: three",
+    ]
+    assert [button.text for button in world.posts[0].buttons] == ["Answer them now"]
+    assert after.is_idle
+
+
 @pytest.mark.parametrize(
     ("text", "asked"),
     [

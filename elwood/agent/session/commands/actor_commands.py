@@ -133,6 +133,14 @@ class Commands:
                 if stopped:
                     return None
                 return CommandAnswer(f"Nothing is running. {_gone(gone)}".rstrip())
+            case "answer":
+                unanswered = log_.state.set_aside.get(command.given, ())
+                asked = "\n".join(one.text for one in unanswered)
+                if not asked:
+                    return CommandAnswer("I do not have that any more. Please write it again.")
+                untrusted = any(one.untrusted for one in unanswered)
+                await self._say(received, asked, untrusted, nursery)
+                return None
             case "sessions":
                 tree, now = log_.state.tree, self._core.clock.now()
                 lines, (_, number) = branches(tree, log_.state.path, now), asked_page(command.given)
@@ -173,11 +181,17 @@ class Commands:
             )
         for extension in self._extensions:
             if asked := await extension.expand(received.text):
-                await log_.keep(Retried(received.id, asked, received.untrusted))
-                self._runner.arrived()
-                self._runner.work(nursery)
+                await self._say(received, asked, received.untrusted, nursery)
                 return None
         return CommandAnswer(help_text(shared.commands, command.name))
+
+    async def _say(
+        self, received: Received, text: str, untrusted: bool, nursery: trio.Nursery
+    ) -> None:
+        """Let a command stand for *text*, which a turn answers."""
+        await self._log.keep(Retried(received.id, text, untrusted))
+        self._runner.arrived()
+        self._runner.work(nursery)
 
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))

@@ -37,6 +37,8 @@ MAX_RECEIPTS = 50
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once, and for
 # as many as there can be tasks.
 MAX_RUNS = 200
+# Stops that have left messages unanswered which can still be asked for.
+MAX_SET_ASIDE = 3
 # Messages of which is known what they say now, should an edit that changes nothing come: it comes
 # within seconds, when the preview of a link is there.
 MAX_EDITABLE = 100
@@ -76,9 +78,9 @@ class Session(Branch):
     whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
     each has an account of its own.  *observed* is the newest entry that was looked at to be
     learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
-    another one than the usual was chosen for it.
-    *editable* is when the newest messages were
-    written, or edited, and a digest of what they say, by their names in their channels.
+    another one than the usual was chosen for it.  *editable* is when the newest messages were
+    written, or edited, and a digest of what they say, by their names in their channels;
+    *set_aside* what waited when a turn was stopped, by that, for `/answer`.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -100,6 +102,7 @@ class Session(Branch):
     calibration: Calibration = msgspec.field(default_factory=Calibration)
     model: str = ""
     editable: dict[str, tuple[float, str]] = msgspec.field(default_factory=dict)
+    set_aside: dict[str, tuple[Received, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:
@@ -325,8 +328,11 @@ class Session(Branch):
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         self._note_runs(entry, turn)
+        unanswered = [one for one in self._take(entry.inputs) if is_said(one)]
+        if turn is not None and unanswered:
+            self.set_aside[turn.id] = tuple(unanswered)
+            _bound(self.set_aside, MAX_SET_ASIDE)
         for id_ in entry.inputs:
-            self.waiting.pop(id_, None)
             self.notices.pop(id_, None)
         if self.turn is None:
             self.tell(seq)
@@ -445,6 +451,11 @@ def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
     words = received.text.split(maxsplit=1) if received.errand is None else []
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
+
+
+def is_said(received: Received) -> bool:
+    """Tell whether a person said something in a message: no command, and not edited meanwhile."""
+    return received.errand is None and bool(received.text.strip()) and not is_command(received)
 
 
 def left(session: Session) -> list[str]:

@@ -261,7 +261,7 @@ def finished(
     return FinishedTurn(
         turn=replied.turn or "",
         at=at,
-        asked=tuple(_asked(one) for one in own[:MAX_ASKED]),
+        asked=tuple(asked(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
         calls=tuple(msgspec.structs.replace(one, text="") for one in calls[:MAX_CALLS]),
         more=len(calls[MAX_CALLS:]),
@@ -271,7 +271,8 @@ def finished(
     )
 
 
-def _asked(received: Received) -> str:
+def asked(received: Received) -> str:
+    """Give the words of a message in a short line, without what it replies to."""
     if received.errand is not None:
         return f"(the task {received.errand.job})"
     return plain_words(_own(received.text))

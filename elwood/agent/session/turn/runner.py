@@ -3,19 +3,21 @@
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import takewhile
 
 import msgspec
 import trio
 
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
+from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import Runs, SessionExtension
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, next_work
-from elwood.agent.session.log.turns import spoken, usable
+from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, next_work
+from elwood.agent.session.log.turns import asked, spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
@@ -25,6 +27,7 @@ from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
 from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.text.lines import in_quotes
 
 log = logging.getLogger("elwood.turns")
 
@@ -36,6 +39,9 @@ GIVEN_UP = (
     "I tried this several times and was cut off each time, so I have given it up. "
     "The rest of our conversation is not affected."
 )
+# What waited when the turn was stopped, and on the button that has it answered.
+UNSAID = "What you wrote before that is not answered: {}."
+ANSWER = "Answer it now", "Answer them now"
 
 
 class TurnRunner:
@@ -289,10 +295,13 @@ class TurnRunner:
         state, turn = self._log.state, self._log.turn
         inputs = [received.id for received in turn.inputs]
         stop, self._stopped_by = self._stopped_by, None
+        said: list[Received] = []
         if stop is not None:
             # Who says stop means what waits as well; the outcome of each is this statement.
-            inputs += [r.id for r in state.waiting.values() if not is_command(r)]
-            inputs.append(stop.id)
+            before = list(takewhile(lambda one: one.id != stop.id, state.waiting.values()))
+            stopped = [r for r in before if not is_command(r) or parse(r.text).name == "stop"]
+            inputs += [received.id for received in (*stopped, stop)]
+            said = [received for received in stopped if is_said(received)]
         self._stopping, self._ending = False, True
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
@@ -304,16 +313,19 @@ class TurnRunner:
             return with_receipts(self._core.redactor(text), turn)
 
         beside = self._core.environment.blocking
-        said, footer = finished() if len(text) <= MUCH else await beside(finished)
+        shown, footer = finished() if len(text) <= MUCH else await beside(finished)
+        if said:
+            shown += "\n\n" + UNSAID.format(", ".join(in_quotes(asked(one)) for one in said))
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             self._delivery.route(stop or turn),
-            head + said,
+            head + shown,
             "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
+            pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else {},
         )
         for extension in self._extensions:
             await extension.settle()  # the turn before, which this one takes the place of
