@@ -39,6 +39,8 @@ MAX_CAPTION = 1024
 # How a picture ends that the server cannot read.
 BROKEN = b"broken"
 MAX_POLL = 50
+# Some of those that a bot may react with.
+EMOJI = {"👍", "👎", "❤", "🔥", "🎉", "🤔", "👀", "🙏", "👌", "💯", "⚡", "🏆", "✍", "🤷", "😢"}
 ENTITY_TYPES = {
     "mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bold",
     "italic", "underline", "strikethrough", "spoiler", "blockquote", "expandable_blockquote",
@@ -105,6 +107,8 @@ class FakeTelegram:
         self.files: dict[int, tuple[str, bytes]] = {}
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[int] = []
+        # What the bot thinks of messages: chat and message id.
+        self.reactions: dict[tuple[int, int], str] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
         # Polls that have come in, answered or not.
@@ -300,6 +304,8 @@ class FakeTelegram:
                 self._admit(params)
                 self.actions.append(params["chat_id"])
                 return True
+            case "setMessageReaction":
+                return self._react(params)
             case "answerCallbackQuery":
                 if params["callback_query_id"] not in self.answered:
                     raise Refusal(
@@ -447,6 +453,20 @@ class FakeTelegram:
         if _units(params.get("text", "")) > MAX_TEXT:
             raise Refusal(400, "Bad Request: message is too long")
         self.drafts.append((chat, params["draft_id"], params.get("text", "")))
+        return True
+
+    def _react(self, params: dict[str, Any]) -> bool:
+        chat, number = self._admit(params), params["message_id"]
+        if not 0 < number <= self._next_message or number in self.gone:
+            raise Refusal(400, "Bad Request: message to react not found")
+        given = params.get("reaction", [])
+        if len(given) > 1:
+            raise Refusal(400, "Bad Request: REACTIONS_TOO_MANY")
+        self.reactions.pop((chat, number), None)
+        for one in given:
+            if one["type"] != "emoji" or one["emoji"] not in EMOJI:
+                raise Refusal(400, "Bad Request: REACTION_INVALID")
+            self.reactions[chat, number] = one["emoji"]
         return True
 
     def _edit(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

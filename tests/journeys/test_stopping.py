@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+import trio
 
 from elwood.agent.session.log.entries import Received
+from tests.fake_telegram import OWNER
 from tests.journeys.home import Home, Life
 
 
@@ -88,3 +90,19 @@ async def test_a_kill_around_a_stop_leaves_each_message_one_outcome(h: Home, pla
         await press(h, life, "Answer it now")
     assert h.texts()[-1] == "re: and the weather?"
     assert h.broken() == []
+
+
+async def test_a_message_behind_a_running_turn_is_marked_as_seen_at_once(h: Home) -> None:
+    async with h.life() as life:
+        await begin(h, life, "and this?", "/status")
+        await life.until(lambda: h.fake.reactions)
+        h.fake.fault("setMessageReaction", code=429, parameters={"retry_after": 30})
+        for text in ("and that?", "and those?"):
+            h.fake.say(text)
+            await life.until(lambda: not h.fake.unconfirmed)
+        await trio.sleep(5)
+        h.fake.say("/stop")
+        await life.settled()
+        await life.say("alone")
+    assert h.fake.reactions == {(OWNER, 2): "👀"}
+    assert h.fake.counts["setMessageReaction error"] == 1  # none is tried until it is over

@@ -94,4 +94,11 @@ class Typing(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-OutboxMail = Post | Draft | Typing
+class React(msgspec.Struct, frozen=True, kw_only=True):
+    """Mark a person's *message*, by its name in the channel, as seen.  Offered."""
+
+    route: Route
+    message: str
+
+
+OutboxMail = Post | Draft | Typing | React

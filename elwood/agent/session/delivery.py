@@ -15,6 +15,7 @@ from elwood.agent.channels.messages import (
     Draft,
     Post,
     PostResult,
+    React,
     Sent,
     Typing,
     Undeliverable,
@@ -87,6 +88,12 @@ class Delivery:
         follows = run is not None and run.follows
         owner = self._channels.owner_routes() if follows else ()
         return next(iter(owner), answered.route)
+
+    def seen(self, received: Received) -> None:
+        """Show that a message has been seen which waits behind a turn."""
+        outbox = self._channels.outboxes.get(received.route.channel)
+        if outbox is not None and received.message is not None:
+            outbox.offer(React(route=received.route, message=received.message))
 
     async def run(self) -> None:
         """Deliver for as long as the session lives."""

@@ -11,7 +11,15 @@ from typing import assert_never
 
 import trio
 
-from elwood.agent.channels.messages import Draft, OutboxMail, Post, Sent, Typing, Undeliverable
+from elwood.agent.channels.messages import (
+    Draft,
+    OutboxMail,
+    Post,
+    React,
+    Sent,
+    Typing,
+    Undeliverable,
+)
 from elwood.agent.conversation.inbound import (
     Busy,
     Inbound,
@@ -274,6 +282,8 @@ class ConsoleOutbox:
                     elif self._aside is not None and why not in ("", self._told):
                         self._told = why
                         await self._aside(f"{printable(why)}\n")
+                case React():
+                    pass  # it stands there, and is seen
                 case _:
                     assert_never(message)
         if self._entered is not None:

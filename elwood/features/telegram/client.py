@@ -160,6 +160,11 @@ class Bot:
             ask["message_thread_id"] = topic
         await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
 
+    async def set_message_reaction(self, chat: int, message: int, emoji: str) -> None:
+        ask = {"chat_id": chat, "message_id": message}
+        reaction = [{"type": "emoji", "emoji": emoji}]
+        await self._call("setMessageReaction", ask | {"reaction": reaction}, bool, PREVIEW_TIMEOUT)
+
     async def answer_callback_query(self, query: str, text: str) -> None:
         """End the waiting of a pressed button and show *text*."""
         ask = {"callback_query_id": query, "text": text[:MAX_ANSWER]}

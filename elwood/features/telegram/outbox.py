@@ -16,6 +16,7 @@ from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
     PostResult,
+    React,
     Sent,
     Typing,
     Undeliverable,
@@ -42,8 +43,9 @@ from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame, spli
 
 log = logging.getLogger(__name__)
 
-# Messages that may wait for one chat.
-MAX_WAITING = 64
+# Messages that may wait for one chat, and marks of messages as seen, which give way to newer ones.
+MAX_WAITING, MAX_REACTIONS = 64, 8
+SEEN = "👀"
 # Seconds after which an idle chat is forgotten: its longest window has passed.
 IDLE = 60.0
 # Seconds at most by which a flood wait is prolonged at random.
@@ -200,6 +202,7 @@ class _ChatQueue:
     flooded_until: float = 0.0
     screen: _Preview = attrs.field(factory=_Preview)
     wake: trio.Event = attrs.field(factory=trio.Event)
+    reactions: deque[React] = attrs.field(factory=lambda: deque(maxlen=MAX_REACTIONS))
 
 
 class Outbox:
@@ -255,6 +258,8 @@ class Outbox:
                 if text is None:
                     return
                 queue.preview = mail, text
+            case React():
+                queue.reactions.append(mail)
             case _:
                 assert_never(mail)
         queue.wake.set()
@@ -262,14 +267,17 @@ class Outbox:
     def _wanted(self, queue: _ChatQueue, mail: Draft | Typing) -> str | None:
         """Return the text to show if there is room for *mail*, and it shows anything new."""
         now = trio.current_time()
-        if queue.busy or queue.posts or queue.preview or now < queue.flooded_until:
-            return None
-        if queue.previews.delay(now) or self._all_previews.delay(now):
+        if queue.busy or queue.posts or queue.preview or not self._may_decorate(queue, now):
             return None
         is_edit = isinstance(mail, Draft) and not mail.route.private
         if is_edit and queue.messages.delay(now, leave=EDITS_LEAVE):
             return None
         return queue.screen.wanted(mail, now, self._pacing)
+
+    def _may_decorate(self, queue: _ChatQueue, now: float) -> bool:
+        """Tell whether the budgets have room for what no answer depends on."""
+        is_full = queue.previews.delay(now) or self._all_previews.delay(now)
+        return now >= queue.flooded_until and not is_full
 
     async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
@@ -277,6 +285,10 @@ class Outbox:
             queue.wake = trio.Event()
             if queue.posts:
                 await self._deliver(chat, queue, queue.posts.popleft())
+            elif queue.reactions:
+                seen = queue.reactions.popleft()
+                if self._may_decorate(queue, trio.current_time()):
+                    await self._show(queue, seen, SEEN)
             elif queue.preview is not None:
                 (preview, text), queue.preview = queue.preview, None
                 await self._show(queue, preview, text)
@@ -286,12 +298,17 @@ class Outbox:
                 with trio.move_on_after(max(IDLE, queue.flooded_until - trio.current_time())):
                     await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = queue.posts or queue.preview or queue.screen.message is not None
+                waits = (
+                    queue.posts
+                    or queue.reactions
+                    or queue.preview
+                    or queue.screen.message is not None
+                )
                 if not (waits or self._stopping):
                     del self._queues[chat]
                     return
 
-    async def _show(self, queue: _ChatQueue, preview: Draft | Typing, text: str) -> None:
+    async def _show(self, queue: _ChatQueue, preview: Draft | Typing | React, text: str) -> None:
         now = trio.current_time()
         queue.previews = queue.previews.spend(now)
         self._all_previews = self._all_previews.spend(now)
@@ -300,7 +317,11 @@ class Outbox:
             queue.messages = queue.messages.spend(now)
             self._total = self._total.spend(now)
         try:
-            await queue.screen.show(self._bot, queue.chat, preview, text, now)
+            if isinstance(preview, React):
+                number = int(preview.message.rpartition(":")[2])
+                await self._bot.set_message_reaction(queue.chat, number, text)
+            else:
+                await queue.screen.show(self._bot, queue.chat, preview, text, now)
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
