@@ -106,3 +106,18 @@ async def test_a_message_behind_a_running_turn_is_marked_as_seen_at_once(h: Home
         await life.say("alone")
     assert h.fake.reactions == {(OWNER, 2): "👀"}
     assert h.fake.counts["setMessageReaction error"] == 1  # none is tried until it is over
+
+
+async def test_the_stop_button_of_a_draft_says_what_was_stopped(h: Home) -> None:
+    async with h.life() as life:
+        await begin(h, life, "and this?")
+        h.kill("after sync received")
+        pressed = {"chat": {"id": OWNER, "type": "private"}, "draft_id": 1}
+        h.fake.push({"stopped_message_generation": pressed})
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
+    [stopped] = h.texts()
+    assert stopped.startswith("Stopped. Under way was hang.")
+    assert "“and this?”" in stopped
+    assert h.broken() == []

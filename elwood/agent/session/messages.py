@@ -19,7 +19,7 @@ class Await(Request[RunResult | None], frozen=True, kw_only=True):
 
 
 class Interrupt(msgspec.Struct, frozen=True):
-    """Stop the running turn of *session* (a stop button).  A hint; repeating it is harmless."""
+    """Stop the running turn of *session*, a task's.  A hint; repeating it is harmless."""
 
     session: str
 

@@ -35,9 +35,10 @@ from elwood.agent.conversation.inbound import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import EVERYDAY, menu
 from elwood.agent.session.extension import SlashCommand
-from elwood.agent.session.messages import Interrupt, SessionsMail
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
+    StopPressed,
     TelegramMessage,
     TelegramUser,
     UnreadableUpdate,
@@ -201,9 +202,7 @@ class Intake:
                 return await self._choose(update.update_id, query)
             await self._press(query)
         elif update.stopped_message_generation is not None:
-            stopped = update.stopped_message_generation
-            thread = stopped.message_thread_id
-            self._sessions.offer(Interrupt(session_of(stopped.chat.id, thread, self._us.moved)))
+            return await self._stop(update.update_id, update.stopped_message_generation)
         elif (message := update.message or update.edited_message) is not None:
             return await self._message(update.update_id, message, update.edited_message is not None)
         return True
@@ -291,6 +290,26 @@ class Intake:
             await self._answer(query, "✓", done=True)  # perhaps of the press before
         else:
             await self._answer(query, "")
+        return await self._replies.settle(taken, number, route)
+
+    async def _stop(self, number: int, pressed: StopPressed) -> bool:
+        """Take the stop button of a draft as if whoever sees it had typed the command."""
+        user, topic = pressed.chat.id, pressed.message_thread_id
+        who = Principal(person(user), "", user in self._us.owners)
+        if pressed.chat.type != "private" or not await self._is_known(who):
+            return True
+        route = Route("telegram", user, topic)
+        taken = await ask(
+            self._sessions,
+            lambda: Inbound(
+                session=session_of(user, topic, self._us.moved),
+                id=f"tg:{self._us.bot}:{number}",
+                principal=who,
+                route=route,
+                text="/stop",
+                sent_at=self._now(),
+            ),
+        )
         return await self._replies.settle(taken, number, route)
 
     async def _is_known(self, principal: Principal) -> bool:

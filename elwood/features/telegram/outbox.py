@@ -298,12 +298,7 @@ class Outbox:
                 with trio.move_on_after(max(IDLE, queue.flooded_until - trio.current_time())):
                     await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = (
-                    queue.posts
-                    or queue.reactions
-                    or queue.preview
-                    or queue.screen.message is not None
-                )
+                waits = queue.posts or queue.reactions or queue.preview or queue.screen.message
                 if not (waits or self._stopping):
                     del self._queues[chat]
                     return

@@ -32,7 +32,7 @@ from elwood.agent.channels.messages import (
 from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.messages import Interrupt, SessionsMail
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
@@ -75,7 +75,6 @@ class Neighbours:
     actor_table: ActorTable
     events: list[Event] = attrs.field(factory=list)
     inbound: list[Inbound] = attrs.field(factory=list)
-    interrupts: list[Interrupt] = attrs.field(factory=list)
     met: list[Meet] = attrs.field(factory=list)
     presses: list[ButtonPressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
@@ -114,8 +113,6 @@ class Neighbours:
                 taken = self.take(mail)
                 if taken is not None:
                     mail.reply.set(taken)
-            elif isinstance(mail, Interrupt):
-                self.interrupts.append(mail)
             self._stir()
 
     async def be_approvals(self, mailbox: Mailbox[ApprovalsMail]) -> None:

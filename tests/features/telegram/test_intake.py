@@ -285,11 +285,19 @@ async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
         assert house.texts[1] == "[forwarded from News]\nread"
 
 
-async def test_the_stop_button_of_a_draft_is_a_hint_to_its_session() -> None:
+async def test_the_stop_button_of_a_draft_is_as_if_stop_were_typed() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
-        fake.push({"stopped_message_generation": {"chat": {"id": OWNER}, "draft_id": 3}})
-        await house.until(lambda: house.interrupts)
-        assert house.interrupts[0].session == f"tg-{OWNER}"
+        house.let_in["tg:55"] = "Bo"
+        for user in (OWNER, 55, STRANGER):
+            pressed = {"chat": {"id": user, "type": "private"}, "draft_id": 3}
+            fake.push({"stopped_message_generation": pressed | {"message_thread_id": 9}})
+        await house.until(lambda: len(house.inbound) == 2)
+        await fake.until(lambda: not fake.unconfirmed)
+        assert {(got.text, got.session) for got in house.inbound} == {
+            ("/stop", f"tg-{OWNER}-9"),
+            ("/stop", "tg-55-9"),
+        }
+        assert [got.principal.owner for got in house.inbound] == [True, False]
 
 
 async def test_each_kind_of_chat_has_its_menu() -> None:
