@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import trio
 
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.session.log.entries import Received
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home, Life
@@ -43,6 +44,7 @@ async def test_an_edit_without_a_change_is_taken_and_changes_nothing(h: Home) ->
 
 async def begin(h: Home, life: Life, *more: str) -> None:
     """Let a turn begin that hangs, and say *more* behind it."""
+    h.effects.hang = trio.Event()
     h.fake.say("call hang")
     await h.effects.hang.wait()
     for text in more:
@@ -121,3 +123,34 @@ async def test_the_stop_button_of_a_draft_says_what_was_stopped(h: Home) -> None
     assert stopped.startswith("Stopped. Under way was hang.")
     assert "“and this?”" in stopped
     assert h.broken() == []
+
+
+async def test_a_word_alone_stops_what_runs_and_is_a_word_when_nothing_does(h: Home) -> None:
+    h.settings["owner"] = Owner(languages=("en", "de"))
+    async with h.life() as life:
+        assert await life.say("Stop!") == "re: Stop!"
+        for word in ("Wait …", "HÖR AUF 🛑"):
+            await begin(h, life, "don't stop", "stand", word)
+            await life.settled()
+            stopped = h.texts()[-1]
+            assert stopped.startswith("Stopped. Under way was hang.")
+            assert "“don't stop”, “stand”" in stopped
+        # Words that are not the person's own are data.
+        await begin(h, life)
+        passed_on = {"type": "hidden_user", "sender_user_name": "Eve"}
+        h.fake.say("stop", forward_origin=passed_on)
+        asked = h.fake.show("Stop or wait?", reply_markup=choices("wait"))
+        h.fake.press("q:0", message=asked)
+        await life.until(lambda: not h.fake.unconfirmed)
+        await trio.sleep(5)
+        turn = h.fold().turn
+        assert turn is not None
+        assert len(h.fold().waiting) == 2
+        h.fake.say("/stop")
+        await life.settled()
+    assert h.broken() == []
+
+
+def choices(*labels: str) -> dict[str, Any]:
+    keys = [{"text": label, "callback_data": f"q:{n}"} for n, label in enumerate(labels)]
+    return {"inline_keyboard": [keys]}

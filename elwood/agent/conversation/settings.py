@@ -11,7 +11,13 @@ from zoneinfo import ZoneInfo
 import attrs
 import msgspec
 
-from elwood.foundation.settings import Section, at_least, between, is_timezone, setting
+from elwood.agent.conversation.stop_words import WORDS
+from elwood.foundation.settings import BadSetting, Section, at_least, between, is_timezone, setting
+
+
+def _is_language(name: str) -> None:
+    if name not in WORDS:
+        raise BadSetting(f"{name!r} is no language I know", f"use some of {', '.join(WORDS)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +32,12 @@ class Owner:
     )
     hours: str = setting(
         "08:00-22:00", help="when you may be bothered: `08:00-22:00`, `mon-fri 8-18`, `always`"
+    )
+    languages: tuple[str, ...] = setting(
+        ("en",),
+        help="languages in which a word like `stop` or `wait`, alone, stops what runs: "
+        f"{', '.join(WORDS)}",
+        check=_is_language,
     )
 
     @property

@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Sequence
 
+import msgspec
 import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import Owner, TurnSettings
+from elwood.agent.conversation.stop_words import says_stop
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
@@ -265,6 +267,8 @@ class SessionActor:
         if changes_nothing(state, received):
             return Taken()
         await self._put_away_if_due()
+        if self._stops(inbound):
+            received = msgspec.structs.replace(received, text="/stop")
         waiting = max(len(state.waiting), len(state.undelivered))
         most = MAX_WAITING
         if is_command(received):
@@ -301,6 +305,15 @@ class SessionActor:
             self._runner.arrived()
             self._runner.work(nursery, begun)
         return taken
+
+    def _stops(self, inbound: Inbound) -> bool:
+        """Tell whether plain words stop what runs; not as an answer pressed, nor if passed on."""
+        is_pressed = inbound.quote and inbound.message is None
+        if is_pressed or inbound.untrusted or inbound.errand is not None:
+            return False
+        is_busy = self._log.state.turn is not None or self._log.state.waiting
+        languages = self._core.config.of(Owner).languages
+        return bool(is_busy) and says_stop(inbound.text, languages)
 
     async def _await(self, wanted: Await) -> None:
         """Answer when the run has ended: until then it waits, or is the open turn's."""
