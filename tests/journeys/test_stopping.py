@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import trio
 
+from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.settings import Owner
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
 from tests.fake_telegram import OWNER
-from tests.journeys.home import Home, Life
+from tests.journeys.home import MINE, Home, Life, obedient
 
 
 def edit(h: Home, message: Any, text: str, at: int = 5) -> int:
@@ -154,3 +156,77 @@ async def test_a_word_alone_stops_what_runs_and_is_a_word_when_nothing_does(h: H
 def choices(*labels: str) -> dict[str, Any]:
     keys = [{"text": label, "callback_data": f"q:{n}"} for n, label in enumerate(labels)]
     return {"inline_keyboard": [keys]}
+
+
+def is_aside(request: ModelRequest) -> bool:
+    return any(isinstance(m, Notice) and "beside" in m.text for m in request.messages)
+
+
+async def test_a_side_question_is_answered_beside_the_turn_and_leaves_no_trace(h: Home) -> None:
+    async with h.life() as life:
+        await begin(h, life)
+        before = len(h.charged())
+        h.fake.say("/btw how far are you?")
+        await life.until(lambda: h.texts())
+        assert h.texts() == ["“how far are you?”\n\nre: how far are you?"]
+        aside = h.asked[-1]
+        assert is_aside(aside)
+        assert "goes on: hang" in str(aside.messages)
+        turn = h.fold().turn
+        assert turn is not None
+        assert turn.calls
+        assert len(h.charged()) == before + 1
+        assert h.charged()[-1].session == MINE
+        h.fake.say("/btw call hang")  # no tool runs for it
+        await life.until(lambda: len(h.texts()) == 2)
+        assert h.texts()[-1].endswith("I cannot answer that without my tools.")
+        h.fake.say("/stop")
+        await life.settled()
+        await life.say("hello")
+        assert "how far" not in str(h.asked[-1].messages)
+        await life.say("/btw")
+        assert h.texts()[-1] == "Write the question behind it: /btw how far are you?"
+    assert h.broken() == []
+
+
+async def test_one_side_question_at_a_time_and_stop_ends_it(h: Home) -> None:
+    async def silent(request: ModelRequest) -> Completion:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with h.life() as life:
+        await life.say("hello")
+        h.think = silent
+        h.fake.say("/btw one")
+        await life.until(lambda: len(h.asked) == 2)
+        h.fake.say("/btw two")
+        await life.until(lambda: len(h.texts()) == 2)
+        assert "still at your last side question" in h.texts()[-1]
+        h.fake.say("stop")
+        await life.settled(seconds=60)
+        assert "Nothing else is running." in h.texts()
+        assert "“one”\n\nI have no answer to that: it took too long, or was stopped." in h.texts()
+        h.fake.say("/btw three")
+        await life.settled()
+        assert h.texts()[-1].startswith("“three”\n\nI cannot answer that now: ")
+    assert h.broken() == []
+
+
+@pytest.mark.parametrize("place", ["after sync received", "before write replied", "asked"])
+async def test_a_side_question_is_asked_again_after_a_kill(h: Home, place: str) -> None:
+    def think(request: ModelRequest) -> Completion:
+        if place == "asked" and is_aside(request) and len(h.asked) == 2:
+            h.disk.die()
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        await begin(h, life)
+        h.kill(place)
+        h.fake.say("/btw what is it?")
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
+        assert "“what is it?”\n\nre: what is it?" in h.texts()
+        assert sum(map(is_aside, h.asked)) == (1 if place == "after sync received" else 2)
+    assert h.broken() == []

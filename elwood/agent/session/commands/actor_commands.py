@@ -9,8 +9,9 @@ import trio
 
 from elwood import __version__
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
+from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.messages import Spending
+from elwood.agent.models.messages import Complete, ModelUnavailable, Spending
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Spent, in_list, in_words
 from elwood.agent.session.commands.branching import Branching
@@ -18,20 +19,23 @@ from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request, withheld
 from elwood.agent.session.core import Core
-from elwood.agent.session.delivery import Delivery
+from elwood.agent.session.delivery import MUCH, Delivery
 from elwood.agent.session.extension import CommandAnswer, CommandCall, Extensions, SessionExtension
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import left, moves, stops
+from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import Format, items_of, tool_listing, written
 from elwood.agent.session.reading.render import listing as receipts
+from elwood.agent.session.turn.prompt import render
 from elwood.agent.session.turn.runner import TurnRunner
+from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import ActorUnavailable, Reply
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import cut, duration, in_quotes
 from elwood.foundation.text.markdown import Rich
 
 # Seconds for approvals to carry a command out, and for a file to be sent.
@@ -42,6 +46,14 @@ PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
 PAGE = 8
 # Seconds after which a command shows a sign of life, and between two: Telegram's lasts five.
 SILENT, TYPING_EVERY = 0.5, 4.0
+# Seconds for the answer to a side question, characters of it that are shown above that, and what
+# the model is told.
+BESIDE_LIMIT, ASKED = 120.0, 60
+BESIDE = (
+    "The person asks something beside the conversation{}. What is marked as interrupted at its end "
+    "goes on. Answer only this, shortly and in words: no tool can be used, and neither question "
+    "nor answer will stay in the conversation."
+)
 
 
 class Commands:
@@ -66,12 +78,16 @@ class Commands:
         self._runner = runner
         self._shared = shared
         self._extensions = extensions
+        self._beside: trio.CancelScope | None = None  # the side question under way
         self._branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
         for received in left:
-            await self.carry_out(nursery, received, again=True)
+            if parse(received.text).name == "btw":  # long work: nothing waits for it
+                nursery.start_soon(self.carry_out, nursery, received, True)
+            else:
+                await self.carry_out(nursery, received, again=True)
 
     async def carry_out(
         self, nursery: trio.Nursery, received: Received, again: bool = False
@@ -129,10 +145,16 @@ class Commands:
         log_, shared = self._log, self._shared
         match command.name:
             case "stop":
+                beside, self._beside = self._beside, None
+                if beside is not None:
+                    beside.cancel()
                 stopped, gone = await self._runner.halt(received)
                 if stopped:
                     return None
-                return CommandAnswer(f"Nothing is running. {_gone(gone)}".rstrip())
+                what = "Nothing" if beside is None else "Nothing else"
+                return CommandAnswer(f"{what} is running. {_gone(gone)}".rstrip())
+            case "btw":
+                return CommandAnswer(*await self._ask_beside(command.given, received))
             case "answer":
                 unanswered = log_.state.set_aside.get(command.given, ())
                 asked = "\n".join(one.text for one in unanswered)
@@ -192,6 +214,39 @@ class Commands:
         await self._log.keep(Retried(received.id, text, untrusted))
         self._runner.arrived()
         self._runner.work(nursery)
+
+    async def _ask_beside(self, question: str, received: Received) -> tuple[str, str]:
+        """Answer a side question, with a footer, from a copy of the conversation as it is now."""
+        core, state = self._core, self._log.state
+        if not question:
+            return "Write the question behind it: /btw how far are you?", ""
+        if self._beside is not None:
+            return "I am still at your last side question. Ask again when it is answered.", ""
+        goes_on = f", while this goes on: {state.turn.under_way}" if state.turn else ""
+        asked = render([msgspec.structs.replace(received, text=question)], core.clock)
+        beside = self._beside = trio.CancelScope(deadline=trio.current_time() + BESIDE_LIMIT)
+        said = "I have no answer to that: it took too long, or was stopped."
+        with beside:
+            request = Complete(
+                session=self._log.account,
+                role=state.model or "default",
+                prompt=state.prompt or await self._runner.prompt.now(),
+                messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
+                until=beside.deadline - SEND_LIMIT / 10,
+            )
+            try:
+                completed = await core.models.ask(request)
+            except ActorUnavailable as error:
+                completed = ModelUnavailable(str(error))
+            if isinstance(completed, Completion):
+                # Calls that the model wants all the same are not run.
+                said = completed.message.text.strip() or "I cannot answer that without my tools."
+            else:
+                said = f"I cannot answer that now: {completed.why}"
+        if self._beside is beside:
+            self._beside = None
+        text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
+        return with_receipts(text, Turn("", [received], 0))
 
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))

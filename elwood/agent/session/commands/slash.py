@@ -21,6 +21,7 @@ from elwood.foundation.runtime import Request
 COMMANDS = {
     "new": "begin a new conversation",
     "stop": "stop what is being done",
+    "btw": "ask something beside what runs\n/btw QUESTION; it stays out of the conversation.",
     "status": "what is going on",
     "help": "what I understand\n/help NAME says more of one.",
     "undo": "take back your last message and what followed\n"

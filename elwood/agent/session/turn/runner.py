@@ -57,7 +57,7 @@ class TurnRunner:
         extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
-        self._prompt = prompt
+        self.prompt = prompt
         self._log = log_
         self._delivery = delivery
         self._gate = gate
@@ -261,7 +261,7 @@ class TurnRunner:
 
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
-        prompt = await self._prompt.now()
+        prompt = await self.prompt.now()
         for extension in self._extensions:
             if (reminded := await extension.remind()) is not None:
                 await self._log.stage(reminded)
