@@ -75,7 +75,7 @@ async def test_stop_names_what_waits_and_a_press_has_it_answered(h: Home) -> Non
         assert h.texts()[-1] == "re: and the weather?"
         assert len(h.asked) == 2
         await life.say("/answer t7")
-        assert h.texts()[-1] == "I do not have that any more. Please write it again."
+        assert h.texts()[-1] == "I have nothing of yours there. Please write it again."
     assert h.broken() == []
 
 

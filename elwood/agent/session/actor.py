@@ -27,15 +27,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import (
-    Session,
-    changes_nothing,
-    commands,
-    is_command,
-    may_close,
-    moves,
-    stops,
-)
+from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves, stops
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail
 from elwood.agent.session.settings import SessionSettings
@@ -264,7 +256,7 @@ class SessionActor:
             inbound.untrusted or not inbound.principal.owner,
             inbound.errand,
         )
-        if changes_nothing(state, received):
+        if state.is_as_before(received):
             return Taken()
         await self._put_away_if_due()
         if self._stops(inbound):

@@ -31,6 +31,7 @@ from elwood.agent.session.reading.render import Format, items_of, tool_listing, 
 from elwood.agent.session.reading.render import listing as receipts
 from elwood.agent.session.turn.prompt import render
 from elwood.agent.session.turn.runner import TurnRunner
+from elwood.agent.session.turn.turn import TO_SAY_WHY
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
@@ -156,12 +157,11 @@ class Commands:
             case "btw":
                 return CommandAnswer(*await self._ask_beside(command.given, received))
             case "answer":
-                unanswered = log_.state.set_aside.get(command.given, ())
-                asked = "\n".join(one.text for one in unanswered)
-                if not asked:
-                    return CommandAnswer("I do not have that any more. Please write it again.")
-                untrusted = any(one.untrusted for one in unanswered)
-                await self._say(received, asked, untrusted, nursery)
+                waited = log_.state.set_aside.get(command.given, ())
+                own = [one for one in waited if one.principal == received.principal]
+                if not own:
+                    return CommandAnswer("I have nothing of yours there. Please write it again.")
+                await self._say(received, own, nursery)
                 return None
             case "sessions":
                 tree, now = log_.state.tree, self._core.clock.now()
@@ -203,14 +203,16 @@ class Commands:
             )
         for extension in self._extensions:
             if asked := await extension.expand(received.text):
-                await self._say(received, asked, received.untrusted, nursery)
+                meant = msgspec.structs.replace(received, text=asked)
+                await self._say(received, [meant], nursery)
                 return None
         return CommandAnswer(help_text(shared.commands, command.name))
 
     async def _say(
-        self, received: Received, text: str, untrusted: bool, nursery: trio.Nursery
+        self, received: Received, meant: Sequence[Received], nursery: trio.Nursery
     ) -> None:
-        """Let a command stand for *text*, which a turn answers."""
+        """Let a command stand for what is *meant* by it, which a turn answers."""
+        text, untrusted = "\n".join(one.text for one in meant), any(one.untrusted for one in meant)
         await self._log.keep(Retried(received.id, text, untrusted))
         self._runner.arrived()
         self._runner.work(nursery)
@@ -232,7 +234,7 @@ class Commands:
                 role=state.model or "default",
                 prompt=state.prompt or await self._runner.prompt.now(),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
-                until=beside.deadline - SEND_LIMIT / 10,
+                until=beside.deadline - TO_SAY_WHY,
             )
             try:
                 completed = await core.models.ask(request)

@@ -39,8 +39,8 @@ MAX_RECEIPTS = 50
 MAX_RUNS = 200
 # Stops that have left messages unanswered which can still be asked for.
 MAX_SET_ASIDE = 3
-# Messages of which is known what they say now, should an edit that changes nothing come: it comes
-# within seconds, when the preview of a link is there.
+# Messages of which it is known what they say, should an edit change nothing: it comes within
+# seconds, with the preview of a link.
 MAX_EDITABLE = 100
 # What people were sent since they wrote last: so much of it is of use to the model, and characters
 # of each.
@@ -108,6 +108,11 @@ class Session(Branch):
     def is_idle(self) -> bool:
         """Whether nothing is left to do."""
         return not (self.waiting or self.turn or self.undelivered)
+
+    def is_as_before(self, edit: Received) -> bool:
+        """Tell whether *edit* changes no words, or is older than what its message says by now."""
+        at, said = self.editable.get(edit.edits or "", (0.0, ""))
+        return said != "" and (_digest(edit.text) == said or edit.sent_at < at)
 
     def apply(self, seq: int, at: float, entry: Entry) -> None:
         """Take the entry number *seq*, written at Unix time *at*, into account."""
@@ -384,15 +389,6 @@ def receive(waiting: dict[str, Received], entry: Received) -> None:
         if entry.edits is not None and entry.edits in (other.message, other.edits):
             waiting[id_] = msgspec.structs.replace(other, text="")
     waiting[entry.id] = entry
-
-
-def changes_nothing(session: Session, edit: Received) -> bool:
-    """Tell whether *edit* leaves a message as it is, or as it was before an edit that came since.
-
-    Channels tell of an edit, too, when the preview of a link was added.
-    """
-    at, said = session.editable.get(edit.edits or "", (0.0, ""))
-    return bool(said) and (_digest(edit.text) == said or edit.sent_at < at)
 
 
 def _digest(text: str) -> str:
