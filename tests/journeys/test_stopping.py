@@ -68,7 +68,7 @@ async def test_stop_names_what_waits_and_a_press_has_it_answered(h: Home) -> Non
         await life.settled()
         stopped = h.texts()[-1]
         assert stopped.startswith("Stopped. Under way was hang.")
-        assert "What you wrote before that is not answered: “and the weather?”." in stopped
+        assert "Not answered yet: “and the weather?”." in stopped
         assert len(h.asked) == 1
     async with h.life() as life:
         await press(h, life, "Answer it now")

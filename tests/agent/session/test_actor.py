@@ -198,7 +198,8 @@ async def test_a_draft_shows_no_secret_and_no_half_of_one(world: World) -> None:
     assert "ghp" not in "".join(world.drafts)
 
 
-async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World) -> None:
+@pytest.mark.parametrize("word", ["/stop", "Wait!"])
+async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World, word: str) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return call(("c", "hang", "{}"))
@@ -209,7 +210,7 @@ async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World) -> N
         await world.effects.hang.wait()
         await h.say("and more")
         start = trio.current_time()
-        await h.say("/stop")
+        await h.say(word)
         await h.quiet()
 
         assert trio.current_time() - start < 2
@@ -240,8 +241,7 @@ async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world:
     )
 
     assert world.said == [
-        "Stopped. Under way was the model's answer.\n\n"
-        "What you wrote before that is not answered: “one”, “two”.",
+        "Stopped. Under way was the model's answer.\n\nNot answered yet: “one”, “two”.",
         "re: three",
     ]
     assert [button.text for button in world.posts[0].buttons] == ["Answer them now"]

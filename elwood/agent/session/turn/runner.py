@@ -40,7 +40,7 @@ GIVEN_UP = (
     "The rest of our conversation is not affected."
 )
 # What waited when the turn was stopped, and on the button that has it answered.
-UNSAID = "What you wrote before that is not answered: {}."
+UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
 
 
@@ -315,7 +315,7 @@ class TurnRunner:
         beside = self._core.environment.blocking
         shown, footer = finished() if len(text) <= MUCH else await beside(finished)
         if said:
-            shown += "\n\n" + UNSAID.format(", ".join(in_quotes(asked(one)) for one in said))
+            shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
         replied = Replied(
             turn.id,
             turn.id,
