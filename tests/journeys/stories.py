@@ -347,7 +347,9 @@ OF_TALK = {
     "after a restart": tells("call act next a", RESTART, "and?"),
     "stopped while it asks": tells("call act never a", "pause 10", "/stop", "hello"),
     "stopped while it waits": tells("call act never a", "pause 70", "/stop", "hello"),
-    "stopped while it runs": tells("call act soon a", "pause 5.5", "!and", "/stop", "hello"),
+    "stopped while it runs": tells(
+        "call act soon a", "pause 5.5", "!and", "/btw why", "/stop", "hello"
+    ),
     "a new conversation while it waits": tells("call act never a", "pause 70", "/new", "hello"),
     "a new conversation while it asks": tells("call act never a", "pause 10", "/new", "hello"),
     "for a conversation": tells(
