@@ -171,7 +171,7 @@ async def test_a_side_question_is_answered_beside_the_turn_and_leaves_no_trace(h
         assert h.texts() == ["“how far are you?”\n\nre: how far are you?"]
         aside = h.asked[-1]
         assert is_aside(aside)
-        assert "goes on: hang" in str(aside.messages)
+        assert "as interrupted: hang" in str(aside.messages)
         turn = h.fold().turn
         assert turn is not None
         assert turn.calls

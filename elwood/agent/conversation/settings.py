@@ -35,8 +35,7 @@ class Owner:
     )
     languages: tuple[str, ...] = setting(
         ("en",),
-        help="languages in which a word like `stop` or `wait`, alone, stops what runs: "
-        f"{', '.join(WORDS)}",
+        help=f"languages in which a word like `stop`, alone, stops what runs: {', '.join(WORDS)}",
         check=_is_language,
     )
 

@@ -282,18 +282,17 @@ class SessionActor:
             said = _said(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
         begun = None if is_command(received) else await self._runner.beginning(received)
-        is_behind = self._runner.is_working and not is_command(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.errand is None and received.route.private:
             self._core.channels.hear(received.route)
-        if is_behind:
-            self._delivery.seen(received)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
+            if self._runner.is_working:
+                self._delivery.seen(received)
             self._runner.arrived()
             self._runner.work(nursery, begun)
         return taken

@@ -51,10 +51,10 @@ SILENT, TYPING_EVERY = 0.5, 4.0
 # the model is told.
 BESIDE_LIMIT, ASKED = 120.0, 60
 BESIDE = (
-    "The person asks something beside the conversation{}. What is marked as interrupted at its end "
-    "goes on. Answer only this, shortly and in words: no tool can be used, and neither question "
-    "nor answer will stay in the conversation."
+    "The person asks something beside the conversation{}. Answer only this, shortly and in words: "
+    "no tool can be used, and neither question nor answer will stay in the conversation."
 )
+GOES_ON = ", while this goes on, even if it is marked as interrupted: {}"
 
 
 class Commands:
@@ -146,8 +146,7 @@ class Commands:
         log_, shared = self._log, self._shared
         match command.name:
             case "stop":
-                beside, self._beside = self._beside, None
-                if beside is not None:
+                if (beside := self._beside) is not None:
                     beside.cancel()
                 stopped, gone = await self._runner.halt(received)
                 if stopped:
@@ -224,17 +223,16 @@ class Commands:
             return "Write the question behind it: /btw how far are you?", ""
         if self._beside is not None:
             return "I am still at your last side question. Ask again when it is answered.", ""
-        goes_on = f", while this goes on: {state.turn.under_way}" if state.turn else ""
+        goes_on = GOES_ON.format(state.turn.under_way) if state.turn else ""
         asked = render([msgspec.structs.replace(received, text=question)], core.clock)
-        beside = self._beside = trio.CancelScope(deadline=trio.current_time() + BESIDE_LIMIT)
         said = "I have no answer to that: it took too long, or was stopped."
-        with beside:
+        with trio.move_on_after(BESIDE_LIMIT) as self._beside:
             request = Complete(
                 session=self._log.account,
                 role=state.model or "default",
                 prompt=state.prompt or await self._runner.prompt.now(),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
-                until=beside.deadline - TO_SAY_WHY,
+                until=trio.current_effective_deadline() - TO_SAY_WHY,
             )
             try:
                 completed = await core.models.ask(request)
@@ -245,8 +243,7 @@ class Commands:
                 said = completed.message.text.strip() or "I cannot answer that without my tools."
             else:
                 said = f"I cannot answer that now: {completed.why}"
-        if self._beside is beside:
-            self._beside = None
+        self._beside = None
         text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
         return with_receipts(text, Turn("", [received], 0))
 
