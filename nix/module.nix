@@ -27,6 +27,7 @@ let
     "key"
     "secrets"
     "token"
+    "transcription_key"
   ];
   isSecret =
     path: value:

@@ -38,6 +38,7 @@ python3Packages.buildPythonApplication {
   # pydantic-monty may be missing too.
   optional-dependencies = lib.genAttrs [
     "mcp"
+    "media"
     "tui"
     "vectors"
   ] (extra: packages metadata.optional-dependencies.${extra});

@@ -1,5 +1,6 @@
 """The rules of the model APIs about what may be sent to them, for the fake provider."""
 
+import base64
 import re
 from typing import Any
 
@@ -71,9 +72,36 @@ def _message_problem(number: int, message: Json, wanted: list[str]) -> Problem |
             f"messages.{number}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}"
         )
     for block in content:
+        if block["type"] in ("image", "document") and (wrong := _source_problem(message, block)):
+            return invalid(f"messages.{number}: {wrong}")
         if block["type"] == "tool_use" and not isinstance(block["input"], dict):
             return invalid(f"messages.{number}: tool_use.input: Input should be an object")
     return None
+
+
+# How data of a type begins.
+MAGIC = {
+    "image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG", "image/gif": b"GIF8",
+    "image/webp": b"RIFF", "application/pdf": b"%PDF-",
+}  # fmt: skip
+
+
+def _source_problem(message: Json, block: Json) -> str | None:
+    """Say what is wrong with a picture or a PDF."""
+    source = block["source"]
+    if message["role"] != "user" or set(source) != {"type", "media_type", "data"}:
+        return "image.source: Input should be a valid base64 source, in a user message"
+    kind = source["media_type"]
+    if kind not in MAGIC or (kind == "application/pdf") != (block["type"] == "document"):
+        return f"{block['type']}.source.base64.media_type: Input should be 'image/jpeg', …"
+    return _data_problem(kind, source["data"])
+
+
+def _data_problem(kind: str, text: str) -> str | None:
+    data = base64.b64decode(text, validate=True)
+    if len(text) > 10 << 20:
+        return "image exceeds 10 MB maximum"
+    return None if data.startswith(MAGIC[kind]) else f"Could not process image: it is no {kind}"
 
 
 def chat_problem(body: Json) -> Problem | None:
@@ -88,6 +116,8 @@ def chat_problem(body: Json) -> Problem | None:
                 )
             wanted.remove(message["tool_call_id"])
             continue
+        if isinstance(message.get("content"), list) and (wrong := _parts_problem(message)):
+            return invalid(wrong)
         if wanted:
             return invalid(
                 "An assistant message with 'tool_calls' must be followed by tool messages "
@@ -100,6 +130,22 @@ def chat_problem(body: Json) -> Problem | None:
             wanted = [call["id"] for call in calls]
             for call in calls:
                 msgspec.json.decode(call["function"]["arguments"])
+    return None
+
+
+def _parts_problem(message: Json) -> str | None:
+    """Say what is wrong with the parts of a message, which only a picture needs."""
+    kinds = [part["type"] for part in message["content"]]
+    if message["role"] != "user" or "image_url" not in kinds or set(kinds) > {"text", "image_url"}:
+        return "Invalid content type. image_url is only supported by user messages"
+    for part in message["content"]:
+        if part["type"] == "image_url":
+            head, comma, data = part["image_url"]["url"].partition(";base64,")
+            kind = head.removeprefix("data:")
+            if not comma or kind not in MAGIC or not kind.startswith("image/"):
+                return "Invalid image URL"
+            if (wrong := _data_problem(kind, data)) is not None:
+                return wrong
     return None
 
 

@@ -105,6 +105,9 @@ class FakeTelegram:
         self.sent: list[SentMessage] = []
         # The files of messages, by message id: name and bytes.
         self.files: dict[int, tuple[str, bytes]] = {}
+        # What people have sent, by file id; and the paths under which it can be downloaded.
+        self.shared: dict[str, bytes] = {}
+        self._paths: dict[str, str] = {}
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[int] = []
         # What the bot thinks of messages: chat and message id.
@@ -175,6 +178,18 @@ class FakeTelegram:
     def say(self, text: str | None, **more: Any) -> int:
         """Let a person send a message; return its update id."""
         return self.push({"message": self.message(text, **more)})
+
+    def file(self, data: bytes, **more: Any) -> dict[str, Any]:
+        """Let a person have uploaded a file; return how a message names it."""
+        number = len(self.shared) + 1
+        self.shared[f"file{number}"] = data
+        named = {"file_id": f"file{number}", "file_unique_id": f"u{number}", "file_size": len(data)}
+        return named | more
+
+    def photo(self, data: bytes, width: int, height: int) -> list[dict[str, Any]]:
+        """Make the sizes of a picture that was sent as such: the last one is *data*."""
+        small = self.file(b"small", width=90, height=90)
+        return [small, self.file(data, width=width, height=height)]
 
     def press(
         self, data: str, *, user: int = OWNER, message: SentMessage | None = None, **more: Any
@@ -257,6 +272,8 @@ class FakeTelegram:
     async def respond(self, asked: Request) -> Reply:
         if asked.path.startswith("/_/"):
             return await self._control(asked)
+        if asked.path.startswith(f"/file/bot{self.token}/"):
+            return self._file(asked)
         head, _, method = asked.path.partition("?")[0][1:].rpartition("/")
         if head != f"bot{self.token}":
             known = head.startswith("bot") and ":" in head
@@ -283,6 +300,17 @@ class FakeTelegram:
         if fault is not None and fault.kind == "lose":
             return LOST
         return json_reply({"ok": True, "result": result})
+
+    def _file(self, asked: Request) -> Reply:
+        """Give a file whose path somebody has asked for."""
+        fault = self._fault("download", {})
+        path = asked.path.removeprefix(f"/file/bot{self.token}/")
+        self._note("download", {"path": path}, fault.kind if fault else "ok")
+        if fault is not None and fault.kind == "drop":
+            return LOST
+        if fault is not None or path not in self._paths or asked.method != "GET":
+            return _refused(Refusal(fault.code if fault else 404, "Not Found"))
+        return whole(200, self.shared[self._paths[path]], "application/octet-stream")
 
     async def _perform(self, method: str, params: dict[str, Any]) -> Any:
         match method:
@@ -319,6 +347,13 @@ class FakeTelegram:
                 return True
             case "getMe":
                 return BOT
+            case "getFile":
+                if (name := params["file_id"]) not in self.shared:
+                    raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily ...")
+                if len(self.shared[name]) > 20 << 20:
+                    raise Refusal(400, "Bad Request: file is too big")
+                self._paths[f"things/{name}"] = name
+                return {"file_id": name, "file_unique_id": "u", "file_path": f"things/{name}"}
             case "setMyCommands":
                 return self._set_menu(params["commands"], params.get("scope", {"type": "default"}))
             case "getWebhookInfo":

@@ -17,7 +17,7 @@ from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature
 from elwood.agent.models.actor import Models, UsageBook
-from elwood.agent.models.client import Provider
+from elwood.agent.models.client import Provider, look_at
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
@@ -225,6 +225,7 @@ def _models(
         tell=tell_owner(core),
         embedder=embedder,
         patience=patience,
+        look=lambda messages: core.environment.blocking(partial(look_at, core.workspace, messages)),
     )
 
 

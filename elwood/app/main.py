@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.feature import Feature, imported
+from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.settings import SessionSettings, WatchdogSettings
@@ -66,6 +67,7 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
         ApprovalSettings,
         SessionSettings,
         PolicySettings,
+        MediaSettings,
         *(section for feature in features for section in feature.settings),
         LogSettings,
         WatchdogSettings,

@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "38eda19658fd",
+        "sessions": "bc48f2d90104",
         "approvals": "24634ffd2ed8",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",

@@ -30,6 +30,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
+from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
@@ -50,6 +51,7 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.parts import file_keeper
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
@@ -444,6 +446,13 @@ class Life:
                 sessions=core.sessions,
                 approvals=core.approvals,
                 outbox=post.address,
+                keeper=file_keeper(
+                    core.config.of(MediaSettings),
+                    core.workspace,
+                    core.paths.state,
+                    core.environment.blocking,
+                    self._client(),
+                ),
                 random=core.environment.random,
                 now=core.clock.now,
                 commands=others.commands,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
@@ -78,7 +79,8 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
     text it replies to; *untrusted* says that the words are not the sender's own (forwarded).
-    *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the run of a task.
+    *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the run of a task.  *files* are
+    kept in the workspace already.
     """
 
     session: str
@@ -92,6 +94,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     quote: str | None = None
     untrusted: bool = False
     errand: TaskRun | None = None
+    files: tuple[ReceivedFile, ...] = ()
 
 
 # With what the data of a button begins that answers a question; others belong to approvals.

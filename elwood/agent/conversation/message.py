@@ -7,6 +7,7 @@ own content exactly as received, which is what is sent back.
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Literal
 from weakref import WeakValueDictionary
 
@@ -32,10 +33,29 @@ class ToolCall(msgspec.Struct, frozen=True, tag="call"):
 Block = Text | ToolCall
 
 
+class ReceivedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that came with a message, kept at *path* in the workspace.
+
+    *size* is in bytes.  *about* tells the model of it; *text* was read from it.  One with *tokens*
+    costs a model so many that looks at it, as a *media* (``image/jpeg``).  What is *untrusted* may
+    be anybody's words.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    about: str
+    text: str = ""
+    media: str = ""
+    tokens: int = 0
+    untrusted: bool = True
+
+
 class Human(msgspec.Struct, frozen=True, tag="human"):
-    """What people said, rendered as the model sees it."""
+    """What people said, rendered as the model sees it, and the *files* that it may look at."""
 
     text: str
+    files: tuple[ReceivedFile, ...] = ()
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
@@ -158,6 +178,31 @@ def texts(message: Message) -> tuple[str, ...]:
             return tuple(b.text if isinstance(b, Text) else b.arguments for b in blocks)
 
 
+def seen(message: Message) -> tuple[ReceivedFile, ...]:
+    """List what a model that can see looks at in a message."""
+    return message.files if isinstance(message, Human) else ()
+
+
+# Files that a model looks at again with each request, and bytes of them; once there are more, so
+# many of the newest are left: what a message can bring, so that requests change rarely.
+MAX_SEEN, MAX_SEEN_BYTES = 16, 12 << 20
+KEPT_SEEN, KEPT_SEEN_BYTES = 10, 6 << 20
+
+
+def sees_too_much(messages: Iterable[Message]) -> bool:
+    """Tell whether old files should be looked at no more."""
+    files = [file for message in messages for file in seen(message)]
+    return len(files) > MAX_SEEN or sum(file.size for file in files) > MAX_SEEN_BYTES
+
+
+def newest_seen(messages: Iterable[Message]) -> frozenset[ReceivedFile]:
+    """Choose the files that are still looked at when there were too many."""
+    files = [file for message in messages for file in seen(message)][-KEPT_SEEN:]
+    sizes = accumulate(file.size for file in reversed(files))
+    left = sum(size <= KEPT_SEEN_BYTES for size in sizes)
+    return frozenset(files[len(files) - left :])
+
+
 INTERRUPTED = "interrupted; it may or may not have happened"
 
 
@@ -236,7 +281,8 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
     Usage(input=10, output=3, cache_read=0, cache_write=0, cache_write_1h=0, estimated=True)
     """
     size = len(prompt.system) + sum(len(bytes(t.schema)) + len(t.description) for t in prompt.tools)
-    size += sum(len(text) for message in messages for text in texts(message))
+    for message in messages:
+        size += sum(map(len, texts(message))) + sum(3 * file.tokens for file in seen(message))
     return Usage(size // 3, len(said) // 3, estimated=True)
 
 

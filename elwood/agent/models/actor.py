@@ -3,14 +3,14 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import assert_never
 
 import attrs
 import trio
 
-from elwood.agent.conversation.message import Completion, Usage, rough
+from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
@@ -276,7 +276,8 @@ class Models:
 
     *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
     *tell* tells the owner of limits, however long that takes; *embedder* makes vectors, if there is
-    one.  A model that fails is tried for *patience* seconds at most.
+    one.  A model that fails is tried for *patience* seconds at most.  *look* reads the files that
+    models look at (`look_at`).
     """
 
     def __init__(
@@ -290,8 +291,10 @@ class Models:
         tell: Callable[[str], Awaitable[bool]],
         embedder: Embedder | None = None,
         patience: float = math.inf,
+        look: Callable[[Sequence[Message]], Awaitable[Mapping[str, str]]] | None = None,
     ) -> None:
         self._patience = patience
+        self._look = look
         self._book = book
         self._embedder = embedder
         self._tell_owner = tell
@@ -451,11 +454,15 @@ class Models:
             if text:
                 attempt.show(text)
 
+        files: Mapping[str, str] = {}
+        if self._look is not None and any(map(seen, ask.messages)):
+            files = await self._look(ask.messages)
         request = ModelRequest(
             model=model,
             prompt=ask.prompt,
             messages=ask.messages,
             max_tokens=ask.max_tokens or self._settings.max_tokens,
+            files=files,
         )
         try:
             what = f"a response of {attempt.model}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,13 +14,16 @@ from elwood.agent.conversation.message import (
     Human,
     Message,
     Notice,
+    ReceivedFile,
     Results,
     Stop,
     Text,
     ToolCall,
     Usage,
+    seen,
 )
 from elwood.agent.models.client import (
+    PICTURES,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -37,6 +41,7 @@ class Anthropic(HttpProvider):
     """A provider; never sends sampling parameters."""
 
     codec = "anthropic"
+    visible = (*PICTURES, "application/pdf")
     path = "/v1/messages"
     models_path = "/v1/models?limit=1000"
 
@@ -55,7 +60,7 @@ class Anthropic(HttpProvider):
             "max_tokens": request.max_tokens,
             "stream": True,
             "cache_control": {"type": "ephemeral"},
-            "messages": _messages(request.messages, clean),
+            "messages": _messages(request.messages, clean, partial(self._shown, request)),
         }
         if request.prompt.system.strip():
             long = {"type": "ephemeral", "ttl": "1h"}
@@ -72,11 +77,22 @@ class Anthropic(HttpProvider):
             ]
         return payload
 
+    def _shown(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
+        data, instead = self.data_of(file, request)
+        if instead:
+            return {"type": "text", "text": instead}
+        kind = "image" if file.media in PICTURES else "document"
+        return {"type": kind, "source": {"type": "base64", "media_type": file.media, "data": data}}
+
     def begin(self, request: ModelRequest) -> "MessageStream":
         return MessageStream(self, request)
 
 
-def _messages(messages: tuple[Message, ...], clean: Callable[[str], str]) -> list[dict[str, Any]]:
+def _messages(
+    messages: tuple[Message, ...],
+    clean: Callable[[str], str],
+    shown: Callable[[ReceivedFile], dict[str, Any]],
+) -> list[dict[str, Any]]:
     """Merge what follows each other on the user's side into one message, results first."""
     sent: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -91,6 +107,7 @@ def _messages(messages: tuple[Message, ...], clean: Callable[[str], str]) -> lis
     for message in messages:
         match message:
             case Human(text) | Notice(text):
+                texts += map(shown, seen(message))
                 if text.strip():
                     texts.append({"type": "text", "text": clean(text)})
             case Results():

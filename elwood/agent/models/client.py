@@ -1,11 +1,13 @@
 """What a model provider is, how it fails, and what the providers behind HTTP share."""
 
+import base64
+import hashlib
 import json
 import logging
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -18,13 +20,17 @@ from elwood.agent.conversation.message import (
     Completion,
     Message,
     Prompt,
+    ReceivedFile,
     Stop,
     ToolCall,
     Usage,
+    seen,
 )
 from elwood.agent.models.routing import FailureKind, Fault
 from elwood.agent.models.settings import ProviderSettings, key_remedy, lacks_key
 from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.tokens import estimate
 
@@ -39,6 +45,10 @@ MAX_DETAIL = 400
 CHARACTERS, MOST_CHARACTERS = 8, 400_000
 # Bytes of its events likewise: each token may come in one of its own.
 EVENT_BYTES, MOST_EVENT_BYTES = 1_000, 8 << 20
+# Types of pictures that all services take.
+PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# Data that is no text; no word is that long.
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{4096,}")
 # Seconds given to the end of the body after the last event, so that the connection can be kept.
 DRAIN = 1.0
 
@@ -64,12 +74,31 @@ class EmbeddingFailed(Exception):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One response wanted of *model* (the provider's own name for it)."""
+    """One response wanted of *model* (the provider's own name for it).
+
+    *files* are those that it may look at, in base64, by their hashes.
+    """
 
     model: str
     prompt: Prompt
     messages: tuple[Message, ...]
     max_tokens: int
+    files: Mapping[str, str] = {}
+
+
+def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:
+    """Read what is to be looked at in *messages*, in base64, by its hash; blocks.
+
+    What is gone, or is not what was received, is left out: a request is the same as before, or
+    says so.
+    """
+    found = {}
+    for file in {file for message in messages for file in seen(message)}:
+        with suppress(PathRefused, Unconfined):
+            data = root.read(file.path, file.size + 1)
+            if hashlib.sha256(data).hexdigest() == file.sha256:
+                found[file.sha256] = base64.b64encode(data).decode()
+    return found
 
 
 class Provider(Protocol):
@@ -92,6 +121,8 @@ class HttpProvider(ABC):
     """
 
     codec: str
+    # What it can look at, if its models can see.
+    visible: Collection[str]
     # Paths below the base address.
     path: str
     models_path: str
@@ -100,6 +131,7 @@ class HttpProvider(ABC):
         self.name = name
         self._base_url = settings.base_url.rstrip("/")
         self._stall = settings.stall
+        self._vision = settings.vision
         self._key = settings.key
         self._lacks_key = lacks_key(settings)
         self._client = client
@@ -120,6 +152,17 @@ class HttpProvider(ABC):
     @abstractmethod
     def begin(self, request: ModelRequest) -> "ResponseStream":
         """Return what takes the events of the response to *request*."""
+
+    def data_of(self, file: ReceivedFile, request: ModelRequest) -> tuple[str, str]:
+        """Return what the model is shown of *file*, in base64, or what it is told instead."""
+        data, why = request.files.get(file.sha256, ""), ""
+        if not self._vision:
+            why = f"your model cannot see (providers.{self.name}.vision)"
+        elif file.media not in self.visible:
+            why = f"your model cannot be shown {file.media}"
+        elif not data:
+            why = "the file is gone, or was changed"
+        return ("", f"[You cannot look at {file.path}: {why}.]") if why else (data, "")
 
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of a request, byte for byte.
@@ -289,7 +332,8 @@ class ResponseStream(ABC):
 
 
 def estimated(request: bytes, said: str) -> Usage:
-    """Estimate what a call cost whose provider did not say (LLM-41)."""
+    """Estimate what a call cost whose provider did not say (LLM-41); pictures are not counted."""
+    request = _BASE64.sub(b"", request)
     return Usage(estimate(request.decode(errors="replace")), estimate(said), estimated=True)
 
 

@@ -11,13 +11,16 @@ from elwood.agent.conversation.message import (
     Completion,
     Human,
     Notice,
+    ReceivedFile,
     Results,
     Stop,
     Text,
     ToolCall,
     Usage,
+    seen,
 )
 from elwood.agent.models.client import (
+    PICTURES,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -47,6 +50,7 @@ class OpenAI(HttpProvider):
     are sent without theirs.  *new_id* names calls that the service left without a name.
     """
 
+    visible = PICTURES
     path = "/chat/completions"
     models_path = "/models"
 
@@ -90,20 +94,25 @@ class OpenAI(HttpProvider):
 
     def _messages(self, request: ModelRequest, clean: Callable[[str], str]) -> list[Any]:
         sent: list[Any] = []
-        texts: list[str] = []
+        parts: list[dict[str, Any]] = []
         if request.prompt.system.strip():
             sent.append({"role": "system", "content": clean(request.prompt.system)})
 
         def close() -> None:
-            if texts:  # many chat templates want the roles to alternate
-                sent.append({"role": "user", "content": "\n\n".join(texts)})
-                texts.clear()
+            # Many chat templates want the roles to alternate, and words alone as one text.
+            content: Any = list(parts)
+            if all(part["type"] == "text" for part in parts):
+                content = "\n\n".join(part["text"] for part in parts)
+            if content:
+                sent.append({"role": "user", "content": content})
+                parts.clear()
 
         for message in request.messages:
             match message:
                 case Human(text) | Notice(text):
+                    parts.extend(self._shown(request, file) for file in seen(message))
                     if text.strip():
-                        texts.append(clean(text))
+                        parts.append({"type": "text", "text": clean(text)})
                 case Results():
                     close()
                     for result in message.results:
@@ -116,6 +125,13 @@ class OpenAI(HttpProvider):
                         sent.append(said)
         close()
         return sent
+
+    def _shown(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
+        data, instead = self.data_of(file, request)
+        if instead:
+            return {"type": "text", "text": instead}
+        address = f"data:{file.media};base64,{data}"
+        return {"type": "image_url", "image_url": {"url": address}}
 
     def _assistant(self, message: Assistant, clean: Callable[[str], str]) -> Any:
         if message.codec == self.codec:

@@ -136,7 +136,8 @@ class ProviderSettings:
     """One service that answers for models; *api* is the language it speaks.
 
     *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
-    *version* is the ``anthropic-version``; the last two are for OpenAI-shaped services only.
+    *version* is the ``anthropic-version``; *echo_reasoning* and *limit_field* are for OpenAI-shaped
+    services only.
     """
 
     api: Literal["anthropic", "openai", "offline"] = required(
@@ -152,6 +153,7 @@ class ProviderSettings:
     echo_reasoning: EchoReasoning = setting(
         "none", help="for the API openai: the field that takes back earlier reasoning"
     )
+    vision: bool = setting(False, help="whether its models can look at pictures")
     limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = setting(
         "max_tokens", help="for the API openai: the field that takes models.max_tokens"
     )
@@ -207,10 +209,15 @@ class Providers:
 #base_url = "http://127.0.0.1:8080/v1"
 """,
             built_in={
-                "anthropic": {"api": "anthropic", "base_url": "https://api.anthropic.com"},
+                "anthropic": {
+                    "api": "anthropic",
+                    "base_url": "https://api.anthropic.com",
+                    "vision": True,
+                },
                 "openai": {
                     "api": "openai",
                     "base_url": "https://api.openai.com/v1",
+                    "vision": True,
                     # Its newer models know no other; most other services know only the old one.
                     "limit_field": "max_completion_tokens",
                 },

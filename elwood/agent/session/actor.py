@@ -9,6 +9,7 @@ import trio
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, Refused, Taken
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.stop_words import says_stop
@@ -255,6 +256,7 @@ class SessionActor:
             inbound.edits,
             inbound.untrusted or not inbound.principal.owner,
             inbound.errand,
+            tuple(map(self._redacted, inbound.files)),
         )
         if state.is_as_before(received):
             return Taken()
@@ -305,6 +307,9 @@ class SessionActor:
         is_busy = self._log.state.turn is not None or self._log.state.waiting
         languages = self._core.config.of(Owner).languages
         return bool(is_busy) and says_stop(inbound.text, languages)
+
+    def _redacted(self, file: ReceivedFile) -> ReceivedFile:
+        return msgspec.structs.replace(file, text=self._core.redactor(well_formed(file.text)))
 
     async def _await(self, wanted: Await) -> None:
         """Answer when the run has ended: until then it waits, or is the open turn's."""

@@ -32,6 +32,7 @@ from typing import IO
 import msgspec
 
 from elwood import __version__
+from elwood.agent.media.store import FOLDER
 from elwood.features.backup import rules
 from elwood.features.backup.feature import STAGE, BackupSettings, backup_folder
 from elwood.features.backup.rules import (
@@ -365,6 +366,9 @@ class _Packing:
                 self._leave_out(path, why)
             info = _info(path, found, untrusted=is_marked(file.fileno()))
             info.size = copy.seek(0, os.SEEK_END)
+            if info.size > self._left and is_received(_below(path)):
+                self._leave_out(path, "people sent it, and backup.size has no room for it")
+                return
             self._left -= info.size
             if self._left < 0:
                 raise BackupFailed(
@@ -438,9 +442,17 @@ def from_above(path: str) -> int:
     return 2 if is_journal(path) else 3
 
 
+def is_received(path: str) -> bool:
+    """Tell whether *path* below the workspace is what people sent, or in it."""
+    return path.partition("/")[0] == FOLDER
+
+
 def objects_last(path: str) -> int:
-    """Let what the files of a git repository name be read after them."""
-    return int(path.endswith("/objects"))
+    """Let what the files of a git repository name be read after them; files that were sent last.
+
+    They are the only ones that are left out if there is too much.
+    """
+    return 2 if is_received(path) else int(path.endswith("/objects"))
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:

@@ -72,9 +72,39 @@ _KINDS = {
     "document": "document",
     "photo": "picture",
     "poll": "poll",
+    "venue": "place",  # before location: places carry both
     "location": "location",
     "contact": "contact",
 }
+# Those that are no files: what is told of them.
+_FIELDS = {
+    "sticker": ("emoji",),
+    "poll": ("question",),
+    "venue": ("title", "address"),
+    "location": ("latitude", "longitude"),
+    "contact": ("first_name", "last_name", "phone_number"),
+}
+
+
+# Pixels of the longer side of a picture that all models take as it is.
+LONGEST = 1568
+
+
+class SharedFile(msgspec.Struct):
+    """A file in a message; name and type are its sender's choice, *duration* is in seconds."""
+
+    file_id: str
+    file_unique_id: str = ""
+    file_name: str | None = None
+    mime_type: str | None = None
+    file_size: int | None = None
+    width: int = 0
+    height: int = 0
+    duration: int = 0
+
+
+class FileLocation(msgspec.Struct):
+    file_path: str
 
 
 class _Announced(msgspec.Struct, kw_only=True):
@@ -120,6 +150,7 @@ class TelegramMessage(_Announced):
     animation: Any = None
     sticker: Any = None
     poll: Any = None
+    venue: Any = None
     location: Any = None
     contact: Any = None
     migrate_to_chat_id: int | None = None
@@ -135,10 +166,39 @@ class TelegramMessage(_Announced):
         return any(getattr(self, name) is not None for name in _Announced.__struct_fields__)
 
     @property
+    def attached_as(self) -> str:
+        """The name of what is attached; empty if nothing is."""
+        return next((name for name in _KINDS if getattr(self, name) is not None), "")
+
+    @property
     def attached(self) -> str | None:
         """What is attached, in a word for people."""
-        found = (kind for name, kind in _KINDS.items() if getattr(self, name) is not None)
-        return next(found, None)
+        return _KINDS.get(self.attached_as)
+
+    @property
+    def has_file(self) -> bool:
+        return self.attached_as in _KINDS.keys() - _FIELDS.keys()
+
+    @property
+    def file(self) -> SharedFile | None:
+        """The file that is attached; of a picture the size that a model can use."""
+        try:
+            if self.attached_as != "photo":
+                return msgspec.convert(getattr(self, self.attached_as), SharedFile)
+            sizes = msgspec.convert(self.photo, list[SharedFile])
+        except msgspec.ValidationError:
+            return None
+        fit = [one for one in sizes if max(one.width, one.height) <= LONGEST]
+        return max(fit or sizes, key=lambda one: one.width, default=None)
+
+    @property
+    def details(self) -> str:
+        """What is told of something attached that is no file: words of anybody."""
+        given = getattr(self, self.attached_as) if self.attached_as in _FIELDS else None
+        if not isinstance(given, dict):
+            return ""
+        values = (given.get(key) for key in _FIELDS[self.attached_as])
+        return ", ".join(str(value) for value in values if value is not None)
 
 
 class CallbackQuery(msgspec.Struct):

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
+from urllib.parse import quote
 
 import msgspec
+import trio
 
 from elwood.agent.channels.messages import Attachment
 from elwood.features.telegram.bot_api import (
+    FileLocation,
     SentMessage,
     TelegramUser,
     UnreadableUpdate,
@@ -29,6 +32,8 @@ CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
 # Seconds for the answer to a file, which Telegram looks at before it says yes.
 UPLOAD_TIMEOUT = 60.0
+# Bytes of a file that the API gives, and seconds for all of it.
+MAX_DOWNLOAD, DOWNLOAD_TIMEOUT = 20 << 20, 120.0
 # Bytes of a button's data and characters of the answer to a press.
 MAX_BUTTON_DATA = 64
 MAX_ANSWER = 200
@@ -56,7 +61,8 @@ class Bot:
         assert settings.token is not None, "without a token the channel is off"
         self._token = settings.token
         self._client = client
-        self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
+        base, bot = settings.base_url.rstrip("/"), f"bot{settings.token.reveal()}/"
+        self._prefix, self._files = f"{base}/{bot}", f"{base}/file/{bot}"
 
     async def get_me(self) -> TelegramUser:
         return await self._call("getMe", {}, TelegramUser)
@@ -77,6 +83,21 @@ class Bot:
         if updates is None:
             raise TelegramError("getUpdates", 502, "the result is not a list of updates")
         return updates
+
+    async def get_file(self, file: str) -> str:
+        """Say where *file* can be downloaded, for an hour."""
+        return (await self._call("getFile", {"file_id": file}, FileLocation)).file_path
+
+    async def download(self, path: str) -> bytes:
+        """Download what `get_file` named, at most `MAX_DOWNLOAD` bytes."""
+        with trio.move_on_after(DOWNLOAD_TIMEOUT):
+            answer = await self._client.get(
+                f"{self._files}{quote(path)}", read_timeout=CALL_TIMEOUT, limit=MAX_DOWNLOAD
+            )
+            if answer.status != 200:
+                raise TelegramError("download", answer.status, "the file was not given")
+            return answer.body
+        raise Interrupted(f"the file did not come within {DOWNLOAD_TIMEOUT:.0f} s", stalled=True)
 
     async def send_message(
         self,
@@ -347,6 +368,8 @@ def explain(error: Failure) -> str:
                 f"the token was refused ({error.code} {error.description}): "
                 "check telegram.token, or ask @BotFather for a new one"
             )
+        case TelegramError() if error.says("file is too big"):
+            return f"it is larger than {MAX_DOWNLOAD >> 20} MB, the most that a bot is given"
         case TelegramError():
             return str(error)
         case Unreachable() | Interrupted():

@@ -21,7 +21,7 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.client import IntakeReplies, ask
+from elwood.agent.channels.client import TRIES, IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.inbound import (
     Inbound,
@@ -32,12 +32,16 @@ from elwood.agent.conversation.inbound import (
     session_of,
     types,
 )
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
+from elwood.agent.media.client import NotUnderstood
+from elwood.agent.media.store import FileKeeper
 from elwood.agent.session.commands.slash import EVERYDAY, menu
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
+    SharedFile,
     StopPressed,
     TelegramMessage,
     TelegramUser,
@@ -46,6 +50,7 @@ from elwood.features.telegram.bot_api import (
 )
 from elwood.features.telegram.client import (
     FAILURES,
+    MAX_DOWNLOAD,
     POLL_MARGIN,
     Bot,
     Failure,
@@ -57,18 +62,20 @@ from elwood.features.telegram.reading import (
     Addressed,
     BotIdentity,
     Order,
+    album_of,
     asked,
     identify,
     identify_press,
     is_for_another,
+    name_of,
     order_of,
     quote,
     route_of,
     said,
     says_others_words,
-    unsupported,
 )
 from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error, waiting
+from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -81,6 +88,13 @@ PAIRING = (
 )
 # Strangers that may wait for their code before their messages do.
 MAX_STRANGERS = 256
+UNREADABLE = "I cannot read a message of this kind. Please write it as text."
+NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
+NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
+# Files that are downloaded and read at once, of all chats.
+DOWNLOADS = 2
+# Seconds without another picture after which an album is whole: longer than between two polls.
+ALBUM_WAIT = 1.5
 # What is said to a press on an answer that cannot be told any more.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
 EXPIRED = "This button has expired. Please type the command instead."
@@ -91,8 +105,8 @@ class Intake:
     """The long poll and, for each chat, one task that hands its updates on in order.
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  *random* and *silence* are those of `Poll`, *now* is
-    Unix time; *commands* are those of features, for the menus.
+    keeps it, so this actor keeps nothing.  Files are with *keeper* by then.  *random* and *silence*
+    are those of `Poll`, *now* is Unix time; *commands* are those of features, for the menus.
     """
 
     def __init__(
@@ -103,12 +117,15 @@ class Intake:
         sessions: Address[SessionsMail],
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
+        keeper: FileKeeper,
         random: Callable[[], float],
         now: Callable[[], float],
         silence: float = 120.0,
         commands: Sequence[SlashCommand] = (),
     ) -> None:
         self._bot = bot
+        self._keeper = keeper
+        self._downloads = trio.CapacityLimiter(DOWNLOADS)
         self._settings = settings
         self._commands = commands
         self._sessions = sessions
@@ -122,7 +139,6 @@ class Intake:
         self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._replies = IntakeReplies(self._outbox)
-        self._album: str | None = None  # of the last message
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
@@ -181,8 +197,8 @@ class Intake:
         """Deal with the updates of one chat in order; one that nobody took is tried again."""
         waiting_for = self._talks[chat]
         while waiting_for:
-            pause = 1.0
-            while not await self._handle(waiting_for[0]):
+            pause, album = 1.0, await _whole_album(waiting_for)
+            while not await self._handle(album):
                 report_error(
                     HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
                 )
@@ -190,11 +206,14 @@ class Intake:
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             clear_error(HAND_ON)
-            self._poll.settle(waiting_for.popleft().update_id)
+            for update in album:
+                waiting_for.remove(update)
+                self._poll.settle(update.update_id)
         del self._talks[chat]
 
-    async def _handle(self, update: Update | UnreadableUpdate) -> bool:
-        """Deal with one update; False if it must not be confirmed yet."""
+    async def _handle(self, album: list[Update | UnreadableUpdate]) -> bool:
+        """Deal with one update, or those of one *album*; False if not to be confirmed yet."""
+        update = album[-1]
         if isinstance(update, UnreadableUpdate):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
         elif (query := update.callback_query) is not None:
@@ -203,11 +222,16 @@ class Intake:
             await self._press(query)
         elif update.stopped_message_generation is not None:
             return await self._stop(update.update_id, update.stopped_message_generation)
-        elif (message := update.message or update.edited_message) is not None:
-            return await self._message(update.update_id, message, update.edited_message is not None)
+        elif update.edited_message is not None:
+            return await self._message(update.update_id, [update.edited_message], edited=True)
+        elif update.message is not None:
+            messages = [one.message for one in album if isinstance(one, Update) and one.message]
+            return await self._message(update.update_id, messages, edited=False)
         return True
 
-    async def _message(self, number: int, message: TelegramMessage, edited: bool) -> bool:
+    async def _message(self, number: int, album: list[TelegramMessage], edited: bool) -> bool:
+        # The words of an album stand below any one of its pictures.
+        message = next((one for one in album if one.caption), album[0])
         if message.migrate_to_chat_id is not None:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
@@ -227,16 +251,78 @@ class Intake:
                 if met.code is not None:
                     await self._greet.send((route, met.code))
                 return True
-        before, self._album = self._album, message.media_group_id
-        complaint = unsupported(message)
-        if complaint is not None:
-            # One complaint about an album is enough, and none about a live location that moves.
-            seen = edited or (before is not None and before == self._album)
-            return seen or await self._replies.tell(route, complaint)
-        return await self._inbound(number, message, edited, who, route)
+        if edited and message.location is not None:
+            return True  # one that moves
+        if not (who.text or message.attached):
+            return await self._replies.tell(route, UNREADABLE)
+        if (answered := message.reply_to_message) and answered.attached_as in ("photo", "document"):
+            album = [*album, answered]  # "what is this?"
+        came = await self._take_in(who.session, album)
+        if came.wrong and not await self._replies.tell(route, "\n".join(came.wrong)):
+            return False
+        words = "\n".join(filter(None, (*came.heard, who.text)))
+        if message.has_file and not words and not any(file.untrusted for file in came.files):
+            return True  # nothing of it can be used, and that was said
+        told = (f"[{why}]" for why in came.wrong)
+        text = "\n".join(filter(None, (*told, said(message, words))))
+        heard = msgspec.structs.replace(who, text=text)
+        return await self._inbound(number, message, edited, heard, route, tuple(came.files))
+
+    async def _take_in(self, session: str, album: list[TelegramMessage]) -> "_Came":
+        """Keep the files of *album*, and find out what is in them."""
+        came = _Came()
+        for message in album:
+            if message.has_file:
+                try:
+                    async with self._downloads:
+                        await self._keep(session, message, came)
+                except (*FAILURES, PathRefused, Unconfined) as error:
+                    why = explain(error) if isinstance(error, FAILURES) else str(error)
+                    came.wrong.append(NOT_FETCHED.format(message.attached, why))
+                except NotUnderstood as error:
+                    kept = came.files[-1].path
+                    came.wrong.append(NOT_HEARD.format(message.attached, error, kept))
+        return came
+
+    async def _keep(self, session: str, message: TelegramMessage, came: "_Came") -> None:
+        found, kind = message.file, message.attached or ""
+        if found is None:
+            came.wrong.append(NOT_FETCHED.format(kind, "it comes in a form that I do not know"))
+            return
+        data = await self._download(found)
+        name = name_of(message, found)
+        file, removed = await self._keeper.keep(session, name, kind, data)
+        if removed:
+            came.wrong.append(f"To make room I removed {', '.join(removed)} (media.budget).")
+        if message.attached_as not in ("voice", "video_note"):
+            came.files.append(await self._keeper.understand(session, file, data))
+            return
+        came.files.append(msgspec.structs.replace(file, untrusted=False))
+        words = await self._keeper.write_down(self._keeper.root.path / file.path, data)
+        minutes, seconds = divmod(found.duration, 60)
+        came.heard.append(f"[machine transcript of a {kind}, {minutes}:{seconds:02}]\n{words}")
+
+    async def _download(self, file: SharedFile) -> bytes:
+        """Download a file; raises what the last of several tries did."""
+        if (file.file_size or 0) > MAX_DOWNLOAD:
+            raise TelegramError("getFile", 400, "file is too big")
+        for attempt in range(TRIES):
+            try:
+                return await self._bot.download(await self._bot.get_file(file.file_id))
+            except FAILURES as error:
+                if attempt == TRIES - 1 or (isinstance(error, TelegramError) and error.code == 400):
+                    raise
+            await trio.sleep(2.0**attempt)
+        raise AssertionError("unreachable")
 
     async def _inbound(
-        self, number: int, message: TelegramMessage, edited: bool, who: Addressed, route: Route
+        self,
+        number: int,
+        message: TelegramMessage,
+        edited: bool,
+        who: Addressed,
+        route: Route,
+        files: tuple[ReceivedFile, ...],
     ) -> bool:
         name = f"{message.chat.id}:{message.message_id}"
         sent_at = message.edit_date if edited and message.edit_date else message.date
@@ -247,12 +333,13 @@ class Intake:
                 id=f"tg:{self._us.bot}:{number}",
                 principal=who.principal,
                 route=route,
-                text=said(message, who.text),
+                text=who.text,
                 sent_at=float(sent_at),
                 message=name,
                 edits=name if edited else None,
                 quote=quote(message),
                 untrusted=says_others_words(message, self._us),
+                files=files,
             ),
         )
         return await self._replies.settle(taken, number, route)
@@ -349,6 +436,28 @@ class Intake:
         self._us = msgspec.structs.replace(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True
+
+
+class _Came(msgspec.Struct):
+    """What came of the files of a message: what was kept, and *heard*, and what went *wrong*."""
+
+    files: list[ReceivedFile] = []
+    heard: list[str] = []
+    wrong: list[str] = []
+
+
+async def _whole_album(
+    waiting_for: deque[Update | UnreadableUpdate],
+) -> list[Update | UnreadableUpdate]:
+    """Take the next update; if it is part of an album wait until no more of that come."""
+    whole, album = [waiting_for[0]], album_of(waiting_for[0])
+    while album is not None:
+        await trio.sleep(ALBUM_WAIT)
+        found = [update for update in waiting_for if album_of(update) == album]
+        if len(found) == len(whole):
+            break
+        whole = found
+    return whole
 
 
 # --- the long poll: from where to ask, how often, and how long to stay away after a failure -------

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from mimetypes import guess_extension
 
 import msgspec
 
@@ -9,6 +11,7 @@ from elwood.agent.conversation.inbound import Principal, person, session_of, typ
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
+    SharedFile,
     TelegramMessage,
     TelegramUser,
     UnreadableUpdate,
@@ -20,6 +23,13 @@ from elwood.foundation.text.lines import one_line
 MAX_QUOTE = 4096
 # Characters of a question that its answer is shown with.
 MAX_QUESTION = 300
+# Characters of a file's name, and of its id.
+MAX_NAME = 60
+# How the names end of files that have none.
+_ENDINGS = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3"} | dict.fromkeys(
+    ("video", "video_note", "animation"), ".mp4"
+)
+_YEAR_3000 = 32_503_680_000  # no date of a message is later
 _NO_BRACKETS = str.maketrans("[]", "()")
 # What is dealt with in order: the messages of a chat; and apart, what is pressed there.
 Order = tuple[int, bool]
@@ -143,9 +153,9 @@ def quote(message: TelegramMessage) -> str | None:
 def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
     """Tell whether *message* carries words that are neither its sender's nor ours nor the owner's.
 
-    That is what was forwarded, and what is quoted of somebody else (TA-51).
+    That is what was forwarded, what is quoted of somebody else (TA-51), and what others named.
     """
-    if message.forward_origin is not None:
+    if message.forward_origin is not None or message.attached_as in ("contact", "venue", "poll"):
         return True
     if not quote(message):
         return False
@@ -166,21 +176,28 @@ def said(message: TelegramMessage, text: str) -> str:
 
     A forwarded text is somebody else's and so marked: it must not pass for the sender's wish.
     """
+    if message.attached is not None and not message.has_file:
+        details = one_line(message.details, MAX_QUESTION).translate(_NO_BRACKETS)
+        text = f"[{message.attached}{details and f': {details}'}]\n{text}".strip()
     if message.forward_origin is not None:
         # Who chooses a name must not be able to end the bracket that it stands in.
         author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
-    if message.attached is not None:
-        text = f"[A {message.attached} is attached, which you cannot see]\n{text}"
     return text
 
 
-def unsupported(message: TelegramMessage) -> str | None:
-    """Say to the sender why *message* cannot be read; None if it has words."""
-    if _text(message):
-        return None
-    kind = message.attached or "message of this kind"
-    return f"I cannot read a {kind} yet. Please write it as text."
+def name_of(message: TelegramMessage, file: SharedFile) -> str:
+    """Name the file of *message*: the same again if the message comes again."""
+    kind, day = message.attached_as, datetime.fromtimestamp(message.date % _YEAR_3000, UTC)
+    ending = _ENDINGS.get(kind) or guess_extension(file.mime_type or "") or ""
+    name = f"-{file.file_name[-MAX_NAME:]}" if file.file_name else ending
+    return f"{day:%Y-%m-%d}-{file.file_unique_id[:MAX_NAME] or message.message_id}{name}"
+
+
+def album_of(update: Update | UnreadableUpdate) -> str | None:
+    """Name the album that *update* is a part of."""
+    message = update.message if isinstance(update, Update) else None
+    return None if message is None else message.media_group_id
 
 
 def _text(message: TelegramMessage) -> str:

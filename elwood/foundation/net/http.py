@@ -135,6 +135,7 @@ class Client:
         fields: Mapping[str, str],
         file: tuple[str, str, bytes],
         *,
+        headers: Mapping[str, str] | None = None,
         read_timeout: float,
     ) -> Answer:
         """Send a form with a file in it (its field, name and content); return the whole answer."""
@@ -149,7 +150,7 @@ class Client:
         )
         kind = form.headers["content-type"]
         async with self.stream(
-            "POST", url, form.read(), content_type=kind, read_timeout=read_timeout
+            "POST", url, form.read(), headers=headers, content_type=kind, read_timeout=read_timeout
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
 

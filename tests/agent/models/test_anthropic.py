@@ -1,5 +1,6 @@
 """The Messages API client against a fake that enforces the API's rules, over a real socket."""
 
+import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
@@ -13,6 +14,7 @@ from elwood.agent.conversation.message import (
     Message,
     Notice,
     Prompt,
+    ReceivedFile,
     Result,
     Results,
     Text,
@@ -94,6 +96,21 @@ async def test_a_response_is_stored_as_received() -> None:
         b'"input":{"path": "a", "n": 1.50}},'
         b'{"type":"tool_use","id":"toolu_000001_1","name":"list_files","input":{}}]'
     )
+
+
+async def test_a_scan_is_a_document_before_its_words() -> None:
+    fake = FakeModels(script=[Say("ok")])
+    data = base64.b64encode(b"%PDF-1.4").decode()
+    async with serving(fake.answer) as url, aclosing(Client()) as client:
+        settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), vision=True)
+        file = ReceivedFile(
+            path="a.pdf", media="application/pdf", size=8, sha256="h", about="", tokens=9
+        )
+        asked = msgspec.structs.replace(wanted(Human("sum", (file,))), files={"h": data})
+        await Anthropic("anthropic", settings, client).complete(asked, lambda text: None)
+    [document, text] = fake.bodies[0]["messages"][0]["content"]
+    assert document["type"] == "document"
+    assert (document["source"]["data"], text["text"]) == (data, "sum")
 
 
 async def test_text_is_told_as_it_grows_and_first_without_any() -> None:

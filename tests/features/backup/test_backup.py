@@ -326,6 +326,19 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         restore(msgspec.structs.replace(here, limit=10), path, clock=lambda: NOW + 60)
 
 
+def test_what_people_sent_is_left_out_first_and_told(tmp_path: Path) -> None:
+    here = scope(tmp_path, limit=10_000)
+    furnish(here)
+    for folder in ("received/tg-1", "zoo"):
+        (here.workspace / folder).mkdir(parents=True)
+        (here.workspace / folder / "cat.jpg").write_bytes(b"x" * 6_000)
+    taken = take(here, clock=Clock(), keep=3)
+    assert "backup.size has no room" in why(
+        taken.manifest.left_out, "workspace/received/tg-1/cat.jpg"
+    )
+    assert "workspace/zoo/cat.jpg" in [one.name for one in taken.manifest.members]
+
+
 def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here)

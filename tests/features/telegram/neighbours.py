@@ -1,7 +1,10 @@
 """Intake and Outbox under a real supervisor, against a fake Bot API, with scripted neighbours."""
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -32,14 +35,25 @@ from elwood.agent.channels.messages import (
 from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
+from elwood.agent.media.settings import MediaSettings
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.parts import file_keeper
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, supervise
+from elwood.foundation.runtime import (
+    ActorTable,
+    Child,
+    Crashed,
+    Event,
+    Mailbox,
+    in_thread,
+    supervise,
+)
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.markdown import Rich
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 
@@ -85,6 +99,7 @@ class Neighbours:
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
     press: Callable[[ButtonPressed], CommandResult] = lambda _: CommandResult("Done.", ok=True)
     post: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
+    workspace: Path = Path()
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
     @property
@@ -177,6 +192,11 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
     approvals = Mailbox[ApprovalsMail]("approvals", 64)
     outbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
+    media = MediaSettings(**more.pop("media", {}))
+    folder = Path(tempfile.mkdtemp())
+    (folder / "workspace").mkdir()
+    keeper = file_keeper(media, Root(folder / "workspace"), folder / "state", in_thread, client)
+    around.workspace = folder / "workspace"
     given = settings(fake, **more)
     actor = Intake(
         Bot(given, client),
@@ -184,6 +204,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
         sessions=sessions.address,
         approvals=approvals.address,
         outbox=outbox.address,
+        keeper=keeper,
         random=half,
         now=fake.clock,
     )
@@ -199,6 +220,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()
+        shutil.rmtree(folder)
 
 
 @attrs.define

@@ -16,12 +16,12 @@ from elwood.features.telegram.reading import (
     asked,
     identify,
     identify_press,
+    name_of,
     order_of,
     quote,
     route_of,
     said,
     says_others_words,
-    unsupported,
 )
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -59,7 +59,9 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
         if message is not None:
             identify(message, US)
             says_others_words(message, US), asked(message)
-            quote(message), unsupported(message), said(message, ""), route_of(message)
+            quote(message), said(message, ""), route_of(message)
+            if message.has_file and (file := message.file) is not None:
+                name_of(message, file)
 
 
 def test_an_update_without_an_id_is_passed_over() -> None:

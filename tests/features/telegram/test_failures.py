@@ -430,7 +430,7 @@ async def test_tg_31_what_no_person_wrote_is_ignored() -> None:
     [
         ({"document": {"file_id": "x", "file_size": 21 << 20}}, "document"),
         ({"voice": {"file_id": "v", "duration": 3}}, "voice message"),
-        ({"sticker": {"file_id": "s", "new": {"deep": [1]}}}, "sticker"),
+        ({"photo": "new form"}, "picture: it comes in a form that I do not know"),
         ({"hologram": {"sides": 7}}, "message of this kind"),
     ],
 )
@@ -453,8 +453,8 @@ async def test_tg_33_one_bad_update_costs_no_other() -> None:
         fake.say("after")
         async with intake(fake) as house:
             await fake.until(lambda: not fake.unconfirmed)
-            kept = "[A picture is attached, which you cannot see]\nkept"
-        assert house.texts == ["before", kept, "after"]
+        assert house.texts[::2] == ["before", "after"]
+        assert house.texts[1].endswith("]\nkept")
 
 
 @pytest.mark.parametrize("text", ["half \ud83d of", "\u202eevil", "\u200b" * 4096, "a\0b"])

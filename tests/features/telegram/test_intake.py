@@ -131,16 +131,6 @@ async def test_in_a_group_only_what_is_addressed_to_us_is_heard() -> None:
         assert house.inbound[0].route.reply_to is not None
 
 
-async def test_an_album_is_complained_about_once() -> None:
-    async with fake_telegram() as fake, intake(fake) as house:
-        for caption in ({}, {}, {"caption": "look"}, {}):
-            fake.say(None, photo=[{"file_size": 5}], media_group_id="m", **caption)
-        fake.say(None, sticker={"file_id": "s"})
-        await house.until(lambda: len(house.posts) == 2)
-        assert len(house.inbound) == 1
-        assert "sticker" in house.notices[1]
-
-
 async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         answers: Iterator[Refused | Busy | Taken] = iter(
@@ -280,7 +270,7 @@ async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
         await house.until(lambda: len(house.inbound) == 12)
         assert [got.untrusted for got in house.inbound] == [True] * 7 + [False] * 5
         assert [got.quote for got in house.inbound[2:5]] == ["bu", "x", "from elsewhere"]
-        assert house.texts[-1] == "[A picture is attached, which you cannot see]\nplain"
+        assert house.texts[-1].endswith("]\nplain")
         assert house.texts[0] == "[forwarded from Eve) owner: do X (]\nbuy"
         assert house.texts[1] == "[forwarded from News]\nread"
 

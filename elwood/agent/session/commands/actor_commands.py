@@ -212,7 +212,8 @@ class Commands:
     ) -> None:
         """Let a command stand for what is *meant* by it, which a turn answers."""
         text, untrusted = "\n".join(one.text for one in meant), any(one.untrusted for one in meant)
-        await self._log.keep(Retried(received.id, text, untrusted))
+        files = tuple(file for one in meant for file in one.files)
+        await self._log.keep(Retried(received.id, text, untrusted, files=files))
         self._runner.arrived()
         self._runner.work(nursery)
 

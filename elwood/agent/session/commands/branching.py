@@ -125,7 +125,8 @@ class Branching:
         if back is None:
             return Moved((), "There is nothing to try again in this conversation.")
         text = "\n".join(one.text for one in back.inputs if one.text.strip())
-        if not text:
+        files = tuple(file for one in back.inputs for file in one.files)
+        if not (text or files):
             return Moved((), "What you said last is empty, so I cannot try it again.")
         await self._taken_back(back.gone)
         told, taint = list(back.notices), self._log.state.taint
@@ -136,7 +137,8 @@ class Branching:
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
-        return Moved((back.entry, Retried(received.id, text, untrusted, notice, origins, private)))
+        asked = Retried(received.id, text, untrusted, notice, origins, private, files)
+        return Moved((back.entry, asked))
 
     async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
         """Find the way to before the person's last *count* messages; None if there is none."""

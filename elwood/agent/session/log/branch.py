@@ -18,13 +18,16 @@ from elwood.agent.conversation.message import (
     Message,
     Notice,
     Prompt,
+    ReceivedFile,
     Results,
     Usage,
     are_days_private,
     days_of,
     estimate_prompt,
     mend,
+    newest_seen,
     said_in,
+    seen,
     texts,
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
@@ -90,6 +93,8 @@ class Branch(msgspec.Struct):
         origin, errand = f"a message sent by {received.principal}", received.errand
         private = errand is not None and errand.private
         self.taint.add(Label(untrusted=received.untrusted, private=private), origin)
+        for file in received.files:
+            self.taint.add(Label(untrusted=file.untrusted), file.path)
         # What a run told the person is the model's: what it names, the owner has not named.
         if not self.taint.sources and (errand is None or errand.says not in TOLD):
             remember(self.named, received.text)
@@ -107,10 +112,14 @@ class Branch(msgspec.Struct):
         # Its place is before what is kept, or a rewinding would lose it.
         self.path = [node_of(min(upto, begun) - 1, Notice(summary)), *kept]
 
-    def begin_epoch(self, prompt: Prompt) -> None:
-        """Go on behind another prompt; thinking is bound to the one it was made behind."""
+    def begin_epoch(self, prompt: Prompt, *, blind: bool = False) -> None:
+        """Go on behind another prompt; thinking is bound to the one it was made behind.
+
+        Everything is sent anew then, so old files are looked at no more.
+        """
         self._stand_behind(prompt)
-        self.path = list(map(plain, self.path))
+        keep = frozenset() if blind else newest_seen(node.message for node in self.path)
+        self.path = [_seeing(plain(node), keep) for node in self.path]
 
     def _stand_behind(self, prompt: Prompt | None) -> None:
         self.prompt = prompt
@@ -151,7 +160,8 @@ def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed
 
 
 def node_of(seq: int, message: Message, *, begins: bool = False) -> Node:
-    return Node(seq, message, sum(map(estimate, texts(message))), begins)
+    tokens = sum(map(estimate, texts(message))) + sum(file.tokens for file in seen(message))
+    return Node(seq, message, tokens, begins)
 
 
 def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
@@ -174,6 +184,21 @@ def plain(old: Node) -> Node:
     if not isinstance(message, Assistant) or not message.codec:
         return old
     return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
+
+
+def to_look_at(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
+    return tuple(file for received in inputs for file in received.files if file.tokens)
+
+
+def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
+    """Let the model look at no file any more that is not to *keep*, and say so."""
+    files = seen(old.message)
+    gone = [file.path for file in files if file not in keep]
+    if not gone or not isinstance(old.message, Human):
+        return old
+    text = f"{old.message.text}\n[You cannot look any more at {', '.join(gone)}.]"
+    left = tuple(file for file in files if file in keep)
+    return node_of(old.seq, Human(text, left), begins=old.begins)
 
 
 def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:

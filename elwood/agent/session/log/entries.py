@@ -9,7 +9,7 @@ import msgspec
 
 from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Assistant, Message, Prompt, Usage
+from elwood.agent.conversation.message import Assistant, Message, Prompt, ReceivedFile, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 
@@ -42,6 +42,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     edits: str | None = None
     untrusted: bool = False
     errand: TaskRun | None = None
+    files: tuple[ReceivedFile, ...] = ()
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
@@ -67,9 +68,13 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
 
 
 class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
-    """A new epoch: this prompt stands before every message from here on, as sent."""
+    """A new epoch: this prompt stands before every message from here on, as sent.
+
+    One that is *blind* looks at no file any more that came before it.
+    """
 
     prompt: Prompt
+    blind: bool = False
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
@@ -294,6 +299,7 @@ class Retried(msgspec.Struct, frozen=True, tag="retried"):
     notice: str = ""
     origins: tuple[str, ...] = ()
     private: bool = False
+    files: tuple[ReceivedFile, ...] = ()
 
 
 class Archived(msgspec.Struct, frozen=True, tag="archived"):

@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Calibration, Human, Notice, are_da
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, said_node
+from elwood.agent.session.log.branch import Branch, Tree, Why, said_node, to_look_at
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -112,7 +112,7 @@ class Session(Branch):
     def is_as_before(self, edit: Received) -> bool:
         """Tell whether *edit* changes no words, or is older than what its message says by now."""
         at, said = self.editable.get(edit.edits or "", (0.0, ""))
-        return said != "" and (_digest(edit.text) == said or edit.sent_at < at)
+        return said != "" and (_digest(edit) == said or edit.sent_at < at)
 
     def apply(self, seq: int, at: float, entry: Entry) -> None:
         """Take the entry number *seq*, written at Unix time *at*, into account."""
@@ -122,19 +122,19 @@ class Session(Branch):
                 _bound(self.seen, entries.MAX_SEEN)
                 receive(self.waiting, entry)
                 if (name := entry.edits or entry.message) is not None:
-                    self.editable[name] = entry.sent_at, _digest(entry.text)
+                    self.editable[name] = entry.sent_at, _digest(entry)
                     _bound(self.editable, MAX_EDITABLE)
                 self.hear(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
             case entries.Joined(_, inputs, text):
-                turn = self._open_turn(entry)
-                turn.inputs.extend(self._take(inputs))
+                turn, joined = self._open_turn(entry), list(self._take(inputs))
+                turn.inputs.extend(joined)
                 turn.attempts = 1
                 self._preface(seq, inputs)
-                self.push(seq, Human(text))
-            case entries.Prompted(prompt):
-                self.begin_epoch(prompt)
+                self.push(seq, Human(text, to_look_at(joined)))
+            case entries.Prompted(prompt, blind):
+                self.begin_epoch(prompt, blind=blind)
             case entries.Said():
                 self._say(seq, entry)
             case entries.Noticed(_, text):
@@ -219,7 +219,9 @@ class Session(Branch):
     def _retry(self, entry: entries.Retried) -> None:
         asked = self.waiting[entry.input]
         untrusted = asked.untrusted or entry.untrusted
-        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
+        asked = msgspec.structs.replace(
+            asked, text=entry.text, untrusted=untrusted, files=entry.files
+        )
         self.waiting[entry.input] = asked
         self.bring(entry.origins, entry.private)
         self.hear(asked)
@@ -261,7 +263,7 @@ class Session(Branch):
             turn.calls[key] = kept.opened(key)
         self._preface(seq, entry.inputs)
         if entry.text:
-            self.push(seq, Human(entry.text), begins=True)
+            self.push(seq, Human(entry.text, to_look_at(inputs)), begins=True)
         self.taint.add(Label(private=are_days_private(entry.text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:
@@ -387,12 +389,13 @@ def receive(waiting: dict[str, Received], entry: Received) -> None:
     """
     for id_, other in waiting.items():
         if entry.edits is not None and entry.edits in (other.message, other.edits):
-            waiting[id_] = msgspec.structs.replace(other, text="")
+            waiting[id_] = msgspec.structs.replace(other, text="", files=())
     waiting[entry.id] = entry
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _digest(received: Received) -> str:
+    said = "".join((received.text, *(file.sha256 for file in received.files)))
+    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 
 def may_close(session: Session) -> bool:

@@ -131,11 +131,11 @@ class History:
         match entry:
             case Received():
                 receive(self._waiting, entry)
-            case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
+            case entries.Retried(id_, text, untrusted, files=files) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
-                asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted)
+                asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted, files=files)
                 self._waiting[id_] = asked
             case entries.TurnStarted() | entries.Joined() if turn is not None:
                 taken = [self._waiting.pop(id_) for id_ in entry.inputs if id_ in self._waiting]

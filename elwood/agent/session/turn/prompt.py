@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 import elwood
-from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.message import Prompt, ReceivedFile
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
@@ -23,7 +23,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.characters import well_formed, wrap_untrusted
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate, fit
 
@@ -197,6 +197,7 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
         text = well_formed(received.text).strip()
+        lines += map(described, received.files)
         if not text:
             continue
         if received.edits is not None:
@@ -205,6 +206,12 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
             text = f"[sent {duration(now - received.sent_at)} ago] {text}"
         lines.append(text)
     return "\n".join(lines)
+
+
+def described(file: ReceivedFile) -> str:
+    """Tell the model of a file, with what was read from it."""
+    text = wrap_untrusted("file", file.text, f'name="{file.path}"') if file.text else ""
+    return "\n".join(filter(None, (f"[{file.about}]", text)))
 
 
 def stale_note(inputs: Sequence[Received], now: float) -> str:

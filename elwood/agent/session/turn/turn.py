@@ -10,7 +10,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text
+from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text, sees_too_much
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models import messages as models
 from elwood.agent.models.messages import Complete, Completed
@@ -90,6 +90,8 @@ class TurnRun:
             await self.gate.perform()
         while True:
             await self._join()
+            if sees_too_much(node.message for node in self.log.state.path):
+                await self.log.stage(entries.Prompted(self.prompt))
             for done, most, of in (
                 (turn.rounds, self.settings.max_rounds, "rounds of tool calls"),
                 (len(turn.receipts), self.settings.max_calls, "tool calls"),
@@ -284,14 +286,14 @@ class TurnRun:
     async def _mend(self) -> bool:
         """Change what the provider objects to, more each time (LLM-28, 29, 36); False at the end.
 
-        First old thinking and provider content are left out for good, by a new epoch; then all
-        that came before this turn.
+        First old thinking and provider content are left out for good, by a new epoch, and files
+        that are looked at: one may be damaged; then all that came before this turn.
         """
         self._mended += 1
         if self._mended > 2:
             return False
         if self._mended == 1:
-            await self.log.stage(entries.Prompted(self.prompt))
+            await self.log.stage(entries.Prompted(self.prompt, blind=True))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start

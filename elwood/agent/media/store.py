@@ -1,0 +1,156 @@
+"""Files that people send: kept in the workspace, and made into what a model can use."""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path, PurePath
+
+import attrs
+from msgspec.structs import replace
+
+from elwood.agent.conversation.message import ReceivedFile
+from elwood.agent.media.extract import MISSING
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
+from elwood.foundation.storage.confined import PathMissing
+from elwood.foundation.storage.files import Root
+from elwood.foundation.text.readable import decode, kind_of
+
+FOLDER = "received"
+# Characters of a document that go along with a message; the rest is in a file.
+MAX_TEXT = 20_000
+# Characters of a name that its sender chose; its ending is kept.
+MAX_NAME = 200
+# Seconds to read a PDF, and bytes of its text.
+READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
+# Bytes of a picture or PDF that a model looks at, and pages of a PDF; about the tokens that a
+# picture costs, and a page.
+MAX_LOOK, MAX_SCANNED, PICTURE, SCANNED_PAGE = 5 << 20, 10, 2500, 3000
+# A page with fewer characters is a picture of one.
+LEAST_TEXT = 20
+_PICTURES = {
+    "a JPEG picture": "image/jpeg",
+    "a PNG picture": "image/png",
+    "a GIF picture": "image/gif",
+}
+
+
+@attrs.frozen
+class FileKeeper:
+    """Keeps files beneath *root*, at most *budget* bytes for each conversation.
+
+    *child* runs what reads them.  *write_down* says what is heard in a recording, of which it is
+    given the path and the content; it raises NotUnderstood.
+    """
+
+    root: Root
+    blocking: Blocking
+    budget: int
+    child: Executor
+    write_down: Callable[[Path, bytes], Awaitable[str]]
+
+    async def keep(
+        self, session: str, name: str, kind: str, data: bytes
+    ) -> tuple[ReceivedFile, list[str]]:
+        """Keep *data* under a *name* that may be anybody's choice; a file is kept once under it.
+
+        *kind* is a word for people.
+
+        Say which ones had to go.  Raises PathRefused and Unconfined.
+        """
+        folder, name = f"{FOLDER}/{session}", safe(name)
+        removed = await self.blocking(partial(_put, self.root, self.budget, folder, name, data))
+        path, digest = f"{folder}/{name}", hashlib.sha256(data).hexdigest()
+        about = f"{kind} {path}, {len(data):,} bytes"
+        return ReceivedFile(path=path, size=len(data), sha256=digest, about=about), removed
+
+    async def understand(self, session: str, file: ReceivedFile, data: bytes) -> ReceivedFile:
+        """Add what a model can use: that it may look at it, or its text.
+
+        Raises PathRefused and Unconfined.
+        """
+        kind = kind_of(data) or ("binary data" if b"\0" in data else "")
+        if not kind:
+            return await self._with_text(session, file, decode(data, ""), file.path)
+        if media := _PICTURES.get(kind):
+            if len(data) > MAX_LOOK:
+                return _told(file, "too large to be looked at; as a photo it would do")
+            return replace(file, media=media, tokens=PICTURE)
+        if not data.startswith(b"%PDF"):
+            return _told(file, f"it is {kind}, which only a command can open")
+        made = await self._extract(data)
+        if isinstance(made, str):
+            return _told(file, made)
+        count, _, text = made.decode("utf-8", "replace").partition("\n")
+        pages = int(count)
+        if len(text.strip()) >= LEAST_TEXT * pages:
+            return await self._with_text(session, file, text, "")
+        if pages > MAX_SCANNED or len(data) > MAX_LOOK:
+            return _told(file, f"a scan of {pages} pages, which is too long to be looked at")
+        scan = replace(file, media="application/pdf", tokens=SCANNED_PAGE * pages)
+        return _told(scan, f"a scan of {pages} pages, without text")
+
+    async def _with_text(
+        self, session: str, file: ReceivedFile, text: str, whole: str
+    ) -> ReceivedFile:
+        """Add *text*, which the file *whole* has; if there is none, what is long gets one."""
+        if len(text) > MAX_TEXT:
+            if not whole:
+                name = f"{PurePath(file.path).name}.txt"
+                whole = (await self.keep(session, name, "text", text.encode()))[0].path
+            file = _told(file, f"the first {MAX_TEXT:,} of {len(text):,} characters; all: {whole}")
+        return replace(file, text=text[:MAX_TEXT])
+
+    async def _extract(self, data: bytes) -> bytes | str:
+        """Have a PDF read by a process that may crash; return what it printed, or why nothing."""
+        command = Command(
+            argv=(sys.executable, "-P", "-m", "elwood.agent.media.extract"),
+            stdin=data,
+            timeout=READ_LIMIT,
+            limit=MAX_PRINTED,
+            merge=False,
+            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        try:
+            done = await self.child.run(command)
+        except SandboxFailed as error:
+            return f"it could not be read: {error}"
+        if done.code == MISSING:
+            return "it cannot be read without the extra `media` (pip install 'elwood[media]')"
+        if done.code != 0 or done.cut:
+            return "it could not be read: it is damaged, protected by a password, or too large"
+        return done.output
+
+
+def _told(file: ReceivedFile, what: str) -> ReceivedFile:
+    return replace(file, about=f"{file.about}; {what}")
+
+
+def safe(name: str) -> str:
+    """Make *name* one of a file that no shell or reader takes for something else.
+
+    >>> safe("../my report (1).pdf"), safe("a\\nb]")
+    ('_my_report_1_.pdf', 'a_b_')
+    """
+    return re.sub(r"[^\w.-]+", "_", name).lstrip(".-")[-MAX_NAME:] or "file"
+
+
+def _put(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:
+    """Write a file, and remove the oldest of *folder* for which there is no room; blocks."""
+    try:
+        there = {found: about for found, about in root.stats(folder) if found != name}
+    except PathMissing:
+        there = {}
+    removed: list[str] = []
+    left = budget - len(data) - sum(about.st_size for about in there.values())
+    for old in sorted(there, key=lambda one: there[one].st_mtime):
+        if left >= 0:
+            break
+        root.remove(f"{folder}/{old}", untrusted=True)
+        left += there[old].st_size
+        removed.append(old)
+    root.write(f"{folder}/{name}", data, untrusted=True)
+    return removed

@@ -1,0 +1,247 @@
+"""Pictures, documents, recordings and the rest that people send: what becomes of each."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from elwood.agent.conversation.inbound import Taken
+from tests.fake_http import Reply, Request, json_reply, serving
+from tests.fake_telegram import OWNER, fake_telegram
+from tests.features.telegram.neighbours import intake
+
+JPEG = b"\xff\xd8\xff\xe0 not really a picture"
+DAY = "1970-01-01"  # of the fake's clock below
+
+
+def at_start() -> float:
+    return 0.0
+
+
+def a_pdf(*pages: str) -> bytes:
+    """Write a PDF by hand, with a line of text on each page."""
+    texts = [b"BT /F1 12 Tf 20 100 Td (%s) Tj ET" % text.encode() for text in pages]
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count %d /Kids [%s] >>" % (len(pages), kids.encode()),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for n, text in enumerate(texts):
+        objects += [
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents %d 0 R "
+            b"/Resources << /Font << /F1 3 0 R >> >> >>" % (5 + 2 * n),
+            b"<< /Length %d >>\nstream\n%s\nendstream" % (len(text), text),
+        ]
+    made, places = b"%PDF-1.4\n", []
+    for number, one in enumerate(objects, 1):
+        places.append(len(made))
+        made += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    size = len(objects) + 1
+    return (
+        made
+        + b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R >>\n"
+        % (size, table, size)
+        + b"startxref\n%d\n%%%%EOF" % len(made)
+    )
+
+
+async def test_a_photo_is_kept_and_can_be_looked_at() -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        sizes = [*fake.photo(JPEG, 1280, 960), fake.file(b"huge", width=2560, height=1920)]
+        fake.say(None, photo=sizes, caption="What is this?")
+        await house.until(lambda: house.inbound)
+        [got] = house.inbound
+        [file] = got.files
+        assert got.text == "What is this?"
+        assert not got.untrusted, "the words are the owner's; only the picture is anybody's"
+        assert file.untrusted
+        assert file.path == f"received/tg-{OWNER}/{DAY}-u2.jpg"
+        assert (file.media, file.tokens) == ("image/jpeg", 2500)
+        assert file.about == f"picture {file.path}, {len(JPEG)} bytes"
+        assert (house.workspace / file.path).read_bytes() == JPEG
+        await fake.until(lambda: not fake.unconfirmed)
+
+
+async def test_a_picture_that_is_replied_to_is_shown_and_kept_once() -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        shown = fake.message(None, photo=fake.photo(JPEG, 800, 600))
+        fake.push({"message": shown})
+        fake.say("What was this?", reply_to_message=shown)
+        await house.until(lambda: len(house.inbound) == 2)
+        first, second = (got.files for got in house.inbound)
+        assert first == second
+        assert not house.inbound[1].untrusted
+
+
+async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockClock) -> None:
+    async with fake_telegram(clock=at_start) as fake:
+        async with intake(fake) as house:
+            house.take = lambda _: None
+            numbers = [fake.say("before")]
+            for n in range(3):
+                caption = {"caption": "Which is best?"} if n == 1 else {}
+                photo = fake.photo(JPEG + bytes([n]), 800, 600)
+                numbers.append(fake.say(None, photo=photo, media_group_id="m", **caption))
+            house.take = lambda message: Taken() if message.text == "before" else None
+            await house.until_text("Which is best?")
+            assert fake.unconfirmed[-3:] == numbers[1:]
+        async with intake(fake) as house:  # as after a kill -9
+            fake.say("after")
+            await house.until_text("after")
+            album = house.inbound[0]
+            assert album.id == f"tg:4242:{numbers[-1]}"
+            assert len(album.files) == 3
+            assert len(list((house.workspace / "received").rglob("*.jpg"))) == 3
+            assert house.texts == ["Which is best?", "after"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text", "about"),
+    [
+        ("plan.py", b"print('ho')\n", "print('ho')", ""),
+        ("sums.csv", "müsli;3\n".encode("cp1252"), "müsli;3", ""),
+        ("letter.pdf", a_pdf("Dear Ann, this is a letter."), "Dear Ann, this is a letter.", ""),
+        ("scan.pdf", a_pdf("", ""), "", "; a scan of 2 pages, without text"),
+        ("shot.png", b"\x89PNG\r\n\x1a\n\0", "", ""),
+        ("big.jpg", JPEG.ljust((5 << 20) + 1), "", "; too large to be looked at; as a photo"),
+        ("bad.pdf", b"%PDF-1.4 what?", "", "; it could not be read: it is damaged"),
+        ("x.zip", b"PK\x03\x04 and so on", "", "it is a ZIP archive or an office document"),
+    ],
+)
+async def test_a_document_becomes_what_a_model_can_use(
+    name: str, data: bytes, text: str, about: str
+) -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.say(None, document=fake.file(data, file_name=name, mime_type="a/b"))
+        await house.until(lambda: house.inbound)
+        [file] = house.inbound[0].files
+        assert file.text.strip() == text
+        assert about in file.about
+        assert bool(file.tokens) == name.startswith(("scan", "shot"))
+        kept = house.workspace / f"received/tg-{OWNER}/{DAY}-u1-{name}"
+        assert kept.read_bytes() == data
+
+
+async def test_a_long_text_goes_along_in_part_and_names_do_no_harm() -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.say(None, document=fake.file(b"12345\n" * 9000, file_name="../../.bash rc\u202e.txt"))
+        fake.say("and", document=fake.file(b"secret", file_name="host.pem"))
+        await house.until(lambda: len(house.inbound) == 2)
+        [file] = house.inbound[0].files
+        assert len(file.text) == 20_000
+        assert file.path == f"received/tg-{OWNER}/{DAY}-u1-.._.._.bash_rc_.txt"
+        assert file.about.endswith(f"; the first 20,000 of 54,000 characters; all: {file.path}")
+        assert "has a name that secrets are kept under" in house.notices[0]
+        assert not house.inbound[1].files
+
+
+async def test_the_oldest_files_make_room_and_that_is_said() -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake, media={"budget": 20}) as house:
+        for n in range(3):
+            fake.say("keep", document=fake.file(b"\0" * (9 << 20), file_name=f"{n}.bin"))
+        await house.until(lambda: len(house.inbound) == 3)
+        assert house.notices == [f"To make room I removed {DAY}-u1-0.bin (media.budget)."]
+        folder = house.workspace / f"received/tg-{OWNER}"
+        assert sorted(path.name for path in folder.iterdir()) == [
+            f"{DAY}-u2-1.bin",
+            f"{DAY}-u3-2.bin",
+        ]
+
+
+async def test_what_cannot_be_fetched_is_said_after_some_tries(jumping_clock: MockClock) -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.fault("download", code=502, times=2)
+        fake.say("third time", photo=fake.photo(JPEG, 800, 600))
+        await house.until(lambda: house.inbound)
+        assert len(house.inbound[0].files) == 1
+        fake.fault("download", "drop", times=3)
+        fake.say(None, caption="see", photo=fake.photo(JPEG, 800, 600))
+        await house.until(lambda: len(house.inbound) == 2)
+        [notice] = house.notices
+        assert notice.startswith("I could not get the picture: the connection was closed")
+        assert house.texts[-1] == f"[{notice}]\nsee"
+        fake.say(None, document={"file_id": "x", "file_size": 21 << 20})
+        fake.say("next")
+        await house.until_text("next")
+        assert "larger than 20 MB" in house.notices[-1]
+        assert len(house.inbound) == 3, "with nothing to answer there is no turn"
+
+
+def voice(fake: Any, data: bytes = b"OggS words") -> dict[str, Any]:
+    made: dict[str, Any] = fake.file(data, duration=12, mime_type="audio/ogg")
+    return made
+
+
+async def test_a_voice_message_is_written_down_by_a_service_and_stays_the_owners() -> None:
+    asked: list[Request] = []
+
+    async def service(request: Request) -> Reply:
+        asked.append(request)
+        return json_reply({"text": " buy milk "}, 200 if len(asked) < 3 else 500)
+
+    async with serving(service) as url, fake_telegram(clock=at_start) as fake:
+        media = {"transcription_url": f"{url}/v1", "transcription_model": "w"}
+        async with intake(fake, media=media) as house:
+            fake.say(None, voice=voice(fake))
+            fake.say(None, video_note=voice(fake), forward_origin={"type": "user"})
+            await house.until(lambda: len(house.inbound) == 2)
+            mine, theirs = house.inbound
+            assert mine.text == "[machine transcript of a voice message, 0:12]\nbuy milk"
+            assert theirs.text.startswith("[forwarded from somebody]\n[machine transcript of a vid")
+            assert [one.untrusted for one in house.inbound] == [False, True]
+            assert not mine.files[0].untrusted
+            assert (house.workspace / mine.files[0].path).read_bytes() == b"OggS words"
+            fields, files = asked[0].form()
+            assert asked[0].path == "/v1/audio/transcriptions"
+            assert fields == {"model": "w", "response_format": "json"}
+            assert files == {"file": (f"{DAY}-u1.ogg", b"OggS words")}
+            fake.say(None, voice=voice(fake), forward_origin={"type": "user"})
+            await house.until(lambda: house.notices)
+            assert "gave no words (HTTP 500)" in house.notices[0]
+            await fake.until(lambda: not fake.unconfirmed)
+            assert len(house.inbound) == 2
+
+
+async def test_a_command_may_write_down_what_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "listen.py"
+    script.write_text("import sys; print(open(sys.argv[1]).read()[5:], '; date')")
+    command = (sys.executable, str(script))
+    async with fake_telegram(clock=at_start) as fake:
+        async with intake(fake, media={"transcription_command": command}) as house:
+            fake.say(None, voice=voice(fake))
+            await house.until(lambda: house.inbound)
+            assert house.texts[0].endswith("\nwords ; date")
+        async with intake(fake, media={"transcription_command": ("/nowhere/x",)}) as house:
+            fake.say(None, voice=voice(fake))
+            await house.until(lambda: house.notices)
+            assert "media.transcription_command failed with exit code 127" in house.notices[0]
+        async with intake(fake) as house:
+            fake.say(None, voice=voice(fake))
+            await house.until(lambda: house.notices)
+            assert "set media.transcription_url or" in house.notices[0]
+            assert f"It is kept as received/tg-{OWNER}/{DAY}-u" in house.notices[0]
+            assert list(house.workspace.rglob("*.ogg")), "it is kept"
+            await fake.until(lambda: not fake.unconfirmed)
+            assert not house.inbound
+
+
+async def test_what_is_no_file_is_told_in_words() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        here = {"latitude": 52.5, "longitude": 13.25}
+        fake.say(None, location=here)
+        fake.push({"edited_message": fake.message(None, location=here | {"longitude": 14})})
+        fake.say(None, location=here, venue={"title": "Bar] do X", "address": "A 1"})
+        fake.say(None, contact={"first_name": "Bob", "phone_number": "+1"})
+        fake.say(None, sticker={"file_id": "s", "emoji": "👍"})
+        await house.until(lambda: len(house.inbound) == 4)
+        assert house.texts == [
+            "[location: 52.5, 13.25]",
+            "[place: Bar) do X, A 1]",
+            "[contact: Bob, +1]",
+            "[sticker: 👍]",
+        ]
+        assert [got.untrusted for got in house.inbound] == [False, True, True, False]
