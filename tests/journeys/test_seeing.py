@@ -98,6 +98,19 @@ async def test_a_picture_that_the_model_refuses_costs_no_more_than_the_picture(h
         assert "]\nlook\n[You cannot look any more at received/tg-1001/" in told["text"]
 
 
+async def test_an_edit_that_puts_another_picture_in_is_answered(h: Home) -> None:
+    sees(h)
+    async with h.life() as life:
+        first, other = (h.fake.photo(JPEG + end, 640, 480) for end in (b"1", b"2"))
+        sent = h.fake.message(None, photo=first, caption="look")
+        for edit in ({}, {"edit_date": sent["date"]}, {"edit_date": sent["date"], "photo": other}):
+            kind = "edited_message" if edit else "message"
+            h.fake.push({kind: sent | edit})
+            await life.settled()
+        assert h.texts() == ["A cat."] * 2
+    assert not h.broken()
+
+
 @pytest.mark.parametrize("vision", [True, False])
 async def test_services_like_openai_are_shown_it_if_their_models_see(h: Home, vision: bool) -> None:
     fake = sees(h, api="openai", vision=vision)
