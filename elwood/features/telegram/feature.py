@@ -48,6 +48,9 @@ class TelegramSettings:
     )
     poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
+    rich_messages: bool = setting(
+        False, help="let Telegram draw headings and tables; old apps may show nothing"
+    )
 
 
 FEATURE = Feature(
