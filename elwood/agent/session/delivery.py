@@ -10,6 +10,7 @@ import logging
 import trio
 
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.channels.messages import (
     Button,
     Draft,
@@ -31,6 +32,7 @@ from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.text.lines import cut
 from elwood.foundation.text.splitting import parts
 
 log = logging.getLogger("elwood.delivery")
@@ -54,6 +56,9 @@ DRAFT = 8192
 DRAFTS_PER_TURN = 1000
 
 
+# Characters of an answer that is told to the owner as it could not be delivered.
+LOST = 1000
+
 Place = tuple[str, int, int | None]
 
 
@@ -70,6 +75,7 @@ class Delivery:
         self._blocking = core.environment.blocking
         self._limit = core.config.of(WatchdogSettings).delivery
         self._channels = core.channels
+        self._redactor = core.redactor
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
@@ -161,8 +167,10 @@ class Delivery:
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         await self._log.keep(Posted(*key, message), *done, last_words=True)
                         break
-                    case Undeliverable(why):
+                    case Undeliverable(why, first):
                         log.warning("reply is undeliverable", extra={"why": why})
+                        if first:
+                            await self._tell_owner(replied, why)
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
                     case Unsure():
@@ -175,6 +183,21 @@ class Delivery:
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)
+
+    async def _tell_owner(self, replied: Replied, why: str) -> None:
+        """Tell the owner, elsewhere, of the first answer that cannot be delivered to a chat."""
+        route = replied.route
+
+        def elsewhere() -> list[Route]:
+            routes = self._channels.owner_routes()
+            return [one for one in routes if not one.is_same_chat(route)]
+
+        place = f"the {'chat' if route.private else 'group'} {route.chat}"
+        await TellOwner(self._channels.outboxes, elsewhere, self._redactor)(
+            f"Nothing I send to {place} arrives any more ({why}). This is the first answer that "
+            f"was lost; later ones are kept for `elwood session show {self._log.id}`.\n\n"
+            f"{cut(replied.text, LOST)}"
+        )
 
     async def _ask(self, post: Post) -> PostResult:
         outbox = self._channels.outboxes.get(post.route.channel)

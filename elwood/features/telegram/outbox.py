@@ -16,6 +16,7 @@ from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
     PostResult,
+    Reachable,
     React,
     Sent,
     Typing,
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 # Messages that may wait for one chat, and marks of messages as seen, which give way to newer ones.
 MAX_WAITING, MAX_REACTIONS = 64, 8
 SEEN = "👀"
+# Chats of which it is kept that nothing arrives there.
+MAX_GONE = 1000
 # Seconds after which an idle chat is forgotten: its longest window has passed.
 IDLE = 60.0
 # Seconds at most by which a flood wait is prolonged at random.
@@ -224,6 +227,9 @@ class Outbox:
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
+        # Chats where nothing arrives, and why; and of these, where something was to arrive since.
+        self._gone: dict[int, str] = {}
+        self._missed: set[int] = set()
         self._stopping = False
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
@@ -231,6 +237,9 @@ class Outbox:
         self._queues.clear()
         async with trio.open_nursery() as nursery:
             async for mail in mailbox:
+                if isinstance(mail, Reachable):
+                    self._know(mail.route.chat, mail.gone)
+                    continue
                 queue = self._queues.get(mail.route.chat)
                 if queue is None:
                     queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
@@ -245,7 +254,17 @@ class Outbox:
         chat = self._moved.get(route.chat, route.chat)
         return _ChatQueue(chat, messages, self._pacing.previews)
 
-    def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
+    def _know(self, chat: int, gone: str) -> None:
+        """Note that nothing arrives in *chat*, as *gone* says; or, if empty, that it may again."""
+        if not gone:
+            self._gone.pop(chat, None)
+            self._missed.discard(chat)
+        elif chat not in self._gone:
+            self._gone[chat] = gone
+            while len(self._gone) > MAX_GONE:  # forgotten, it costs one call that is refused
+                self._know(next(iter(self._gone)), "")
+
+    def _take(self, queue: _ChatQueue, mail: Post | Draft | Typing | React) -> None:
         match mail:
             case Post():
                 if len(queue.posts) >= MAX_WAITING:
@@ -277,7 +296,7 @@ class Outbox:
     def _may_decorate(self, queue: _ChatQueue, now: float) -> bool:
         """Tell whether the budgets have room for what no answer depends on."""
         is_full = queue.previews.delay(now) or self._all_previews.delay(now)
-        return now >= queue.flooded_until and not is_full
+        return now >= queue.flooded_until and not is_full and queue.chat not in self._gone
 
     async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
@@ -320,6 +339,8 @@ class Outbox:
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
+            elif error.code == 403:
+                self._know(queue.chat, explain(error))
         except (Unreachable, Interrupted):
             pass  # decoration; the answer does not depend on it
         finally:
@@ -329,6 +350,10 @@ class Outbox:
         queue.busy = True
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
+        gone = post.is_reply and queue.chat in self._gone
+        if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
+            self._missed.add(queue.chat)
+            outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
             await queue.screen.end(self._bot, queue.chat)
@@ -344,6 +369,9 @@ class Outbox:
         arrived: Sent | None = None
         while left:
             await self._room(queue)
+            if queue.chat in self._gone:
+                lost = Undeliverable(self._gone[queue.chat])
+                return lost if arrived is None else _partly(lost)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
             piece = left.popleft()
@@ -378,6 +406,8 @@ class Outbox:
         if cure == "unknown":
             report_error(SEND, why)
             return Unsure(why)
+        if isinstance(error, TelegramError) and error.code == 403:
+            self._know(queue.chat, why)
         again = piece.smaller() if cure == "split" else (piece,)
         if cure == "wait":
             self._flooded(queue, error)
