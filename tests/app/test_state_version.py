@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "bc48f2d90104",
-        "approvals": "24634ffd2ed8",
+        "approvals": "6b2aa11be307",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",

@@ -12,6 +12,7 @@ import trio
 from elwood.agent.channels.messages import (
     Attachment,
     Draft,
+    Edit,
     OutboxMail,
     Post,
     PostResult,
@@ -267,7 +268,7 @@ class _ChatQueue:
     chat: int
     messages: Bucket
     previews: Bucket
-    posts: deque[Post] = attrs.field(factory=deque)
+    posts: deque[Post | Edit] = attrs.field(factory=deque)
     # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
     screens: dict[int | None, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
@@ -332,7 +333,7 @@ class Outbox:
 
     def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
         match mail:
-            case Post():
+            case Post() | Edit():
                 if len(queue.posts) >= MAX_WAITING:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
@@ -424,14 +425,18 @@ class Outbox:
         if self._passing is not None:
             await self._passing.remove(queue.chat, message)
 
-    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        screen = queue.screens.pop(post.route.topic, None)
+    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post | Edit) -> None:
+        is_post = isinstance(post, Post)  # an edit takes nothing off the screen
+        screen = queue.screens.pop(post.route.topic, None) if is_post else None
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
-            outcome = await self._send(chat, queue, post)
+            if isinstance(post, Edit):
+                outcome = await self._edit(queue, post)
+            else:
+                outcome = await self._send(chat, queue, post)
         post.reply.set(outcome)
-        if isinstance(outcome, Sent):
+        if isinstance(outcome, Sent) and is_post:
             queue.gone.extend(queue.ending)
             queue.ending.clear()
         elif isinstance(outcome, Undeliverable):
@@ -464,6 +469,32 @@ class Outbox:
             if options.chat != queue.chat:
                 self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
+
+    async def _edit(self, queue: _ChatQueue, edit: Edit) -> PostResult:
+        message = int(edit.message.rpartition(":")[2])
+        buttons, part = [(button.text, button.data) for button in edit.buttons], edit.part
+        while True:
+            await self._room(queue)
+            if edit.reply.is_settled:
+                return Unsent("nobody waits for it any more")
+            try:
+                if part is None:
+                    await self._bot.edit_message_reply_markup(queue.chat, message, buttons)
+                else:
+                    text, entities = part.text, part.entities
+                    await self._bot.edit_message_text(queue.chat, message, text, entities, buttons)
+            except FAILURES as error:
+                match remedy(error):
+                    case "wait":
+                        self._flooded(queue, error)
+                    case "not sent" | "no access":
+                        return Unsent(explain(error))
+                    case "unknown":
+                        return Unsure(explain(error))
+                    case _:
+                        return Undeliverable(explain(error))
+            else:
+                return Sent(edit.message)
 
     def _learn(
         self,

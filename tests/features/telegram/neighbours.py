@@ -24,6 +24,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.messages import (
     Draft,
+    Edit,
     OutboxMail,
     Post,
     Sent,
@@ -94,6 +95,7 @@ class Neighbours:
     met: list[Meet] = attrs.field(factory=list)
     presses: list[ButtonPressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
+    edits: list[Edit] = attrs.field(factory=list)
     moved: dict[int, int] = attrs.field(factory=dict)
     let_in: dict[str, str] = attrs.field(factory=dict)
     # None: no answer at all.
@@ -154,9 +156,13 @@ class Neighbours:
 
     async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
         async for mail in mailbox:
-            assert isinstance(mail, Post)
-            self.posts.append(mail)
-            mail.reply.set(self.post(mail))
+            if isinstance(mail, Edit):
+                self.edits.append(mail)
+                mail.reply.set(Sent(mail.message))
+            else:
+                assert isinstance(mail, Post)
+                self.posts.append(mail)
+                mail.reply.set(self.post(mail))
             self._stir()
 
     def troubles(self) -> list[str]:

@@ -257,7 +257,7 @@ class Commands:
             return "Only your own words decide, and these are somebody else's."
         if why := withheld("What is permitted", received):
             return why
-        asked = request(command, received.principal)
+        asked = request(command, received.principal, received.route)
         if asked is None:
             return f"I do not understand that. {help_text((), command.name)}"
         settled = None
