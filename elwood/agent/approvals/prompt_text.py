@@ -26,7 +26,7 @@ from elwood.agent.conversation.inbound import person
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 
@@ -115,7 +115,7 @@ def details_message(request: ApprovalRequest) -> Rich:
     return _rich(
         (f"{_headline(question)}\n{what}", ""),
         ("\nIts arguments: ", ""),
-        (escape_invisible(question.arguments) or "(not kept)", "code"),
+        (cut(escape_invisible(question.arguments), MAX_ARGUMENTS) or "(not kept)", "code"),
         (f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n", ""),
         (f"{_sources(question)}A yes is bound to {question.plan[:16]}\n", ""),
         (f"\nYou can also type one of:\n{_typed(request)}", ""),

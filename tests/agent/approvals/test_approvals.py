@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.agent.approvals.state import MAX_OPEN_CODES
+from elwood.agent.approvals.state import CODE_LASTS, MAX_OPEN_CODES
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 from tests.journeys.disk import BadDisk
 
@@ -89,6 +89,18 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
         assert await ask.meet(7) == Stranger(CODES[1])
         assert (await ask.pair(f" {CODES[1].lower()[:4]}-{CODES[1][4:]}")).ok
         assert await ask.meet(7) == Known()
+
+
+async def test_a_code_that_is_over_takes_its_buttons_away(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await trio.sleep(CODE_LASTS + 1)
+        [edit] = world.edits
+        assert (edit.message, edit.buttons) == ("1", ())
+        assert edit.part is not None
+        assert edit.part.text.startswith("Eve (tg:7) was not let in: nobody decided in time, ")
 
 
 async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
