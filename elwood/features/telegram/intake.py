@@ -378,7 +378,7 @@ class Intake:
         )
         await self._answer(query, "✓" if isinstance(taken, Taken) else "")
         if isinstance(taken, Taken):  # perhaps the press before was
-            part = chosen(message, who.text)
+            part = None if types(query.data) else chosen(message, who.text)
             edit = Edit(route=route, message=message_name(message), part=part)
             self._beside.start_soon(post_once, self._outbox, edit)  # else the next press does it
         return await self._replies.settle(taken, number, route)

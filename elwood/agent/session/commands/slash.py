@@ -40,7 +40,8 @@ COMMANDS = {
     "approvals": "what waits for your yes, asked again, and what is permitted\n"
     "/approvals revoke NUMBER takes a permission back.",
     "allow": "let a call run that waits, or a person in\n"
-    "/allow CODE once, conversation, always or source; Details of the question, and /approvals, say the code.",
+    "/allow CODE once, conversation, always or source; the code stands in the details of the "
+    "question, and in /approvals.",
     "deny": "refuse a call that waits\n/deny CODE, as with /allow.",
     "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
     "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
