@@ -305,9 +305,13 @@ class Approvals:
             pause = pause if self._newcomers else 0.0
 
     async def _lapse(self, asked: AccessRequested) -> None:
-        """Let the question about a stranger end when the code is over."""
+        """Let the question about a stranger end when the code is over, or is already."""
+        if asked not in self._people.open(self._environment.now()):
+            await self._settle(asked.code)
+            return
         with trio.CancelScope() as self._timers[asked.code]:
             await trio.sleep(CODE_LASTS)
+            del self._timers[asked.code]
             await self._settle_access(asked, None)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:

@@ -20,6 +20,7 @@ from elwood.agent.approvals.state import (
     Question,
     answers,
     gist,
+    permitted,
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.inbound import person
@@ -104,8 +105,11 @@ def settled_message(request: ApprovalRequest, at: Route, zone: tzinfo) -> Rich:
     if request.ruling == "standing":
         ended = f"Allowed by {_flat(request.by)}"
     ended = ended or f"{RULINGS[request.ruling].capitalize()} {_by(request.by, at)}"
-    mark = "✓" if allows(request.ruling) else "⛔"
-    return _messages(request, f"{mark} {ended}, {_when(request.decided_at, zone)}.")[-1]
+    mark, when = "✓" if allows(request.ruling) else "⛔", _when(request.decided_at, zone)
+    covers = ""
+    if request.ruling in ("conversation", "always"):
+        covers = f"\nThis covers: {_flat(permitted(request.question), REASON)}"
+    return _messages(request, f"{mark} {ended}, {when}.{covers}")[-1]
 
 
 def details_message(request: ApprovalRequest) -> Rich:

@@ -8,6 +8,7 @@ import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
 from elwood.agent.approvals.state import CODE_LASTS, MAX_OPEN_CODES
+from elwood.agent.channels.messages import Unsent
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 from tests.journeys.disk import BadDisk
 
@@ -89,6 +90,19 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
         assert await ask.meet(7) == Stranger(CODES[1])
         assert (await ask.pair(f" {CODES[1].lower()[:4]}-{CODES[1][4:]}")).ok
         assert await ask.meet(7) == Known()
+
+
+async def test_who_was_let_in_while_the_question_was_on_its_way_is_no_question_any_more(
+    world: World, autojump_clock: object
+) -> None:
+    world.sent = lambda _: Unsent("away")
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        assert (await ask.rule(CODES[0], "once")).ok
+        world.sent = None
+        await trio.sleep(2 * CODE_LASTS)
+        [edit] = world.edits
+        assert (edit.part, edit.buttons) == (None, ())
 
 
 async def test_a_code_that_is_over_takes_its_buttons_away(
