@@ -516,6 +516,7 @@ async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
         async with trio.open_nursery() as nursery:
             network = Wires(nursery, {fake.port: fake.respond})
             yield Home(folder, runtime, fake, network=network)
+            assert not fake.violations, fake.violations
             nursery.cancel_scope.cancel()
 
 

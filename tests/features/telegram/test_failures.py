@@ -125,6 +125,8 @@ async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
         assert isinstance(await out.post("", part=wrong), Sent)
         assert fake.texts() == ["short"]
         assert "entities" not in fake.sent[0].params
+        assert len(fake.violations) == 1
+        fake.violations.clear()
         fake.fault("sendMessage", code=400, description="Bad Request: something new")
         assert isinstance(await out.post("", part=Rich("b", (Entity("bold", 0, 1),))), Sent)
         fake.fault("sendMessage", times=2, code=400, description="Bad Request: something new")
