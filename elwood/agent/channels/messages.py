@@ -58,6 +58,8 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     One that *is_reply* is a part of an answer that stands in the log of its conversation.
+    Only when the channel has worked again for *calm* seconds is it sent: what is told of an outage
+    may be over by then.
     """
 
     route: Route
@@ -66,6 +68,7 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
     is_reply: bool = False
+    calm: float = 0.0
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

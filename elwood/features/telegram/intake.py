@@ -81,6 +81,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HAND_ON = "handing on a message"
+# Seconds at most between two tries to hand one on.
+LAST_RETRY = 8.0
 # What a stranger is told, with the code.
 PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
@@ -204,7 +206,7 @@ class Intake:
                 )
                 self._replies.why = ""
                 await trio.sleep(pause)
-                pause = min(60.0, 2 * pause)
+                pause = min(LAST_RETRY, 2 * pause)
             clear_error(HAND_ON)
             for update in album:
                 waiting_for.remove(update)
@@ -472,7 +474,7 @@ LAST_WORD = 0.7
 # Long polls in a row that return early with nothing: so many are a fault of the network (TG-35).
 IDLE_POLLS = 60
 # Seconds to stay away after a failure: doubling between these.
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LAST_PAUSE = 1.0, 5.0
 # Seconds to stay away, and how often, when somebody else polls: a restart of ours may be the
 # reason, whose old poll dies soon (TG-01).
 CONFLICT_PAUSE = 5.0
@@ -507,6 +509,7 @@ class Poll:
         self._changed = trio.Event()
         self._failures = 0
         self._conflicts = 0
+        self._failed = False  # the last call
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
@@ -537,7 +540,8 @@ class Poll:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
         self._began = trio.current_time()
-        wait = self._settings.poll if self._all_settled() else 0
+        # After a failure at once: that it is over must not show with the next message only.
+        wait = self._settings.poll if self._all_settled() and not self._failed else 0
         self._told = self._offset
         call = partial(self._bot.get_updates, self._told, wait=wait)
         updates = await self._tried("the next update", wait, call)
@@ -596,9 +600,11 @@ class Poll:
                 result = await call()
         except FAILURES as error:
             self._told = None
+            self._failed = True
             await self._stay_away(error)
             return None
         self._failures = self._conflicts = 0
+        self._failed = False
         return result
 
     async def _stay_away(self, error: Failure) -> None:

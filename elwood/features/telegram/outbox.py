@@ -36,7 +36,7 @@ from elwood.features.telegram.client import (
     remedy,
 )
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
+from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
 from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame, split
@@ -52,6 +52,8 @@ IDLE = 60.0
 JITTER = 0.25
 # Seconds to wait when flood control does not say how long.
 FLOOD = 5.0
+# Seconds between two looks whether Telegram is back.
+PROBE = 4.0
 # Messages of a group's budget that edits leave for what is final.
 EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
@@ -225,20 +227,49 @@ class Outbox:
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
         self._stopping = False
+        # Why nobody can be reached, as the probe found out; and since when they can be again.
+        self._away = ""
+        self._back_at = float("-inf")
+        self._doubt = Signal()
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Send until stopped; what is queued then is still sent, within the grace."""
         self._queues.clear()
-        async with trio.open_nursery() as nursery:
-            async for mail in mailbox:
-                queue = self._queues.get(mail.route.chat)
-                if queue is None:
-                    queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
-                    nursery.start_soon(self._keep, mail.route.chat, queue)
-                self._take(queue, mail)
-            self._stopping = True
-            for queue in self._queues.values():
-                queue.wake.set()
+        async with trio.open_nursery() as probing:
+            probing.start_soon(self._probe)
+            async with trio.open_nursery() as nursery:
+                async for mail in mailbox:
+                    queue = self._queues.get(mail.route.chat)
+                    if queue is None:
+                        queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
+                        nursery.start_soon(self._keep, mail.route.chat, queue)
+                    self._take(queue, mail)
+                self._stopping = True
+                for queue in self._queues.values():
+                    queue.wake.set()
+            probing.cancel_scope.cancel()
+
+    async def _probe(self) -> None:
+        """After a failure that may be everybody's, ask until there is an answer.
+
+        Meanwhile nobody else tries: one that waits is as good as a hundred.
+        """
+        while True:
+            await self._doubt.wait()
+            while why := await self._trouble():
+                self._away = why
+                await trio.sleep(PROBE * (1 - self._random() / 4))
+            if self._away:
+                self._away, self._back_at = "", trio.current_time()
+                clear_error(SEND)
+
+    async def _trouble(self) -> str:
+        """Say why Telegram answers nobody; empty if it does."""
+        try:
+            await self._bot.get_me()
+        except FAILURES as error:
+            return explain(error) if remedy(error) in ("not sent", "unknown") else ""
+        return ""
 
     def _new_queue(self, route: Route) -> _ChatQueue:
         messages = self._pacing.chat if route.private else self._pacing.group
@@ -277,7 +308,7 @@ class Outbox:
     def _may_decorate(self, queue: _ChatQueue, now: float) -> bool:
         """Tell whether the budgets have room for what no answer depends on."""
         is_full = queue.previews.delay(now) or self._all_previews.delay(now)
-        return now >= queue.flooded_until and not is_full
+        return now >= queue.flooded_until and not (is_full or self._away)
 
     async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
@@ -346,6 +377,9 @@ class Outbox:
             await self._room(queue)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
+            if self._away or trio.current_time() < self._back_at + post.calm:
+                away = Unsent(self._away or "it was away until now")
+                return away if arrived is None else _partly(away)
             piece = left.popleft()
             try:
                 number = await piece.send(self._bot, options, () if left else buttons)
@@ -372,6 +406,8 @@ class Outbox:
         """Change *options* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
         cure = remedy(error)
+        if cure in ("not sent", "unknown"):
+            self._doubt.give()
         if cure in ("not sent", "no access"):
             report_error(SEND, why)
             return Unsent(why)

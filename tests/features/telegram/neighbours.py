@@ -229,6 +229,7 @@ class Sender:
 
     mailbox: Mailbox[OutboxMail]
     actor_table: ActorTable
+    bot: Bot
 
     async def post(
         self, text: str, *, route: Route = HOME, **more: Any
@@ -254,10 +255,11 @@ async def outbox(
     actor_table, events = ActorTable(trio.current_time), list[Event]()
     mailbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
-    actor = Outbox(Bot(settings(fake, **more), client), random=half, pacing=pacing)
+    bot = Bot(settings(fake, **more), client)
+    actor = Outbox(bot, random=half, pacing=pacing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
-            yield Sender(mailbox, actor_table)
+            yield Sender(mailbox, actor_table, bot)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()
