@@ -122,7 +122,8 @@ class FakeTelegram:
         # What is shown behind "/", by scope: names and descriptions.
         self.menus: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
-        self.webhook = ""
+        # Where updates are brought to; a test brings them.
+        self.webhook = self.webhook_secret = self.webhook_error = ""
         self.blocked: set[int] = set()
         self.unknown: set[int] = set()
         self.moved: dict[int, int] = {}
@@ -368,8 +369,18 @@ class FakeTelegram:
                 return {"file_id": name, "file_unique_id": "u", "file_path": f"things/{name}"}
             case "setMyCommands":
                 return self._set_menu(params["commands"], params.get("scope", {"type": "default"}))
+            case "setWebhook":
+                if not params["url"].startswith("https://"):
+                    why = "bad webhook: An HTTPS URL must be provided for webhook"
+                    raise Refusal(400, f"Bad Request: {why}")
+                if not re.fullmatch(r"[\w-]{1,256}", params.get("secret_token", "-"), re.ASCII):
+                    raise Refusal(400, "Bad Request: secret token contains unallowed characters")
+                self.webhook, self.webhook_secret = params["url"], params.get("secret_token", "")
+                return True
             case "getWebhookInfo":
-                return {"url": self.webhook, "pending_update_count": len(self._updates)}
+                told = {"last_error_message": self.webhook_error} if self.webhook_error else {}
+                pending = {"pending_update_count": len(self._updates)}
+                return {"url": self.webhook, **pending, **told}
             case "deleteWebhook":
                 self.webhook = ""
                 return True

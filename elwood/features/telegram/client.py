@@ -202,6 +202,11 @@ class Bot:
     async def get_webhook_info(self) -> WebhookInfo:
         return await self._call("getWebhookInfo", {}, WebhookInfo)
 
+    async def set_webhook(self, url: str, secret: str) -> bool:
+        """Have updates brought to *url*, with *secret* in a header."""
+        ask = {"url": url, "secret_token": secret, "allowed_updates": ALLOWED_UPDATES}
+        return await self._call("setWebhook", ask, bool)
+
     async def delete_webhook(self) -> None:
         """Remove the webhook and keep the updates that wait."""
         await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)

@@ -1,5 +1,6 @@
 """Telegram, as the app sees it."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import attrs
@@ -17,6 +18,18 @@ def _is_user(id: int) -> None:
 def _is_group(id: int) -> None:
     if id >= 0:
         raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
+
+
+def _is_place(text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not (text.startswith("/") or (host and port.isdecimal() and 0 < int(port) < 1 << 16)):
+        remedy = "write it like 127.0.0.1:8090 or /run/elwood/webhook.sock"
+        raise BadSetting(f"{text!r} is no place to listen at", remedy)
+
+
+def _is_absolute(path: Path) -> None:
+    if not path.is_absolute():
+        raise BadSetting(f"{path} is not an absolute path", "write it in full")
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +61,25 @@ class TelegramSettings:
     )
     poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
+    webhook_url: str = setting(
+        "",
+        help="https address at which Telegram reaches `webhook_listen`, by way of your web server; "
+        "without one Elwood polls",
+        check=is_url,
+        example='"https://example.org/elwood"',
+    )
+    webhook_listen: str = setting(
+        "127.0.0.1:8090",
+        help="where your web server passes on what comes: host:port, or the path of a socket",
+        check=_is_place,
+    )
+    local_files: Path | None = setting(
+        None,
+        help="folder of a Bot API server of your own (`base_url`, `--local`) on this machine, from "
+        "which files of any size are read",
+        check=_is_absolute,
+        example='"/var/lib/telegram-bot-api"',
+    )
 
 
 FEATURE = Feature(

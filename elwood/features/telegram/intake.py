@@ -1,5 +1,6 @@
 """Receives from Telegram and confirms only what somebody has taken."""
 
+import hmac
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ from elwood.features.telegram.bot_api import (
     TelegramUser,
     UnreadableUpdate,
     Update,
+    read_updates,
 )
 from elwood.features.telegram.client import (
     FAILURES,
@@ -74,7 +76,8 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
-from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error, waiting
+from elwood.foundation.net.http_server import HttpServer, RequestHead, listeners_at
+from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 T = TypeVar("T")
@@ -134,7 +137,8 @@ class Intake:
         self._approvals = approvals
         self._outbox = outbox
         self._now = now
-        self._new_poll = partial(Poll, bot, settings, random, silence)
+        kind = Webhook if settings.webhook_url else Poll
+        self._new_poll = partial(kind, bot, settings, random, silence)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
@@ -145,6 +149,7 @@ class Intake:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
             nursery.start_soon(self._greet_in_turn, strangers)
+            nursery.start_soon(self._poll.listen)
             async for _ in mailbox:
                 pass
             nursery.cancel_scope.cancel()
@@ -506,13 +511,16 @@ class Poll:
         self._delivered: dict[int, bool] = {}  # and whether it is settled
         self._offset: int | None = None
         self._told: int | None = None  # the offset that Telegram knows
-        self._changed = trio.Event()
+        self._changed = Signal()
         self._failures = 0
         self._conflicts = 0
         self._failed = False  # the last call
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
+
+    async def listen(self) -> None:
+        """Be there for those who come."""
 
     async def introduce(self) -> TelegramUser:
         """Wait until Telegram says who we are."""
@@ -559,8 +567,7 @@ class Poll:
     def settle(self, number: int) -> None:
         """Let the update *number* be confirmed: somebody answers for it now."""
         self._delivered[number] = True
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.give()
 
     async def confirm(self) -> None:
         """Tell Telegram at the end what is settled: else it comes again with the next start.
@@ -612,7 +619,7 @@ class Poll:
         report_error(POLL, why)
         log.warning("poll failed", extra={"why": why})
         match error:
-            case TelegramError(code=401 | 404):
+            case TelegramError(code=400 | 401 | 404):
                 await self._need_a_person(why)
             case TelegramError(code=409) if error.says("webhook"):
                 await self._settle_webhook()
@@ -636,7 +643,7 @@ class Poll:
         """Find out whose webhook it is; remove it only if the configuration says so (TG-02)."""
         try:
             info = await self._bot.get_webhook_info()
-            if self._settings.delete_webhook:
+            if self._settings.delete_webhook or info.url.endswith(_mark(self._settings, "path")):
                 await self._bot.delete_webhook()
                 return
         except FAILURES:
@@ -653,3 +660,117 @@ class Poll:
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)
+
+
+# --- the webhook ----------------------------------------------------------------------------------
+
+# Connections at once, of which Telegram makes at most 40, and bytes of an update.
+CONNECTIONS = 64
+MAX_UPDATE = 1 << 20
+# Seconds that Telegram is kept waiting for a yes, before it brings the update again.
+YES_WITHIN = 50.0
+# Updates that may wait for one; more are brought again.
+MAX_UNSETTLED = 1_000
+# Seconds between two looks whether Telegram still brings updates here, and whether it can.
+LOOK = 60.0
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+LISTEN = "listening for Telegram"
+
+
+def _mark(settings: TelegramSettings, what: str) -> str:
+    """Make a word of the token, which nobody else can name and which need not be kept."""
+    assert settings.token is not None, "without a token the channel is off"
+    return hmac.new(settings.token.reveal().encode(), what.encode(), "sha256").hexdigest()
+
+
+class Webhook(Poll):
+    """Takes the updates that Telegram brings, and says yes to each when it is settled.
+
+    What it gets no yes to it brings again, also after a restart: this keeps nothing either.  By
+    its path we know a webhook of ours when none is wanted any more.
+    """
+
+    def __init__(
+        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
+    ) -> None:
+        super().__init__(bot, settings, random, silence)
+        self._brought: list[Update | UnreadableUpdate] = []
+        self._path = f"/{_mark(settings, 'path')}"
+        self._secret = _mark(settings, "secret")
+        self._url = settings.webhook_url.rstrip("/") + self._path
+
+    async def listen(self) -> None:
+        server = HttpServer(self._refuse, self._take, connections=CONNECTIONS, max_body=MAX_UPDATE)
+        place = self._settings.webhook_listen
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while True:
+                try:
+                    listeners = await listeners_at(place)
+                except OSError as error:
+                    report_error(LISTEN, f"not possible at {place}: {error.strerror}")
+                    await trio.sleep(LAST_PAUSE)
+                else:
+                    clear_error(LISTEN)
+                    await trio.serve_listeners(server.serve, listeners)
+
+    async def introduce(self) -> TelegramUser:
+        me = await super().introduce()
+        set_webhook = partial(self._bot.set_webhook, self._url, self._secret)
+        while await self._tried("the webhook", 0, set_webhook) is None:
+            pass
+        clear_error(POLL)
+        return me
+
+    async def fetch(self) -> list[Update | UnreadableUpdate]:
+        while not self._brought:
+            await self._changed.wait()
+        brought, self._brought = self._brought, []
+        return brought
+
+    async def confirm(self) -> None:
+        """Each was confirmed by itself."""
+
+    async def _watch(self) -> None:
+        while True:
+            await trio.sleep(LOOK)
+            await self._tried("the webhook", 0, self._look)
+
+    async def _look(self) -> bool:
+        """Have Telegram bring updates here, and see whether it can."""
+        info = await self._bot.get_webhook_info()
+        if info.url != self._url:
+            await self._bot.set_webhook(self._url, self._secret)
+        elif info.pending_update_count and info.last_error_message:
+            report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
+            return True
+        clear_error(POLL)
+        return True
+
+    def _refuse(self, asked: RequestHead) -> int | None:
+        if not asked.path.endswith(self._path):
+            return 404
+        if asked.method != "POST":
+            return 405
+        given = asked.headers.get(SECRET_HEADER, "").encode()
+        return None if hmac.compare_digest(self._secret.encode(), given) else 403
+
+    async def _take(self, body: bytes) -> int:
+        """Hand an update on once, however often it is brought, and wait until it is settled."""
+        for update in read_updates(b"[%b]" % body) or ():
+            number = update.update_id
+            if number not in self._delivered:
+                if len(self._delivered) >= MAX_UNSETTLED:  # of some nobody has asked again
+                    self._delivered = {n: False for n, done in self._delivered.items() if not done}
+                if len(self._delivered) >= MAX_UNSETTLED:
+                    return 503
+                self._delivered[number] = False
+                self._brought.append(update)
+                self._changed.give()
+            with trio.move_on_after(YES_WITHIN):
+                while not self._delivered.get(number, True):
+                    await self._changed.wait()
+            if not self._delivered.get(number, True):
+                return 503
+            self._delivered.pop(number, None)
+        return 200
