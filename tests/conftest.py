@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
     )
+    parser.addoption("--updates", type=int, default=10_000, help="updates of random shapes (10000)")
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 
