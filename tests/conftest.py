@@ -47,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
     )
     parser.addoption("--updates", type=int, default=10_000, help="updates of random shapes (10000)")
+    parser.addoption(
+        "--busy-minutes", type=int, default=5, help="of simulated heavy use of Telegram (5; 60)"
+    )
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 
