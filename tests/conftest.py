@@ -50,6 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--busy-minutes", type=int, default=5, help="of simulated heavy use of Telegram (5; 60)"
     )
+    parser.addoption(
+        "--telegram-double", default=None, help="folder to install another Bot API in, from npm"
+    )
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 
