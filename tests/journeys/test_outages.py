@@ -74,3 +74,21 @@ async def test_the_model_was_overloaded(h: Home) -> None:
             await h.fake.until(lambda: h.fake.sent)
     assert h.fake.texts() == ["re: hello"]
     assert asked < 10
+
+
+async def test_the_model_had_no_credit(h: Home) -> None:
+    """A message tries again, whoever else has been refused meanwhile."""
+
+    def away(request: ModelRequest) -> Completion:
+        raise ModelFailure("scripted", Fault("spend_limit", "Your credit balance is too low."))
+
+    h.think = away
+    async with h.life() as life:
+        assert await life.say("hello") == (
+            "I cannot answer now: scripted (m) has no credit left, or its spend limit is reached: "
+            "add to it there, and write to me again: Your credit balance is too low. "
+            "(tried at 20:26)"
+        )
+        await trio.sleep(60)
+        h.think = obedient
+        assert await life.say("and now?") == "re: and now?"

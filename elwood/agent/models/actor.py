@@ -5,7 +5,9 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import assert_never
+from zoneinfo import ZoneInfo
 
 import attrs
 import msgspec
@@ -48,7 +50,6 @@ from elwood.agent.models.spending import (
     Spent,
     UsageEntry,
     charge,
-    clock_time,
     limit_reached,
     spent,
     warnings,
@@ -127,7 +128,7 @@ class UsageBook:
         return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
 
     def clock_time(self) -> str:
-        return clock_time(self._now(), self._zone)
+        return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
     def owe(self, caller: Caller, model: str, usage: Usage) -> None:
         """Note what a call cost: in memory, until `settle` has written it."""

@@ -205,11 +205,6 @@ def day_of(now: float, zone: str) -> str:
     return datetime.fromtimestamp(now, ZoneInfo(zone)).date().isoformat()
 
 
-def clock_time(now: float, zone: str) -> str:
-    """Write the time of day in *zone*."""
-    return f"{datetime.fromtimestamp(now, ZoneInfo(zone)):%H:%M}"
-
-
 def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -> Charged:
     """Make the entry for one call of *model*; without a price if our table has none."""
     price = PRICES.get(model)

@@ -27,11 +27,6 @@ def _is_place(text: str) -> None:
         raise BadSetting(f"{text!r} is no place to listen at", remedy)
 
 
-def _is_absolute(path: Path) -> None:
-    if not path.is_absolute():
-        raise BadSetting(f"{path} is not an absolute path", "write it in full")
-
-
 @attrs.frozen(kw_only=True)
 class TelegramSettings:
     """The configuration of the channel, which is off without a *token*.
@@ -63,21 +58,18 @@ class TelegramSettings:
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
     webhook_url: str = setting(
         "",
-        help="https address at which Telegram reaches `webhook_listen`, by way of your web server; "
-        "without one Elwood polls",
+        help="https address that your web server passes on to `webhook_listen`; else Elwood polls",
         check=is_url,
         example='"https://example.org/elwood"',
     )
     webhook_listen: str = setting(
         "127.0.0.1:8090",
-        help="where your web server passes on what comes: host:port, or the path of a socket",
+        help="host:port, or the path of a socket, for what comes by `webhook_url`",
         check=_is_place,
     )
     local_files: Path | None = setting(
         None,
-        help="folder of a Bot API server of your own (`base_url`, `--local`) on this machine, from "
-        "which files of any size are read",
-        check=_is_absolute,
+        help="folder in which a Bot API server of yours (`--local`, at `base_url`) keeps files",
         example='"/var/lib/telegram-bot-api"',
     )
 

@@ -76,7 +76,7 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
-from elwood.foundation.net.http_server import HttpServer, RequestHead, listeners_at
+from elwood.foundation.net.http_server import HttpServer, listener_at
 from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
@@ -706,13 +706,13 @@ class Webhook(Poll):
             nursery.start_soon(self._watch)
             while True:
                 try:
-                    listeners = await listeners_at(place)
+                    listener = listener_at(place)
                 except OSError as error:
-                    report_error(LISTEN, f"not possible at {place}: {error.strerror}")
+                    report_error(LISTEN, f"not possible at {place}: {error}")
                     await trio.sleep(LAST_PAUSE)
-                else:
-                    clear_error(LISTEN)
-                    await trio.serve_listeners(server.serve, listeners)
+                    continue
+                clear_error(LISTEN)
+                await trio.serve_listeners(server.serve, [listener])
 
     async def introduce(self) -> TelegramUser:
         me = await super().introduce()
@@ -728,6 +728,10 @@ class Webhook(Poll):
         brought, self._brought = self._brought, []
         return brought
 
+    def settle(self, number: int) -> None:
+        self._delivered.pop(number, None)
+        self._changed.give()
+
     async def confirm(self) -> None:
         """Each was confirmed by itself."""
 
@@ -737,22 +741,22 @@ class Webhook(Poll):
             await self._tried("the webhook", 0, self._look)
 
     async def _look(self) -> bool:
-        """Have Telegram bring updates here, and see whether it can."""
+        """See whether Telegram brings updates here, and have it do so."""
         info = await self._bot.get_webhook_info()
         if info.url != self._url:
             await self._bot.set_webhook(self._url, self._secret)
-        elif info.pending_update_count and info.last_error_message:
+        if info.pending_update_count and info.last_error_message:
             report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
-            return True
-        clear_error(POLL)
+        else:
+            clear_error(POLL)
         return True
 
-    def _refuse(self, asked: RequestHead) -> int | None:
-        if not asked.path.endswith(self._path):
+    def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:
+        if not path.endswith(self._path):
             return 404
-        if asked.method != "POST":
+        if method != "POST":
             return 405
-        given = asked.headers.get(SECRET_HEADER, "").encode()
+        given = headers.get(SECRET_HEADER, "").encode()
         return None if hmac.compare_digest(self._secret.encode(), given) else 403
 
     async def _take(self, body: bytes) -> int:
@@ -760,17 +764,14 @@ class Webhook(Poll):
         for update in read_updates(b"[%b]" % body) or ():
             number = update.update_id
             if number not in self._delivered:
-                if len(self._delivered) >= MAX_UNSETTLED:  # of some nobody has asked again
-                    self._delivered = {n: False for n, done in self._delivered.items() if not done}
                 if len(self._delivered) >= MAX_UNSETTLED:
                     return 503
                 self._delivered[number] = False
                 self._brought.append(update)
                 self._changed.give()
             with trio.move_on_after(YES_WITHIN):
-                while not self._delivered.get(number, True):
+                while number in self._delivered:
                     await self._changed.wait()
-            if not self._delivered.get(number, True):
+            if number in self._delivered:
                 return 503
-            self._delivered.pop(number, None)
         return 200

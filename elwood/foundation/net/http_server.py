@@ -1,4 +1,4 @@
-"""HTTP for the few who call us: each request is judged by its head, read, and answered by a status.
+"""HTTP for the few who call us: a request is judged by its head, read, and answered by a status.
 
 Who sends too much, too slowly or nonsense is refused; nothing of what they sent is logged.
 """
@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import h11
-import msgspec
 import trio
 
+# Says by its method, its path and its headers (names in lower case) by which status a request is
+# refused that is not even read.
+Refuse = Callable[[str, str, Mapping[str, str]], int | None]
 # Bytes of a request before its body, and of what is read at once.
 MAX_HEAD = 1 << 14
 PIECE = 1 << 16
@@ -19,24 +21,12 @@ PIECE = 1 << 16
 PATIENCE = 60.0
 
 
-class RequestHead(msgspec.Struct, frozen=True):
-    """What a request begins with; the names in *headers* are in lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-
-
 class HttpServer:
-    """Serves at most *connections*; a body has at most *max_body* bytes.
-
-    *refuse* gives the status of a request that is not even read; *take* that of the others, by the
-    body.
-    """
+    """Serves at most so many *connections*; *take* gives the status of a request by its body."""
 
     def __init__(
         self,
-        refuse: Callable[[RequestHead], int | None],
+        refuse: Refuse,
         take: Callable[[bytes], Awaitable[int]],
         *,
         connections: int,
@@ -48,33 +38,30 @@ class HttpServer:
         self._max_body = max_body
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Serve one connection: a request after the other, until somebody hangs up."""
-        if not self._free:
-            await trio.aclose_forcefully(stream)
-            return
-        self._free -= 1
-        try:
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-                async with stream:
+        """Serve one connection: a request after the other, until no more can follow."""
+        async with stream:
+            if not self._free:
+                return
+            self._free -= 1
+            try:
+                with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
                     await self._converse(stream)
-        finally:
-            self._free += 1
+            finally:
+                self._free += 1
 
     async def _converse(self, stream: trio.SocketStream) -> None:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        with suppress(h11.LocalProtocolError):  # no further request can follow
-            while True:
-                body: bytes | int = 408
-                try:
-                    with trio.move_on_after(PATIENCE):
-                        body = await self._read(http, stream)
-                    status = body if isinstance(body, int) else await self._take(body)
-                except h11.RemoteProtocolError as error:
-                    status = error.error_status_hint
-                answer = h11.Response(status_code=status, headers=[("content-length", "0")])
+        while True:
+            try:
                 with trio.fail_after(PATIENCE):
-                    await stream.send_all(http.send(answer) + http.send(h11.EndOfMessage()))
-                http.start_next_cycle()
+                    body = await self._read(http, stream)
+                status = body if isinstance(body, int) else await self._take(body)
+            except h11.RemoteProtocolError as error:
+                status = error.error_status_hint
+            answer = h11.Response(status_code=status, headers=[("content-length", "0")])
+            with trio.fail_after(PATIENCE):
+                await stream.send_all(http.send(answer) + http.send(h11.EndOfMessage()))
+            http.start_next_cycle()
 
     async def _read(self, http: h11.Connection, stream: trio.SocketStream) -> bytes | int:
         """Return the body of the next request, or the status by which it is refused."""
@@ -83,11 +70,10 @@ class HttpServer:
             match http.next_event():
                 case h11.NEED_DATA:
                     http.receive_data(await stream.receive_some(PIECE))
-                case h11.Request() as head:
-                    headers = {n.decode("latin-1"): v.decode("latin-1") for n, v in head.headers}
-                    target = head.target.decode("latin-1")
-                    asked = RequestHead(head.method.decode("latin-1"), target, headers)
-                    if (status := self._refuse(asked)) is not None:
+                case h11.Request() as asked:
+                    named = {n.decode("latin-1"): v.decode("latin-1") for n, v in asked.headers}
+                    method, path = asked.method.decode("latin-1"), asked.target.decode("latin-1")
+                    if (status := self._refuse(method, path, named)) is not None:
                         return status
                 case h11.Data(data=data):
                     body += data
@@ -95,26 +81,24 @@ class HttpServer:
                         return 413
                 case h11.EndOfMessage():
                     return body
-                case _:  # they have hung up
-                    raise trio.ClosedResourceError
+                case _:
+                    raise trio.BrokenResourceError("they have hung up")
 
 
-async def listeners_at(place: str) -> list[trio.SocketListener]:
+def listener_at(place: str) -> trio.SocketListener:
     """Listen at *place*: ``host:port``, or the path of a socket.  Raises OSError.
 
     A socket is open to all users here: who comes must prove itself anyway, as at a port.
     """
-    if place.startswith("/"):
-        return [trio.SocketListener(trio.socket.from_stdlib_socket(_socket(Path(place))))]
-    host, _, port = place.rpartition(":")
-    return await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
-
-
-def _socket(path: Path) -> socket.socket:
-    if path.is_socket():
-        path.unlink()  # of a process that is no more
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.bind(str(path))
-    path.chmod(0o666)
-    made.listen()
-    return made
+    if not place.startswith("/"):
+        host, _, port = place.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = socket.create_server((host.strip("[]"), int(port)), family=family)
+    else:
+        if (path := Path(place)).is_socket():
+            path.unlink()  # of a process that is no more
+        made = socket.socket(socket.AF_UNIX)
+        made.bind(place)
+        path.chmod(0o666)
+        made.listen()
+    return trio.SocketListener(trio.socket.from_stdlib_socket(made))
