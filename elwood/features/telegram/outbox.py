@@ -235,6 +235,7 @@ class Outbox:
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Send until stopped; what is queued then is still sent, within the grace."""
         self._queues.clear()
+        self._away = ""
         async with trio.open_nursery() as probing:
             probing.start_soon(self._probe)
             async with trio.open_nursery() as nursery:
@@ -258,6 +259,7 @@ class Outbox:
             await self._doubt.wait()
             while why := await self._trouble():
                 self._away = why
+                report_error(SEND, why)
                 await trio.sleep(PROBE * (1 - self._random() / 4))
             if self._away:
                 self._away, self._back_at = "", trio.current_time()
