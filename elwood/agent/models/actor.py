@@ -265,8 +265,8 @@ class ModelAttempt:
         fault = breaker.fault
         if fault is None or fault.kind not in PAUSES or self.give_up(fault).rest:
             return False
-        is_persons = self.ask.role == "default" and not self.ask.job
-        return is_persons and breaker.failed_at < self.since
+        is_persons = self.ask.role == "default" or "/" in self.ask.role
+        return is_persons and not self.ask.job and breaker.failed_at < self.since
 
     def end(self, fault: Fault) -> float:
         """Say until when a model may be tried that fails with *fault*."""

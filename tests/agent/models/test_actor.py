@@ -260,6 +260,10 @@ async def test_what_a_person_can_mend_is_tried_when_they_write(
         await it.ask(role="observer")
         assert len(a.asked) == asked + 1
         await trio.sleep(1)
+        await it.ask(role="a/m")  # the model that they have chosen
+        asked += 1
+        assert len(a.asked) == asked + 1
+        await trio.sleep(1)
         a.otherwise = None
         assert isinstance(await it.ask(), Completion)
         assert isinstance(await it.ask_for("news", Purse()), Completion)
