@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--updates", type=int, default=10_000, help="updates of random shapes (10000)")
     parser.addoption(
-        "--busy-minutes", type=int, default=5, help="of simulated heavy use of Telegram (5; 60)"
+        "--busy-minutes", type=int, default=3, help="of simulated heavy use of Telegram (3; 60)"
     )
     parser.addoption(
         "--telegram-double", default=None, help="folder to install another Bot API in, from npm"
