@@ -122,6 +122,8 @@ class FakeTelegram:
         # What is shown behind "/", by scope: names and descriptions.
         self.menus: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
+        # Where a server of one's own, `--local`, keeps files; its answers name them there.
+        self.local: Path | None = None
         # Where updates are brought to; a test brings them.
         self.webhook = self.webhook_secret = self.webhook_error = ""
         self.blocked: set[int] = set()
@@ -363,6 +365,9 @@ class FakeTelegram:
             case "getFile":
                 if (name := params["file_id"]) not in self.shared:
                     raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily ...")
+                if self.local is not None:
+                    (path := self.local / name).write_bytes(self.shared[name])
+                    return {"file_id": name, "file_unique_id": "u", "file_path": str(path)}
                 if len(self.shared[name]) > 20 << 20:
                     raise Refusal(400, "Bad Request: file is too big")
                 self._paths[f"things/{name}"] = name

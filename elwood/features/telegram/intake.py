@@ -79,6 +79,7 @@ from elwood.features.telegram.reading import (
 from elwood.foundation.net.http_server import HttpServer, listener_at
 from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -96,6 +97,8 @@ MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
 NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
 NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
+# Bytes of a file that a Bot API server of our own has fetched: it is held in memory for a moment.
+MAX_LOCAL = 100 << 20
 # Files that are downloaded and read at once, of all chats.
 DOWNLOADS = 2
 # Seconds without another picture after which an album is whole: longer than between two polls.
@@ -311,11 +314,17 @@ class Intake:
 
     async def _download(self, file: SharedFile) -> bytes:
         """Download a file; raises what the last of several tries did."""
-        if (file.file_size or 0) > MAX_DOWNLOAD:
+        folder = self._settings.local_files
+        if (file.file_size or 0) > (MAX_DOWNLOAD if folder is None else MAX_LOCAL):
             raise TelegramError("getFile", 400, "file is too big")
         for attempt in range(TRIES):
             try:
-                return await self._bot.download(await self._bot.get_file(file.file_id))
+                where = await self._bot.get_file(file.file_id)
+                if folder is None:
+                    return await self._bot.download(where)
+                # A path on this machine, which must lie in the folder.
+                read = partial(Root(folder).read, where, MAX_LOCAL)
+                return await self._keeper.blocking(read)
             except FAILURES as error:
                 if attempt == TRIES - 1 or (isinstance(error, TelegramError) and error.code == 400):
                     raise

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from mimetypes import guess_extension
-from pathlib import PurePath
 
 import msgspec
 
@@ -199,20 +198,6 @@ def album_of(update: Update | UnreadableUpdate) -> str | None:
     """Name the album that *update* is a part of."""
     message = update.message if isinstance(update, Update) else None
     return None if message is None else message.media_group_id
-
-
-def local_path(file_path: str, folder: PurePath) -> str | None:
-    """Return the path beneath *folder* of a file that a Bot API server of ours names, if it is.
-
-    >>> local_path("/srv/bot/4242:x/photos/a.jpg", PurePath("/srv/bot"))
-    '4242:x/photos/a.jpg'
-    >>> local_path("/srv/bot/../key", PurePath("/srv/bot")) is None
-    True
-    """
-    path = PurePath(file_path)
-    if ".." in path.parts or not path.is_relative_to(folder) or path == folder:
-        return None
-    return str(path.relative_to(folder))
 
 
 def _text(message: TelegramMessage) -> str:
