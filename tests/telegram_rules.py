@@ -86,8 +86,8 @@ _BUTTON = _ACTIONS | {"text", "style", "disabled", "icon_custom_emoji_id"}
 # The refusals that the world may cause; every other one is a fault of who asked.
 WORLD = (
     "not found", "blocked by the user", "deactivated", "kicked", "not a member", "upgraded",
-    "query is too old", "wrong file", "not modified", "IMAGE_PROCESS_FAILED", "Conflict", "file is too big",
-    "TOPIC_CLOSED", "not enough rights", "Too Many Requests", "Unauthorized",
+    "query is too old", "wrong file", "not modified", "IMAGE_PROCESS_FAILED", "Conflict",
+    "file is too big", "TOPIC_CLOSED", "not enough rights", "Too Many Requests", "Unauthorized",
 )  # fmt: skip
 OURS = ("method not found",)
 
