@@ -43,6 +43,7 @@ BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_b
 # Recognisable in any output, and without the form of a real one.
 TOKEN = "4242:fake-token"
 OWNER = 1001
+MAX_RICH = 32_768
 # How a picture ends that the server cannot read.
 BROKEN = b"broken"
 MAX_POLL = 50
@@ -148,6 +149,7 @@ class FakeTelegram:
         self._delivered: set[int] = set()
         self._next_update = 1000
         self._uploaded = ("", b"")
+        self._uploads: dict[str, tuple[str, bytes]] = {}
         self._next_message = 0
         self._changed = trio.Event()
         self._poller: trio.CancelScope | None = None
@@ -335,13 +337,20 @@ class FakeTelegram:
                 return self._send_message(params)
             case "sendDocument" | "sendPhoto":
                 return self._send_file(method, params)
+            case "sendMediaGroup":
+                return self._send_album(params)
+            case "sendRichMessage":
+                return self._send_rich(params)
             case "sendMessageDraft":
                 return self._draft(params)
             case "editMessageText" | "editMessageReplyMarkup":
                 return self._edit(method, params)
             case "deleteMessage":
                 self._admit(params)
-                self.gone.add(params["message_id"])
+                number = params["message_id"]
+                if number in self.gone or all(m.message_id != number for m in self.sent):
+                    raise Refusal(400, "Bad Request: message to delete not found")
+                self.gone.add(number)
                 return True
             case "sendChatAction":
                 self._admit(params)
@@ -464,6 +473,7 @@ class FakeTelegram:
         for field, (name, data) in files.items():
             params[field] = {"file_name": name, "file_size": len(data)}
             self._uploaded = (name, data)
+        self._uploads = files
         return params
 
     def _send_file(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -487,6 +497,41 @@ class FakeTelegram:
         made = self._made(chat, _checked(caption) if caption["text"] else "", params)
         self.files[made["message_id"]] = (name, data)
         return made
+
+    def _send_album(self, params: dict[str, Any]) -> list[dict[str, Any]]:
+        media = params["media"]
+        if not 2 <= len(media) <= 10:
+            raise Refusal(400, "Bad Request: group send failed")
+        if len({one["type"] for one in media} - {"photo"}) > (media[0]["type"] != "photo"):
+            raise Refusal(400, "Bad Request: Document can't be mixed with other media types")
+        assert "reply_markup" not in params, "an album has no buttons"
+        made = []
+        for one in media:
+            name, data = self._uploads[one["media"].removeprefix("attach://")]
+            given = params | {"media": one} | {one["type"]: {"file_name": name}}
+            if one["type"] == "photo" and data.endswith(BROKEN):
+                raise Refusal(400, "Bad Request: IMAGE_PROCESS_FAILED")
+            caption = one.get("caption", "")
+            if units(caption) > MAX_CAPTION:
+                raise Refusal(400, "Bad Request: message caption is too long")
+            checked = {"text": caption, "entities": one.get("caption_entities", [])}
+            made.append((_checked(checked) if caption else "", given, (name, data)))
+        chat = self._admit(params, counts=True)
+        messages = [(self._made(chat, text, given), file) for text, given, file in made]
+        self.files |= {message["message_id"]: file for message, file in messages}
+        return [message for message, _ in messages]
+
+    def _send_rich(self, params: dict[str, Any]) -> dict[str, Any]:
+        chat = self._admit(params, counts=True)
+        assert set(params["rich_message"]) == {"markdown"}, "what Elwood sends of it"
+        text = params["rich_message"]["markdown"]
+        if not text.strip():
+            raise Refusal(400, "Bad Request: RICH_MESSAGE_CONTENT_REQUIRED")
+        if units(text) > MAX_RICH:
+            raise Refusal(400, "Bad Request: message is too long")
+        if "![" in text:
+            raise Refusal(400, "Bad Request: RICH_MESSAGE_PHOTO_NO_MEDIA_FOUND")
+        return self._made(chat, text, params)
 
     def _made(self, chat: int, text: str, params: dict[str, Any]) -> dict[str, Any]:
         reply = params.get("reply_parameters") or {}

@@ -108,7 +108,9 @@ def wrong(method: str, params: Mapping[str, Any]) -> str | None:
         return None
     names = known.split()
     missing = [name[:-1] for name in names if name.endswith("!") and name[:-1] not in params]
-    unknown = params.keys() - {name.removesuffix("!") for name in names}
+    # The files of an album are parts of their own, which it names.
+    parts = {one["media"].removeprefix("attach://") for one in params.get("media", [])}
+    unknown = params.keys() - {name.removesuffix("!") for name in names} - parts
     if missing or unknown:
         return f"missing: {missing}, unknown: {sorted(unknown)}"
     for name, value in params.items():

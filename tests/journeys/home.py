@@ -52,6 +52,7 @@ from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.parts import file_keeper
+from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
@@ -150,6 +151,8 @@ class Home:
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
     pacing: Pacing = UNPACED
+    # Whether Telegram draws Markdown itself.
+    markdown: bool = False
     # Bodies around those of the channel: a place for bugs.
     outbox: Callable[[Mailbox[OutboxMail], OutboxBody], Awaitable[None]] | None = None
     intake: Callable[[Mailbox[None], Body], Awaitable[None]] | None = None
@@ -463,7 +466,9 @@ class Life:
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
             async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-                body = Outbox(bot, random=lambda: 0.5, pacing=home.pacing).run
+                passing = PassingMessages(core.paths.state, core.disk)
+                made = Outbox(bot, random=lambda: 0.5, pacing=home.pacing, passing=passing)
+                body = made.run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
             channel = Channel(
@@ -474,6 +479,7 @@ class Life:
                 serves=lambda name: True,
                 session=lambda route: f"tg-{route.chat}",
                 files=True,
+                markdown=home.markdown,
             )
             listening = Mailbox[None]("telegram", 16)
             return Parts(

@@ -15,7 +15,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
     *files* says that the files of a message arrive with it.  *session* names the conversation that
-    lives at a route, if it is one person's.
+    lives at a route, if it is one person's.  *markdown* says that it draws Markdown itself.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     serves: Callable[[str], bool]
     session: Callable[[Route], str | None] = lambda route: None
     files: bool = False
+    markdown: bool = False
 
 
 class Channels:
@@ -68,6 +69,11 @@ class Channels:
         """Tell whether files can be sent to *route*."""
         channel = self._channels.get(route.channel)
         return channel is not None and channel.files
+
+    def draws_markdown(self, route: Route) -> bool:
+        """Tell whether *route* may be sent Markdown as it is."""
+        channel = self._channels.get(route.channel)
+        return channel is not None and channel.markdown
 
     def serves(self, session: str) -> bool:
         """Tell whether anybody can be answered in *session* here."""

@@ -44,12 +44,22 @@ class Button(msgspec.Struct, frozen=True):
     data: str
 
 
+# Bytes of a picture that is shown as one.  Larger ones arrive as files, unchanged.
+MAX_PICTURE = 5 << 20
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+
+
 @attrs.frozen
 class Attachment:
     """A file that goes along with a message, called *name*."""
 
     name: str
     data: bytes = attrs.field(repr=False)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it is shown in place, and several of them together, as an album."""
+        return len(self.data) <= MAX_PICTURE and self.data.startswith(_PICTURES)
 
 
 class Post(Request[PostResult], frozen=True, kw_only=True):
@@ -58,6 +68,7 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     One that *is_reply* is a part of an answer that stands in the log of its conversation.
+    *markdown* is the same text for a channel that draws Markdown itself.
     Only when the channel has worked again for *calm* seconds is it sent: what is told of an outage
     may be over by then.
     """
@@ -68,12 +79,14 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
     is_reply: bool = False
+    markdown: str = ""
     calm: float = 0.0
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """Show `text` as what is being written.  Offered; only ever grows within one *draft* id.
+    """Show `text` as what is being written.  Offered.
 
+    *draft* is one id for each turn, and the next ones are free for what goes beyond one draft.
     *redact* takes secrets out when the text is really shown: most frames never are.
     """
 
@@ -91,7 +104,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Typing(msgspec.Struct, frozen=True, kw_only=True):
-    """Show that work goes on, and *why* it takes so long, if that is known.  Offered."""
+    """Show that work goes on, and *why* it takes so long, if that is known.  Offered.
+
+    It also keeps alive what is shown of the work already.
+    """
 
     route: Route
     why: str = ""
@@ -104,4 +120,11 @@ class React(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-OutboxMail = Post | Draft | Typing | React
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Show in a line what runs: *text*.  Offered; it goes when the next message comes."""
+
+    route: Route
+    text: str
+
+
+OutboxMail = Post | Draft | Typing | React | Status

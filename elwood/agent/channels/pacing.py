@@ -52,8 +52,9 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     previews: Bucket = Bucket(1, 10)
     total: float = 30.0
     all_previews: float = 15.0
-    # Seconds between two frames of a draft, between two edits in a group (they count as messages
-    # there), and between two chat actions (one is seen for 5 s).
+    # Seconds between two frames of a draft, between two edits in a group (they count as messages),
+    # between two chat actions (one is seen for 5 s), and two edits of what runs.
     draft_gap: float = 1.0
     edit_gap: float = 3.0
     typing_gap: float = 4.0
+    status_gap: float = 5.0

@@ -24,7 +24,7 @@ FOLDER = "received"
 MAX_TEXT = 20_000
 # Characters of a name that its sender chose; its ending is kept.
 MAX_NAME = 200
-# Seconds to read a PDF, and bytes of its text.
+# Seconds to read a PDF or spreadsheet, and bytes of its text.
 READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
 # Bytes of a picture or PDF that a model looks at, and pages of a PDF; about the tokens that a
 # picture costs, and a page.
@@ -79,7 +79,8 @@ class FileKeeper:
             if len(data) > MAX_LOOK:
                 return _told(file, "too large to be looked at; as a photo it would do")
             return replace(file, media=media, tokens=PICTURE)
-        if not data.startswith(b"%PDF"):
+        is_sheet = PurePath(file.path).suffix.lower() in (".xlsx", ".xlsm")
+        if not (data.startswith(b"%PDF") or is_sheet):
             return _told(file, f"it is {kind}, which only a command can open")
         made = await self._extract(data)
         if isinstance(made, str):
@@ -105,7 +106,7 @@ class FileKeeper:
         return replace(file, text=text[:MAX_TEXT])
 
     async def _extract(self, data: bytes) -> bytes | str:
-        """Have a PDF read by a process that may crash; return what it printed, or why nothing."""
+        """Have it read by a process that may crash; return what it printed, or why nothing."""
         command = Command(
             argv=(sys.executable, "-P", "-m", "elwood.agent.media.extract"),
             stdin=data,

@@ -6,18 +6,22 @@ never silently.
 """
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE
 from elwood.agent.channels.messages import (
+    Attachment,
     Button,
     Draft,
     Post,
     PostResult,
     React,
     Sent,
+    Status,
     Typing,
     Undeliverable,
     Unsent,
@@ -32,7 +36,9 @@ from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
-from elwood.foundation.text.splitting import parts
+from elwood.foundation.text.lines import duration, one_line
+from elwood.foundation.text.markdown import Rich, native, to_entities
+from elwood.foundation.text.splitting import parts, split, with_footer
 
 log = logging.getLogger("elwood.delivery")
 
@@ -41,14 +47,22 @@ log = logging.getLogger("elwood.delivery")
 AFTER_CRASH = 4.0
 # Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
-# Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
-TYPING_EVERY = 4.0
+# Messages of an answer; a longer one is a file, and of it so many UTF-16 units as a message.
+MAX_MESSAGES, BEGINNING = 4, 1500
+IN_A_FILE = "… The whole answer is in the file below."
+# Seconds between two signs of life of a turn.
+ALIVE_EVERY = 2.0
 # Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
 SILENT = 0.5
-# Characters of a draft: twice what the longest message has, so that what is held back at the end
-# lies beyond it; more would be looked through for nothing each time the model says a word.
-DRAFT = 8192
-# Draft ids of one turn: one per model response, so fewer than this.
+# Seconds that a call runs before a line says so, characters of it there, and what else goes on.
+STATUS_AFTER, MAX_STATUS = 5.0, 150
+THINKS = "thinking"
+# Characters of a draft: more than four messages are a file in the end, and more would be looked
+# through for nothing each time the model says a word.
+DRAFT = 16_384
+# Characters of what was said between the calls of a turn that stay above what is said next.
+MAX_BEFORE = 3000
+# Draft ids of one turn: a channel that shows a long text in several drafts takes the next ones.
 DRAFTS_PER_TURN = 1000
 
 
@@ -117,15 +131,16 @@ class Delivery:
 
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied
-        if len(replied.text) <= MUCH:
-            pieces = parts(replied.text, replied.footer)
-        else:
-            pieces = await self._blocking(lambda: parts(replied.text, replied.footer))
+        markdown = ""
+        if self._channels.draws_markdown(replied.route) and not undelivered.posted:
+            markdown = native(replied.text, replied.footer)
+        cut = partial(_messages, replied, self._channels.takes_files(replied.route), bool(markdown))
+        pieces = cut() if len(replied.text) <= MUCH else await self._blocking(cut)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
             *(Button(text, typing(command)) for text, command in replied.pages.items()),
         )
-        for number, piece in enumerate(pieces):
+        for number, (piece, files) in enumerate(pieces):
             if number in undelivered.posted:
                 continue
             key = (replied.reply, number)
@@ -141,9 +156,11 @@ class Delivery:
                 post = Post(
                     route=replied.route,
                     part=piece,
+                    files=files,
                     repeat=repeat,
                     buttons=typed if number == len(pieces) - 1 else (),
                     is_reply=True,
+                    markdown=markdown,
                 )
                 pause = delay
                 try:
@@ -180,40 +197,85 @@ class Delivery:
         return await outbox.ask(post)
 
 
-class Showing:
-    """Shows the turn number *number* on *route*; make one per start of a turn."""
+def _messages(
+    replied: Replied, takes_files: bool, whole: bool
+) -> list[tuple[Rich, tuple[Attachment, ...]]]:
+    """Make messages of a reply, or one that is *whole*; the same each time.
 
-    def __init__(self, channels: Channels, redactor: Redactor, route: Route, number: int) -> None:
-        self._outbox = channels.outboxes.get(route.channel)
+    More than people would read in a chat is a file, with its beginning before it.
+    """
+    if whole:
+        return [(with_footer(replied.text, replied.footer), ())]
+    pieces = parts(replied.text, replied.footer)
+    if len(pieces) <= MAX_MESSAGES or not takes_files:
+        return [(piece, ()) for piece in pieces]
+    beginning = split(to_entities(replied.text), BEGINNING)[0]
+    told = Rich(f"{beginning.text}\n\n{IN_A_FILE}", beginning.entities)
+    *footers, caption = parts("", replied.footer) if replied.footer else [Rich("")]
+    file = Attachment("answer.txt", replied.text.encode())
+    return [(told, ()), *((one, ()) for one in footers), (caption, (file,))]
+
+
+class Showing:
+    """Shows *turn*, which has the *number*, while it runs; make one per start of a turn."""
+
+    def __init__(self, channels: Channels, redactor: Redactor, turn: Turn, number: int) -> None:
+        self._turn = turn
+        self._route = turn.route
+        self._outbox = channels.outboxes.get(self._route.channel)
         self._redactor = redactor
-        self._route = route
         self._draft = number * DRAFTS_PER_TURN
-        self._shown = False
+        self._before = ""
         self._loud_at = trio.current_time() + SILENT
 
-    def text(self, response: int, text: str) -> bool:
-        """Show the *text* so far of a response, by its number; False if it cannot be shown."""
+    def text(self, text: str) -> bool:
+        """Show the *text* so far of a response; False if it cannot be shown."""
         if trio.current_time() < self._loud_at or not text.strip():
             return False
-        draft = Draft(
-            route=self._route,
-            draft=self._draft + response,
-            unredacted=text[:DRAFT],
-            redact=self._redactor.partial,
-        )
-        self._shown = self._offer(draft)
-        return self._shown
+        return self._show(text, self._redactor.partial)
+
+    def said(self, text: str) -> None:
+        """Show the whole *text* of a response with calls; what is said next stands below it."""
+        whole = self._redactor(text)[:DRAFT]
+        if not whole.strip():
+            return
+        if trio.current_time() >= self._loud_at:
+            self._show(whole, str)
+        before = f"{self._before}{whole}\n\n"
+        self._before = before if len(before) <= MAX_BEFORE else ""
 
     def delayed(self, why: str) -> None:
         """Show *why* there is no text yet."""
         self._offer(Typing(route=self._route, why=self._redactor(why)))
 
-    async def typing(self) -> None:
-        """Show that somebody is writing until there is a text."""
+    async def run(self) -> None:
+        """Show that work goes on, and for how long what runs, until the turn has its answer."""
         await trio.sleep_until(self._loud_at)
-        while not self._shown:
-            self._offer(Typing(route=self._route))
-            await trio.sleep(TYPING_EVERY)
+        if self._before:
+            self._show("", str)
+        running, since, has_line = "", 0.0, False
+        while True:
+            now = trio.current_time()
+            if self._turn.running != running:
+                running, since = self._turn.running, now
+            has_line = has_line or bool(running and now - since >= STATUS_AFTER)
+            if running or not self._turn.asking:  # or else it is the owner's turn
+                what = f"{one_line(running, MAX_STATUS)} · {duration(now - since)}"
+                if has_line:
+                    text = f"⏳ {what if running else THINKS}"
+                    self._offer(Status(route=self._route, text=text))
+                self._offer(Typing(route=self._route))
+            await trio.sleep(ALIVE_EVERY)
 
-    def _offer(self, message: Draft | Typing) -> bool:
+    def _show(self, text: str, redact: Callable[[str], str]) -> bool:
+        before = self._before
+        draft = Draft(
+            route=self._route,
+            draft=self._draft,
+            unredacted=text[:DRAFT],
+            redact=lambda text: before + redact(text),
+        )
+        return self._offer(draft)
+
+    def _offer(self, message: Draft | Typing | Status) -> bool:
         return self._outbox is not None and self._outbox.offer(message)

@@ -6,6 +6,7 @@ The tools are a message with files, and a question with answers to press.
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Annotated, Literal
 
 import attrs
@@ -32,7 +33,7 @@ from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.lines import escape_name, one_line
+from elwood.foundation.text.lines import escape_name, escape_names, one_line
 from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split
 
@@ -277,7 +278,8 @@ def _posts(
 ) -> list[tuple[str, Rich, tuple[Attachment, ...]]]:
     """Make posts of a message, each of which arrives or does not, and name them.
 
-    Each file is one of its own; a short text, or the short end of a long one, goes with the first.
+    Each file is one of its own, but for pictures, which are an album; a short text, or the short
+    end of a long one, goes with the first.
     """
     pieces = _pieces(text) if text.strip() else []
     caption = Rich("")
@@ -289,10 +291,13 @@ def _posts(
     posts: list[tuple[str, Rich, tuple[Attachment, ...]]] = [
         (what, piece, ()) for what, piece in zip(words, pieces, strict=True)
     ]
-    for number, file in enumerate(files):
-        first = number == 0 and caption.text
-        what = f"{escape_name(file.name)} with text" if first else escape_name(file.name)
-        posts.append((what, caption if first else Rich(""), (file,)))
+    for pictures, run in groupby(files, lambda file: file.is_picture):
+        together = tuple(run)
+        for group in [together] if pictures else [(file,) for file in together]:
+            what = escape_names([file.name for file in group], MAX_FILES)
+            what = f"{what} with text" if caption.text else what
+            posts.append((what, caption, group))
+            caption = Rich("")
     return posts
 
 

@@ -17,6 +17,7 @@ from elwood.agent.channels.messages import (
     Post,
     React,
     Sent,
+    Status,
     Typing,
     Undeliverable,
 )
@@ -276,6 +277,9 @@ class ConsoleOutbox:
                 case Draft():
                     if self._may_sign(again=True):
                         await self._sign(" ".join(message.text.split())[-PREVIEW:])
+                case Status(text=text):
+                    if self._may_sign(again=True):
+                        await self._sign(text)
                 case Typing(why=why):
                     if self._may_sign(again=bool(why)):
                         await self._sign(why)

@@ -119,16 +119,7 @@ class Bot:
         Under a *file* the text has at most 1024 UTF-16 units; a *photo* is shown in place, and
         made smaller by Telegram.
         """
-        ask: dict[str, Any] = {"chat_id": chat}
-        if topic is not None:
-            ask["message_thread_id"] = topic
-        if reply_to is not None:
-            ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
-        if keys := [_button(label, data) for label, data in buttons]:
-            # Two short ones stand side by side.
-            width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
-            rows = [keys[start : start + width] for start in range(0, len(keys), width)]
-            ask["reply_markup"] = {"inline_keyboard": rows}
+        ask = _addressed(chat, topic, reply_to, buttons)
         if silent:
             ask["disable_notification"] = True
         if file is None:
@@ -140,19 +131,7 @@ class Bot:
         if file is None:
             return (await self._call("sendMessage", ask, SentMessage)).message_id
         method, field = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
-        # In a form, what is not text is JSON.
-        fields = {
-            key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            for key, value in ask.items()
-        }
-        answer = await self._client.post_form(
-            self._prefix + method,
-            fields,
-            (field, file.name, file.data),
-            read_timeout=UPLOAD_TIMEOUT,
-        )
-        result = self._judge(method, answer.status, answer.body)
-        return self._read(method, result, SentMessage).message_id
+        return (await self._upload(method, ask, {field: file}, SentMessage)).message_id
 
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None
@@ -211,6 +190,60 @@ class Bot:
         """Remove the webhook and keep the updates that wait."""
         await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
 
+    async def send_rich_message(
+        self,
+        chat: int,
+        markdown: str,
+        buttons: Iterable[tuple[str, str]] = (),
+        *,
+        topic: int | None = None,
+        reply_to: int | None = None,
+    ) -> int:
+        """Send a message in Markdown that Telegram draws, and return its id.
+
+        It loads the pictures that are named in it, and reads HTML: there must be none.
+        """
+        ask = _addressed(chat, topic, reply_to, buttons) | {"rich_message": {"markdown": markdown}}
+        return (await self._call("sendRichMessage", ask, SentMessage)).message_id
+
+    async def send_album(
+        self,
+        chat: int,
+        files: Sequence[Attachment],
+        text: str,
+        entities: Sequence[Entity] = (),
+        *,
+        photos: bool,
+        topic: int | None = None,
+        reply_to: int | None = None,
+    ) -> int:
+        """Send 2 to 10 *files* as one message with a *text*, and return the id of the first."""
+        kind = "photo" if photos else "document"
+        named = {f"file{number}": file for number, file in enumerate(files)}
+        media: list[dict[str, Any]] = [
+            {"type": kind, "media": f"attach://{field}"} for field in named
+        ]
+        if text:
+            media[0] |= {"caption": text, "caption_entities": entities}
+        ask = _addressed(chat, topic, reply_to) | {"media": media}
+        return (await self._upload("sendMediaGroup", ask, named, list[SentMessage]))[0].message_id
+
+    async def _upload(
+        self, method: str, ask: Mapping[str, Any], files: Mapping[str, Attachment], kind: type[T]
+    ) -> T:
+        # In a form, what is not text is JSON.
+        fields = {
+            key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for key, value in ask.items()
+        }
+        answer = await self._client.post_form(
+            self._prefix + method,
+            fields,
+            *((field, file.name, file.data) for field, file in files.items()),
+            read_timeout=UPLOAD_TIMEOUT,
+        )
+        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+
     async def _edit(self, method: str, ask: dict[str, Any]) -> None:
         try:
             await self._call(method, ask, msgspec.Raw)
@@ -258,6 +291,23 @@ class Bot:
     def _clean(self, description: str) -> str:
         """Take the token out of what a server, or a proxy before it, echoes."""
         return description.replace(self._token.reveal(), "***")[:300]
+
+
+def _addressed(
+    chat: int, topic: int | None, reply_to: int | None, buttons: Iterable[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """Begin what is asked of a method that sends."""
+    ask: dict[str, Any] = {"chat_id": chat}
+    if topic is not None:
+        ask["message_thread_id"] = topic
+    if reply_to is not None:
+        ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
+    if keys := [_button(label, data) for label, data in buttons]:
+        # Two short ones stand side by side.
+        width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
+        rows = [keys[start : start + width] for start in range(0, len(keys), width)]
+        ask["reply_markup"] = {"inline_keyboard": rows}
+    return ask
 
 
 def _button(label: str, data: str) -> dict[str, str]:

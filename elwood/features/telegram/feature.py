@@ -72,6 +72,9 @@ class TelegramSettings:
         help="folder in which a Bot API server of yours (`--local`, at `base_url`) keeps files",
         example='"/var/lib/telegram-bot-api"',
     )
+    rich_messages: bool = setting(
+        False, help="let Telegram draw headings and tables; old apps may show nothing"
+    )
 
 
 FEATURE = Feature(

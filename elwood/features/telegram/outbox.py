@@ -3,8 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import assert_never
+from typing import Literal, assert_never
 
 import attrs
 import msgspec
@@ -18,6 +17,7 @@ from elwood.agent.channels.messages import (
     PostResult,
     React,
     Sent,
+    Status,
     Typing,
     Undeliverable,
     Unsent,
@@ -35,11 +35,12 @@ from elwood.features.telegram.client import (
     explain,
     remedy,
 )
+from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.markdown import Rich, mark_repeat
-from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame, split
+from elwood.foundation.text.markdown import REPEAT_MARK, Rich, mark_repeat
+from elwood.foundation.text.splitting import MESSAGE_LIMIT, split
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +62,14 @@ GENERAL = 1
 SEND = "sending to Telegram"
 # UTF-16 units of the text under a file.
 MAX_CAPTION = 1024
-# Bytes of a picture that is shown as one; Telegram makes it smaller then.  Larger ones, and what
-# it cannot read, arrive as files, unchanged.
-MAX_PHOTO = 5 << 20
-_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-# Seconds for which a draft is taken to be on the screen (the API shows it for 30).
-DRAFT_SHOWN = 25.0
-# What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
-# answer, or the answer behind it would be a repeat that nobody marked.
+# Pictures of an album.
+MAX_ALBUM = 10
+# Seconds after which a draft is shown anew: the API shows it for 30.
+REFRESH = 20.0
+# UTF-16 units of a draft; what is said beyond them stands in the next one.
+MAX_DRAFT = 3900
+# What ends the message that a group is shown.  A kill leaves it standing until the next start: it
+# must not pass for an answer, or the answer behind it would be a repeat that nobody marked.
 UNFINISHED = " …"
 
 
@@ -95,99 +96,170 @@ class SendOptions(msgspec.Struct):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """What one call sends: a text, or a file with a text under it."""
+    """What one call sends: a text, or a file with a text under it, or an album with one.
+
+    *markdown* is the text for a rich message.
+    """
 
     text: Rich
-    file: Attachment | None = None
+    files: tuple[Attachment, ...] = ()
+    markdown: str = ""
 
     async def send(self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]]) -> int:
         """Send it with *options* and return the message's id.  Raises what the bot raises."""
+        topic, reply_to = options.topic, options.reply_to
+        entities = () if options.plain else self.text.entities
+        if self.markdown:
+            return await bot.send_rich_message(
+                options.chat, self.markdown, buttons, topic=topic, reply_to=reply_to
+            )
+        if len(self.files) > 1:
+            return await bot.send_album(
+                options.chat,
+                self.files,
+                self.text.text,
+                entities,
+                photos=not options.plain,
+                topic=topic,
+                reply_to=reply_to,
+            )
+        file = next(iter(self.files), None)
         return await bot.send_message(
             options.chat,
             self.text.text,
-            () if options.plain else self.text.entities,
-            file=self.file,
-            photo=self.file is not None and _is_picture(self.file) and not options.plain,
-            topic=options.topic,
-            reply_to=options.reply_to,
+            entities,
+            file=file,
+            photo=file is not None and file.is_picture and not options.plain,
+            topic=topic,
+            reply_to=reply_to,
             buttons=buttons,
         )
 
     def smaller(self) -> tuple["_Piece", ...]:
         """Cut it, as it was too long after all; nothing if there is nothing to cut."""
-        if self.file is not None:
-            return (_Piece(self.text), _Piece(Rich(""), self.file)) if self.text.text else ()
+        if self.files:
+            text = (_Piece(self.text),) if self.text.text else ()
+            alone = tuple(_Piece(Rich(""), (file,)) for file in self.files)
+            return (*text, *alone) if text or len(alone) > 1 else ()
         halves = split(self.text, max(2, utf16_length(self.text.text) // 2))
         return tuple(_Piece(half) for half in halves)
 
 
-def _is_picture(file: Attachment) -> bool:
-    return len(file.data) <= MAX_PHOTO and file.data.startswith(_PICTURES)
-
-
-def _pieces(text: Rich, files: Sequence[Attachment]) -> tuple[_Piece, ...]:
+def _pieces(
+    text: Rich, files: Sequence[Attachment] = (), *, albums: bool = True
+) -> tuple[_Piece, ...]:
     """Cut a message into what single calls can send; a short text goes under the first file."""
-    if files and utf16_length(text.text) <= MAX_CAPTION:
-        return (_Piece(text, files[0]), *(_Piece(Rich(""), file) for file in files[1:]))
+    groups: list[tuple[Attachment, ...]] = []
+    for file in files:
+        last = groups[-1] if groups else ()
+        if albums and file.is_picture and last and last[0].is_picture and len(last) < MAX_ALBUM:
+            groups[-1] = (*last, file)
+        else:
+            groups.append((file,))
+    others = [_Piece(Rich(""), group) for group in groups]
+    if others and utf16_length(text.text) <= MAX_CAPTION:
+        return (_Piece(text, groups[0]), *others[1:])
     parts = (text,) if utf16_length(text.text) <= MESSAGE_LIMIT else split(text, MESSAGE_LIMIT)
-    return (*map(_Piece, parts), *(_Piece(Rich(""), file) for file in files))
+    return (*map(_Piece, parts), *others)
 
 
-class _Preview:
-    """Drafts in a private chat; in a group a message that is edited, and deleted at the end."""
+class _Frame(msgspec.Struct, frozen=True):
+    """What one call shows of work that goes on."""
 
-    def __init__(self) -> None:
+    kind: Literal["typing", "draft", "line", "reaction"]
+    text: str = ""
+
+
+class _Screen:
+    """What is seen of work in one topic, until the next message there.
+
+    In a private chat that is a draft of what is said, or else that somebody types, and a line, a
+    silent message that is edited, of what runs.  In a group that message holds both.  Only the
+    newest of each is kept: what there was no room for is not shown later.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
         self.message: int | None = None
-        self._draft: int | None = None
-        self._shown: str | None = None
-        self._shown_at = float("-inf")
-        self._typed_at = float("-inf")
         self._is_lost = False
+        self._newest: Draft | None = None
+        self._turn = self._draft = 0
+        self._page = self._shown = self._runs = self._line = ""
+        self._drawn_at = self._typed_at = self._edited_at = float("-inf")
+        self._is_alive = False
 
-    def wanted(self, mail: Draft | Typing, now: float, pacing: Pacing) -> str | None:
-        """Return what is to be shown of *mail*, if it is worth a call now."""
-        if isinstance(mail, Typing):  # not while a draft is on the screen
-            drafting = self._shown is not None and now - self._shown_at < DRAFT_SHOWN
-            return None if drafting or now - self._typed_at < pacing.typing_gap else ""
-        is_private = mail.route.private
-        gap = pacing.draft_gap if is_private else pacing.edit_gap
-        if self._is_lost or now - self._shown_at < gap:
+    def take(self, mail: Draft | Typing | Status) -> None:
+        match mail:
+            case Draft():
+                self._newest = mail
+            case Status(text=text):
+                self._runs = text
+            case Typing():
+                self._is_alive = True
+
+    def due(self, now: float, pacing: Pacing, *, edits: bool, draws: bool) -> _Frame | None:
+        """Return what is to be shown now; there is room for *edits* of the line, or *draws*."""
+        private = self.route.private
+        gap = pacing.status_gap if private else pacing.edit_gap
+        if edits and not self._is_lost and now - self._edited_at >= gap:
+            if not private:
+                self._turn_page()
+            said = "" if private or not self._page else self._page + UNFINISHED
+            line = "\n\n".join(filter(None, (said, self._runs)))
+            if line not in ("", self._line):
+                return _Frame("line", line)
+        if not draws:
             return None
+        if private and now - self._drawn_at >= pacing.draft_gap:
+            self._turn_page()
+            fades = self._is_alive and now - self._drawn_at >= REFRESH
+            if self._page and (self._page != self._shown or fades):
+                return _Frame("draft", self._page)
+        seen = max(self._typed_at, self._edited_at)
+        if self._is_alive and not (private and self._page) and now - seen >= pacing.typing_gap:
+            return _Frame("typing")
+        return None
+
+    def _turn_page(self) -> None:
+        """Take in what was said last: more on the same page, or another one.
+
+        Clients animate what is added at the end of a draft; what is not has a new one.
+        """
+        if self._newest is None:
+            return
+        mail, self._newest = self._newest, None
         text = mail.text
-        if not text.strip() or (text == self._shown and not is_private):
-            return None
-        return frame(text, self._shown if self._draft == mail.draft else None)
+        page = split(Rich(text), MAX_DRAFT)[-1].text if text.strip() else ""
+        if mail.draft != self._turn:
+            self._turn = self._draft = mail.draft
+        elif self._page.startswith(page):
+            return  # it is said once more, from the start
+        elif not page.startswith(self._page):
+            self._draft += 1
+        self._page = page
 
-    async def show(self, bot: Bot, chat: int, mail: Draft | Typing, text: str, now: float) -> None:
-        """Show *text*, or that work goes on.  Raises what the bot raises."""
-        topic = _topic(mail.route.topic)
-        if isinstance(mail, Typing):
-            self._typed_at = now
-            await bot.send_chat_action(chat, topic=topic)
-            return
-        self._shown, self._shown_at = text, now
-        if mail.route.private:
-            self._draft = mail.draft
-            await bot.send_message_draft(chat, mail.draft, text, topic=topic)
-            return
-        text = clipped(text, MESSAGE_LIMIT - len(UNFINISHED)) + UNFINISHED
-        if self.message is not None:
-            await bot.edit_message_text(chat, self.message, text)
-            return
-        # If it is not known whether it was sent, there may be one stray message, but no second.
-        self._is_lost = True
-        self.message = await bot.send_message(chat, text, (), topic=topic, silent=True)
-        self._is_lost = False
-
-    async def end(self, bot: Bot, chat: int) -> None:
-        """A real message has come: forget what was shown, and take it away in a group."""
-        message, self.message = self.message, None
-        self._draft, self._shown = None, None
-        self._typed_at = float("-inf")
-        self._is_lost = False
-        if message is not None:
-            with suppress(*FAILURES):
-                await bot.delete_message(chat, message)
+    async def show(self, bot: Bot, chat: int, frame: _Frame, now: float) -> None:
+        """Show *frame*.  Raises what the bot raises."""
+        topic = _topic(self.route.topic)
+        match frame.kind:
+            case "typing":
+                self._typed_at, self._is_alive = now, False
+                await bot.send_chat_action(chat, topic=topic)
+            case "draft":
+                self._shown, self._drawn_at, self._is_alive = frame.text, now, False
+                await bot.send_message_draft(chat, self._draft, frame.text, topic=topic)
+            case "line" if self.message is not None:
+                self._line, self._edited_at = frame.text, now
+                await bot.edit_message_text(chat, self.message, frame.text)
+            case "line":
+                self._line, self._edited_at = frame.text, now
+                # If it is not known whether it was sent, there may be one stray message, no second.
+                self._is_lost = True
+                self.message = await bot.send_message(
+                    chat, frame.text, (), topic=topic, silent=True
+                )
+                self._is_lost = False
+                self._shown = ""  # some clients take the draft away now
 
 
 @attrs.define(eq=False)
@@ -198,11 +270,11 @@ class _ChatQueue:
     messages: Bucket
     previews: Bucket
     posts: deque[Post] = attrs.field(factory=deque)
-    # What is shown next of an answer that is being written, and its text without secrets.
-    preview: tuple[Draft | Typing, str] | None = None
-    busy: bool = False
+    # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
+    screens: dict[int | None, _Screen] = attrs.field(factory=dict)
+    ending: list[int] = attrs.field(factory=list)
+    gone: deque[int] = attrs.field(factory=deque)
     flooded_until: float = 0.0
-    screen: _Preview = attrs.field(factory=_Preview)
     wake: trio.Event = attrs.field(factory=trio.Event)
     reactions: deque[React] = attrs.field(factory=lambda: deque(maxlen=MAX_REACTIONS))
 
@@ -210,15 +282,22 @@ class _ChatQueue:
 class Outbox:
     """A leaf: asks nobody, keeps nothing.  Who needs a delivery asks for it again.
 
-    *random* gives numbers from 0 to 1 for jitter.
+    *random* gives numbers from 0 to 1 for jitter.  *passing* remembers over a kill which messages
+    only say that work goes on.
     """
 
     def __init__(
-        self, bot: Bot, *, random: Callable[[], float], pacing: Pacing | None = None
+        self,
+        bot: Bot,
+        *,
+        random: Callable[[], float],
+        pacing: Pacing | None = None,
+        passing: PassingMessages | None = None,
     ) -> None:
         self._bot = bot
         self._random = random
         self._pacing = pacing or Pacing()
+        self._passing = passing
         total = self._pacing.total
         previews = min(total / 2, self._pacing.all_previews)
         self._total = Bucket(total, max(1.0, total))
@@ -239,14 +318,16 @@ class Outbox:
         async with trio.open_nursery() as probing:
             probing.start_soon(self._probe)
             async with trio.open_nursery() as nursery:
+                for chat, message in await self._passing.read() if self._passing else ():
+                    route = Route("telegram", chat, private=chat > 0)
+                    self._queue(nursery, route).gone.append(message)
                 async for mail in mailbox:
-                    queue = self._queues.get(mail.route.chat)
-                    if queue is None:
-                        queue = self._queues[mail.route.chat] = self._new_queue(mail.route)
-                        nursery.start_soon(self._keep, mail.route.chat, queue)
-                    self._take(queue, mail)
+                    self._take(self._queue(nursery, mail.route), mail)
                 self._stopping = True
                 for queue in self._queues.values():
+                    queue.ending += [one.message for one in queue.screens.values() if one.message]
+                    queue.gone.extend(queue.ending)
+                    queue.screens.clear()
                     queue.wake.set()
             probing.cancel_scope.cancel()
 
@@ -273,10 +354,14 @@ class Outbox:
             return explain(error) if remedy(error) in ("not sent", "unknown") else ""
         return ""
 
-    def _new_queue(self, route: Route) -> _ChatQueue:
-        messages = self._pacing.chat if route.private else self._pacing.group
-        chat = self._moved.get(route.chat, route.chat)
-        return _ChatQueue(chat, messages, self._pacing.previews)
+    def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
+        queue = self._queues.get(route.chat)
+        if queue is None:
+            messages = self._pacing.chat if route.private else self._pacing.group
+            chat = self._moved.get(route.chat, route.chat)
+            queue = self._queues[route.chat] = _ChatQueue(chat, messages, self._pacing.previews)
+            nursery.start_soon(self._keep, route.chat, queue)
+        return queue
 
     def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
         match mail:
@@ -285,94 +370,113 @@ class Outbox:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
                 queue.posts.append(mail)
-                queue.preview = None  # what is final comes first, and makes it stale
-            case Draft() | Typing():
-                text = self._wanted(queue, mail)
-                if text is None:
-                    return
-                queue.preview = mail, text
+            case Draft() | Typing() | Status():
+                topic = mail.route.topic
+                if topic not in queue.screens:
+                    queue.screens[topic] = _Screen(mail.route)
+                queue.screens[topic].take(mail)
             case React():
                 queue.reactions.append(mail)
             case _:
                 assert_never(mail)
         queue.wake.set()
 
-    def _wanted(self, queue: _ChatQueue, mail: Draft | Typing) -> str | None:
-        """Return the text to show if there is room for *mail*, and it shows anything new."""
-        now = trio.current_time()
-        if queue.busy or queue.posts or queue.preview or not self._may_decorate(queue, now):
-            return None
-        is_edit = isinstance(mail, Draft) and not mail.route.private
-        if is_edit and queue.messages.delay(now, leave=EDITS_LEAVE):
-            return None
-        return queue.screen.wanted(mail, now, self._pacing)
-
-    def _may_decorate(self, queue: _ChatQueue, now: float) -> bool:
-        """Tell whether the budgets have room for what no answer depends on."""
-        is_full = queue.previews.delay(now) or self._all_previews.delay(now)
-        return now >= queue.flooded_until and not (is_full or self._away)
-
     async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
         while True:
             queue.wake = trio.Event()
-            if queue.posts:
+            flood = queue.flooded_until - trio.current_time()
+            if queue.posts:  # what is final comes first
                 await self._deliver(chat, queue, queue.posts.popleft())
-            elif queue.reactions:
-                seen = queue.reactions.popleft()
-                if self._may_decorate(queue, trio.current_time()):
-                    await self._show(queue, seen, SEEN)
-            elif queue.preview is not None:
-                (preview, text), queue.preview = queue.preview, None
-                await self._show(queue, preview, text)
+            elif queue.gone and flood <= 0:
+                await self._take_away(queue, queue.gone.popleft())
+            elif queue.reactions:  # one for which there is no room would come too late
+                seen, now = queue.reactions.popleft(), trio.current_time()
+                if flood <= 0 and not (queue.previews.delay(now) or self._all_previews.delay(now)):
+                    await self._show(queue, seen, _Frame("reaction", SEEN))
             elif self._stopping:
                 return
+            elif (next_ := self._due(queue)) is not None:
+                await self._show(queue, *next_)
             else:
-                with trio.move_on_after(max(IDLE, queue.flooded_until - trio.current_time())):
+                with trio.move_on_after(flood if queue.gone else max(IDLE, flood)) as idle:
                     await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = queue.posts or queue.reactions or queue.preview or queue.screen.message
-                if not (waits or self._stopping):
+                waits = queue.posts or queue.gone or queue.ending or queue.reactions
+                lines = any(screen.message is not None for screen in queue.screens.values())
+                if idle.cancelled_caught and not (waits or lines or self._stopping):
                     del self._queues[chat]
                     return
 
-    async def _show(self, queue: _ChatQueue, preview: Draft | Typing | React, text: str) -> None:
+    def _due(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
+        """Find what is to be shown of work in this chat, if there is room for it."""
         now = trio.current_time()
-        queue.previews = queue.previews.spend(now)
+        if self._away or now < queue.flooded_until or self._all_previews.delay(now):
+            return None
+        edits = not queue.messages.delay(now, leave=EDITS_LEAVE)
+        draws = not queue.previews.delay(now)
+        for screen in queue.screens.values():
+            frame = screen.due(now, self._pacing, edits=edits, draws=draws)
+            if frame is not None:
+                return screen, frame
+        return None
+
+    async def _show(self, queue: _ChatQueue, screen: _Screen | React, frame: _Frame) -> None:
+        now = trio.current_time()
         self._all_previews = self._all_previews.spend(now)
-        queue.busy = True
-        if isinstance(preview, Draft) and not preview.route.private:  # edits count as messages
+        if frame.kind == "line":  # it counts as a message
             queue.messages = queue.messages.spend(now)
             self._total = self._total.spend(now)
+        else:
+            queue.previews = queue.previews.spend(now)
         try:
-            if isinstance(preview, React):
-                number = int(preview.message.rpartition(":")[2])
-                await self._bot.set_message_reaction(queue.chat, number, text)
-            else:
-                await queue.screen.show(self._bot, queue.chat, preview, text, now)
+            if isinstance(screen, React):
+                number = int(screen.message.rpartition(":")[2])
+                await self._bot.set_message_reaction(queue.chat, number, frame.text)
+                return
+            is_new = screen.message is None
+            await screen.show(self._bot, queue.chat, frame, now)
+            if is_new and screen.message is not None and self._passing is not None:
+                await self._passing.add(queue.chat, screen.message)
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
         except (Unreachable, Interrupted):
             pass  # decoration; the answer does not depend on it
-        finally:
-            queue.busy = False
+
+    async def _take_away(self, queue: _ChatQueue, message: int) -> None:
+        """Delete a message of ours; one that cannot be deleted stays."""
+        try:
+            await self._bot.delete_message(queue.chat, message)
+        except FAILURES as error:
+            if remedy(error) in ("not sent", "unknown", "wait"):
+                if not self._stopping:
+                    queue.gone.append(message)
+                    self._flooded(queue, error)
+                return
+        if self._passing is not None:
+            await self._passing.remove(queue.chat, message)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        queue.busy = True
+        screen = queue.screens.pop(post.route.topic, None)
+        if screen is not None and screen.message is not None:
+            queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
-            await queue.screen.end(self._bot, queue.chat)
-        queue.busy = False
-        if isinstance(outcome, Undeliverable):
+            queue.gone.extend(queue.ending)
+            queue.ending.clear()
+        elif isinstance(outcome, Undeliverable):
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 
     async def _send(self, chat: int, queue: _ChatQueue, post: Post) -> PostResult:
         options = SendOptions(queue.chat, _topic(post.route.topic), post.route.reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
-        left = deque(_pieces(part, post.files))
+        left = deque(_pieces(part, post.files, albums=not post.buttons))
+        if post.markdown:
+            repeat = f"{REPEAT_MARK}\n\n" if post.repeat else ""
+            left = deque([_Piece(part, markdown=repeat + post.markdown)])
         buttons = [(button.text, button.data) for button in post.buttons]
         arrived: Sent | None = None
         while left:
@@ -410,6 +514,9 @@ class Outbox:
         cure = remedy(error)
         if cure in ("not sent", "unknown"):
             self._doubt.give()
+        if piece.markdown and isinstance(error, TelegramError) and error.code in (400, 404):
+            left.extendleft(reversed(_pieces(piece.text)))  # it can be said otherwise
+            return None
         if cure in ("not sent", "no access"):
             report_error(SEND, why)
             return Unsent(why)

@@ -23,6 +23,7 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.net.http import Client
@@ -53,6 +54,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         Bot(settings, sending),
         random=core.environment.random,
         pacing=Pacing(total=settings.messages_per_second),
+        passing=PassingMessages(core.paths.state, core.disk),
     )
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
     intake = Intake(
@@ -80,6 +82,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         serves=lambda name: name.startswith((PREFIX, TASK)),
         session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
         files=True,
+        markdown=settings.rich_messages,
     )
     return Parts(
         channels=[channel],

@@ -70,6 +70,30 @@ def to_entities(markdown: str) -> Rich:
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
 
 
+# Characters of Markdown that Telegram draws itself; it takes 32,768.
+MAX_NATIVE = 30_000
+# Pictures, which it would load, and HTML; formulas, spoilers and marks, which nobody meant.
+_NOT_NATIVE = re.compile(r"!\[|<[A-Za-z/!?]|\$[^$]*\$|\|\|[^|]*\|\||==\S[^=]*==")
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+def native(markdown: str, footer: str) -> str:
+    r"""Return a reply as Markdown that Telegram draws itself; empty if it must be sent otherwise.
+
+    It must if there is a picture or HTML anywhere in it: what is code to our parser need not be
+    code to theirs, and a picture that is loaded carries words out.  The footer is a quote.
+
+    >>> native("# A\n\nb", "read *x*"), native("`![](https://evil.example/?words)`", "")
+    ('# A\n\nb\n\n> read \\*x\\*', '')
+    """
+    text, footer = clean(markdown).strip(), clean(footer)
+    if len(text) + len(footer) > MAX_NATIVE or _NOT_NATIVE.search(f"{text}\n{footer}"):
+        return ""
+    lines = [_PUNCTUATION.sub(r"\\\1", line) for line in footer.splitlines()]
+    quote = "  \n> ".join(lines)
+    return f"{text}\n\n> {quote}" if footer else text
+
+
 def mark_repeat(rich: Rich) -> Rich:
     """Mark *rich* as a message that may have arrived before; it grows by `REPEAT_MARK`."""
     shift = utf16_length(REPEAT_MARK)
@@ -159,7 +183,7 @@ def claims_another(label: str, target: str) -> bool:
 Align = Literal["left", "center", "right"]
 
 # Columns of a telephone in portrait: a wider line wraps and the alignment is worse than none.
-MAX_WIDTH = 48
+MAX_WIDTH = 40
 
 
 def grid(rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:

@@ -9,7 +9,7 @@ from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
 from elwood.foundation.text.rich_text import Span, trimmed
 
-# UTF-16 units of one message, and of a frame of a draft.
+# UTF-16 units of one message.
 MESSAGE_LIMIT = 4096
 # What we put into one: 16 are left for `markdown.mark_repeat`.
 LIMIT = 4080
@@ -126,34 +126,13 @@ def _is_one_character(text: str, cut: int) -> bool:
     return joined or unicodedata.category(after) in {"Mn", "Mc", "Me"}
 
 
-def frame(text: str, before: str | None = None) -> str | None:
-    """Return the frame of a draft that shows *text* after the one *before*; None for no frame.
-
-    Clients animate only what is added at the end, so a frame must grow; one that says the same
-    again would be spent for nothing.
-
-    >>> frame("ab", "a"), frame("a", "a"), frame("b", "a"), frame("", None)
-    ('ab', None, None, '')
-    """
-    shown = clipped(text)
-    if before is None:
-        return shown
-    return shown if shown != before and shown.startswith(before) else None
-
-
-def clipped(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Return the longest beginning of *text* that fits into *limit* units.
-
-    >>> clipped("a😀b", 2), clipped("a😀b", 3)
-    ('a', 'a😀')
-    """
-    if 2 * len(text) <= limit:
-        return text
-    return text.encode("utf-16-le", "replace")[: 2 * limit].decode("utf-16-le", "ignore")
-
-
 def parts(text: str, footer: str) -> tuple[Rich, ...]:
-    """Cut a reply into messages; the same reply always gives the same ones.
+    """Cut a reply into messages; the same reply always gives the same ones."""
+    return split(with_footer(text, footer))
+
+
+def with_footer(text: str, footer: str) -> Rich:
+    """Put a reply together.
 
     The footer is made from receipts, so it is set apart as a quote and never read as Markdown.
     """
@@ -164,4 +143,4 @@ def parts(text: str, footer: str) -> tuple[Rich, ...]:
         quote = Entity("blockquote", start, utf16_length(footer))
         joined = f"{rich.text}\n\n{footer}" if rich.text else footer
         rich = Rich(joined, (*rich.entities, quote))
-    return split(rich)
+    return rich

@@ -322,7 +322,7 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world
     assert len(world.said) == 1
 
 
-async def test_typing_is_shown_until_there_is_a_draft(world: World) -> None:
+async def test_signs_of_life_come_until_there_is_an_answer(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.sleep(9)
         assert request.progress is not None
@@ -335,7 +335,7 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World) -> None:
         await h.say("hello")
         await h.quiet()
 
-    assert world.typing == 3
+    assert world.typing == 9  # every two seconds
     assert world.drafts == ["so "]
 
 

@@ -128,10 +128,10 @@ async def test_a_picture_is_shown_and_what_telegram_cannot_read_is_a_file(tmp_pa
         put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
         put(hands, "c.png", b"no picture")
         put(hands, "large.png", PNG + bytes(6 << 20))
-        await send(hands, "look", "here", "a.png", "b.jpg", "c.png", "large.png")
+        await send(hands, "look", "here", "a.png", "c.png", "b.jpg", "large.png")
         assert [m.text for m in fake.sent] == ["look", "", "", ""]
         assert ["photo" in m.params for m in fake.sent] == [True, False, False, False]
-        assert fake.files[2] == ("b.jpg", b"\xff\xd8\xff" + BROKEN)
+        assert fake.files[3] == ("b.jpg", b"\xff\xd8\xff" + BROKEN)
         assert len(fake.files[4][1]) == (6 << 20) + len(PNG)
 
 
@@ -405,3 +405,15 @@ async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
         with pytest.raises(ToolFailure, match=r"not sent: the question: .*blocked") as caught:
             await hands.ask(AskUser("?"))
         assert not caught.value.unknown
+
+
+async def test_pictures_go_together_and_are_named_together(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands):
+        for name in ("a.png", "b.png"):
+            put(hands, name, PNG + name.encode())
+        put(hands, "c.txt", b"text")
+        said = await send(hands, "look", "here", "a.png", "b.png", "c.txt")
+        assert "(a.png, b.png with text), " in said
+        assert said.endswith("(c.txt)")
+        assert fake.texts() == ["look", "", ""]
+        assert [name for name, _ in fake.calls] == ["sendMediaGroup", "sendDocument"]

@@ -27,6 +27,7 @@ from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
     Sent,
+    Status,
     Typing,
     Undeliverable,
     Unsent,
@@ -42,6 +43,7 @@ from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.parts import file_keeper
+from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,
@@ -243,20 +245,27 @@ class Sender:
     def typing(self, *, route: Route = HOME) -> bool:
         return self.mailbox.address.offer(Typing(route=route))
 
+    def runs(self, text: str, *, route: Route = HOME) -> bool:
+        return self.mailbox.address.offer(Status(route=route, text=text))
+
     def troubles(self) -> list[str]:
         return troubles(self.actor_table)
 
 
 @asynccontextmanager
 async def outbox(
-    fake: FakeTelegram, *, pacing: Pacing = UNPACED, **more: Any
+    fake: FakeTelegram,
+    *,
+    pacing: Pacing = UNPACED,
+    passing: PassingMessages | None = None,
+    **more: Any,
 ) -> AsyncIterator[Sender]:
     """Run an Outbox on *fake*."""
     actor_table, events = ActorTable(trio.current_time), list[Event]()
     mailbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
     bot = Bot(settings(fake, **more), client)
-    actor = Outbox(bot, random=half, pacing=pacing)
+    actor = Outbox(bot, random=half, pacing=pacing, passing=passing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
             yield Sender(mailbox, actor_table, bot)

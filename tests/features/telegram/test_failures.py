@@ -522,24 +522,6 @@ async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         assert times[49] - times[0] < 1.0
 
 
-async def test_drafts_grow_and_are_dropped_rather_than_queued(jumping_clock: MockClock) -> None:
-    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
-        out.draft("a")
-        await fake.until(lambda: len(fake.drafts) == 1)
-        out.draft("ab")  # within a second
-        await trio.sleep(1.5)
-        for text in ("a", "x", "abc", "abc"):
-            out.draft(text)
-        out.typing()  # a draft is shown already
-        await fake.until(lambda: len(fake.drafts) == 2)
-        group = Route("telegram", GROUP, private=False)
-        out.typing(route=group)
-        await fake.until(lambda: fake.actions)
-        assert isinstance(await out.post("done"), Sent)
-        assert fake.drafts == [(OWNER, 1, "a"), (OWNER, 1, "abc")]
-        assert fake.actions == [GROUP]
-
-
 async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
     jumping_clock: MockClock,
 ) -> None:

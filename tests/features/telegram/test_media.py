@@ -1,6 +1,7 @@
 """Pictures, documents, recordings and the rest that people send: what becomes of each."""
 
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,7 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
         ("plan.py", b"print('ho')\n", "print('ho')", ""),
         ("sums.csv", "müsli;3\n".encode("cp1252"), "müsli;3", ""),
         ("letter.pdf", a_pdf("Dear Ann, this is a letter."), "Dear Ann, this is a letter.", ""),
+        ("bad.xlsx", b"PK\x03\x04", "", "; it could not be read: it is damaged"),
         ("scan.pdf", a_pdf("", ""), "", "; a scan of 2 pages, without text"),
         ("shot.png", b"\x89PNG\r\n\x1a\n\0", "", ""),
         ("big.jpg", JPEG.ljust((5 << 20) + 1), "", "; too large to be looked at; as a photo"),
@@ -133,6 +135,8 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
 async def test_a_document_becomes_what_a_model_can_use(
     name: str, data: bytes, text: str, about: str
 ) -> None:
+    if name.endswith((".pdf", ".xlsx")):
+        pytest.importorskip("pypdf", reason="the extra elwood[media] is not installed")
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.say(None, document=fake.file(data, file_name=name, mime_type="a/b"))
         await house.until(lambda: house.inbound)
@@ -142,6 +146,21 @@ async def test_a_document_becomes_what_a_model_can_use(
         assert bool(file.tokens) == name.startswith(("scan", "shot"))
         kept = house.workspace / f"received/tg-{OWNER}/{DAY}-u1-{name}"
         assert kept.read_bytes() == data
+
+
+async def test_a_spreadsheet_becomes_its_values() -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra elwood[media] is not installed")
+    book, written = openpyxl.Workbook(), BytesIO()
+    book.active.title = "Costs"
+    book.active.append(("what", "€"))
+    book.active.append(("tea", 3))
+    book.save(written)
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.say(None, document=fake.file(written.getvalue(), file_name="costs.xlsx"))
+        await house.until(lambda: house.inbound)
+        [file] = house.inbound[0].files
+        assert file.text.strip() == "# Costs\nwhat,€\ntea,3"
+        assert not file.tokens
 
 
 async def test_a_long_text_goes_along_in_part_and_names_do_no_harm() -> None:

@@ -136,15 +136,23 @@ class Turn(msgspec.Struct):
         return frozenset(name for received in own for name in addresses(received.text))
 
     @property
+    def running(self) -> str:
+        """Name the calls that run; empty if none does."""
+        open_ = [call.started for call in self.calls.values() if call.ended is None]
+        return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
+
+    @property
+    def asking(self) -> str:
+        """Name the calls that it asks the owner about; empty if it waits for no answer."""
+        open_ = [call.pending for call in self.calls.values() if call.ended is None]
+        return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
+
+    @property
     def under_way(self) -> str:
         """Say what it is doing, in a few words."""
-        open_ = [call for call in self.calls.values() if call.ended is None]
-        running = [call.started for call in open_ if call.started is not None]
-        asking = [call.pending for call in open_ if call.pending is not None]
-        named = ", ".join(f"{one.tool} {one.target}".strip() for one in running or asking)
-        if asking and not running:
-            return f"a question to you: {named}"
-        return named or "the model's answer"
+        if self.asking and not self.running:
+            return f"a question to you: {self.asking}"
+        return self.running or "the model's answer"
 
 
 class Undelivered(msgspec.Struct):

@@ -271,7 +271,7 @@ class TurnRunner:
             prompt = msgspec.structs.replace(prompt, tools=offered)
         showing = None  # nobody waits for the run of a task
         if turn.errand is None:
-            showing = Showing(core.channels, core.redactor, turn.route, self._log.state.turns)
+            showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
         run = TurnRun(
             log=self._log,
             gate=self._gate,
@@ -285,7 +285,7 @@ class TurnRunner:
         )
         async with trio.open_nursery() as nursery:
             if showing is not None:
-                nursery.start_soon(showing.typing)
+                nursery.start_soon(showing.run)
             answer = await run.run()
             nursery.cancel_scope.cancel()
         return answer

@@ -134,6 +134,8 @@ class TurnRun:
         text = message.text.strip()
         match completion.stop:
             case "tools":
+                if self.showing is not None:
+                    self.showing.said(message.text)
                 # A round that only reads is one line with its results: it may be read again.
                 given = len(message.calls)
                 run = min(given, MAX_CALLS, self.settings.max_calls - len(turn.receipts))
@@ -213,7 +215,7 @@ class TurnRun:
                     continue
                 if isinstance(said, models.Delayed):
                     self.showing.delayed(said.why)
-                elif self.showing.text(self._turn.rounds + 1, said):
+                elif self.showing.text(said):
                     shown = True
 
         async def watch() -> None:

@@ -1,0 +1,162 @@
+"""Outbox: what is seen of work that goes on, in seconds and in budgets."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.channels.messages import Sent
+from elwood.agent.channels.pacing import Pacing
+from elwood.agent.conversation.route import Route
+from elwood.features.telegram.store import FILE, PassingMessages
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
+from tests.features.telegram.neighbours import outbox
+
+GROUP = Route("telegram", -100123, private=False)
+LINE = "⏳ run_command make test · {} s"
+
+
+def texts(fake: FakeTelegram) -> list[tuple[int, str]]:
+    return [(draft, text) for _, draft, text in fake.drafts]
+
+
+async def test_a_draft_grows_and_only_the_newest_of_what_had_no_room_is_shown(
+    jumping_clock: MockClock,
+) -> None:
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.draft("a")
+        await fake.until(lambda: fake.drafts)
+        for text in ("ab", "abc", "a"):  # within a second; the last is said once more
+            out.draft(text)
+        await trio.sleep(1.5)
+        out.draft("abc")
+        out.typing()  # a draft is shown already
+        await fake.until(lambda: len(fake.drafts) == 2)
+        await trio.sleep(1.5)
+        out.draft("another answer")
+        await fake.until(lambda: len(fake.drafts) == 3)
+        assert isinstance(await out.post("done"), Sent)
+        assert texts(fake) == [(1, "a"), (1, "abc"), (2, "another answer")]
+        assert not fake.actions
+
+
+async def test_a_chat_does_not_look_dead_while_a_tool_runs(jumping_clock: MockClock) -> None:
+    """Words, and then 45 s of a tool: the draft stays, and a line says what runs."""
+    async with fake_telegram(clock=trio.current_time) as fake:
+        fake.flood_limit = 5
+        async with outbox(fake, pacing=Pacing()) as out:
+            out.draft("Let me")
+            await fake.until(lambda: fake.drafts)
+            out.draft("Let me run the tests.")  # within a second, and nothing more comes
+            seen, silent = trio.current_time(), 0.0
+            for second in range(0, 46, 2):
+                before = len(fake.calls)
+                out.typing()
+                if second >= 6:
+                    out.runs(LINE.format(second))
+                await trio.sleep(2)
+                if len(fake.calls) > before:
+                    silent, seen = max(silent, trio.current_time() - seen), trio.current_time()
+            [line] = fake.sent
+            assert line.params["disable_notification"]
+            assert line.text in {LINE.format(second) for second in (38, 40, 42, 44)}
+            assert silent < 10
+            assert texts(fake)[:2] == [(1, "Let me"), (1, "Let me run the tests.")]
+            assert set(texts(fake)[2:]) == {(1, "Let me run the tests.")}
+            assert 3 <= len(fake.drafts) <= 6
+            assert line.edits <= 8
+            assert not fake.actions
+            assert isinstance(await out.post("All pass."), Sent)
+            await fake.until(lambda: fake.gone)
+        assert fake.gone == {line.message_id}
+        assert "disable_notification" not in fake.sent[1].params
+
+
+async def test_typing_goes_on_while_there_is_no_draft(jumping_clock: MockClock) -> None:
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        for _ in range(20):
+            out.typing()
+            await trio.sleep(2)
+        assert 9 <= len(fake.actions) <= 10
+
+
+async def test_a_long_answer_goes_on_in_the_next_draft(jumping_clock: MockClock) -> None:
+    lines = [f"Paragraph {number}: " + "word " * 100 for number in range(30)]
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        for count in range(1, 31):
+            out.draft("\n\n".join(lines[:count]))
+            await trio.sleep(2)
+        shown: dict[int, list[str]] = {}
+        for number, text in texts(fake):
+            shown.setdefault(number, []).append(text)
+        assert len(shown) == 5
+        for frames in shown.values():
+            assert all(b.startswith(a) for a, b in pairwise(frames))
+            assert frames[0].startswith("Paragraph")
+        assert fake.drafts[-1][2].endswith(lines[-1].strip())
+
+
+async def test_in_a_group_the_line_stands_below_what_is_said(jumping_clock: MockClock) -> None:
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.draft("I look.", route=GROUP)
+        await fake.until(lambda: fake.sent)
+        await trio.sleep(6)
+        out.runs(LINE.format(6), route=GROUP)
+        await fake.until(lambda: fake.sent[0].edits)
+        assert fake.texts() == ["I look. …\n\n" + LINE.format(6)]
+        await out.post("Done.", route=GROUP)
+        await fake.until(lambda: fake.gone)
+        assert fake.texts()[1:] == ["Done."]
+
+
+async def test_two_topics_of_a_chat_have_their_own(jumping_clock: MockClock) -> None:
+    other = Route("telegram", OWNER, topic=7)
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.runs("⏳ one")
+        out.runs("⏳ two", route=other)
+        await fake.until(lambda: len(fake.sent) == 2)
+        await out.post("done", route=other)
+        await fake.until(lambda: fake.gone)
+        assert fake.gone == {2}
+
+
+async def test_nothing_is_shown_nor_taken_away_in_a_flood_wait(jumping_clock: MockClock) -> None:
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.runs("⏳ one")
+        await fake.until(lambda: fake.sent)
+        wait = {"retry_after": 30}
+        fake.fault("deleteMessage", code=429, description="Too Many", parameters=wait)
+        await out.post("done")
+        await fake.until(lambda: fake.counts["deleteMessage error"])
+        calls, began = len(fake.calls), trio.current_time()
+        out.draft("more", draft=2000)
+        out.typing()
+        await fake.until(lambda: fake.gone)
+        assert trio.current_time() - began >= 30
+        assert len(fake.calls) == calls + 1
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_line_that_a_kill_left_goes_at_the_next_start(
+    tmp_path: Path, jumping_clock: MockClock, killed: bool
+) -> None:
+    disk = Disk(blocking=inline, clock=lambda: 0.0)
+    async with fake_telegram() as fake:
+        with trio.CancelScope() as life:
+            async with outbox(fake, passing=PassingMessages(tmp_path, disk)) as out:
+                out.runs(LINE.format(6))
+                await fake.until(lambda: fake.sent)
+                await trio.sleep(1)
+                assert (tmp_path / FILE).is_file()
+                if killed:
+                    life.cancel()
+        assert bool(fake.gone) is not killed  # an orderly stop takes it away itself
+        async with outbox(fake, passing=PassingMessages(tmp_path, disk)) as out:
+            await fake.until(lambda: fake.gone)
+            await out.post("answer")
+        assert fake.gone == {1}
+        assert (tmp_path / FILE).read_bytes() == b"[]"
