@@ -35,8 +35,8 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "4f6ab4735b94",
-        "approvals": "db2f2b612609",
+        "sessions": "9ecfed9b653a",
+        "approvals": "9ea2a094738d",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",
