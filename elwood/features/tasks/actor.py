@@ -523,7 +523,8 @@ class Scheduler:
             if isinstance(seen, Outcome):
                 failure, seen = seen, ""
             elif seen and seen == run.seen and not run.planned.is_requested:
-                report_done(HEARTBEAT, "unchanged")
+                if run.task.origin == "heartbeat":
+                    report_done(HEARTBEAT, "unchanged")
                 await self._end(run, Outcome("unchanged"))
                 return
             begin = partial(begin, seen=seen)
