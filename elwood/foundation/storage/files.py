@@ -196,7 +196,9 @@ def placed(
         if missing and (not make or ".." in missing):
             raise PathMissing(path, "is in a folder that does not exist")
         # A link may have another name than what it leads to.
-        for where in (relative, "/".join([confined.inside(fd), *missing, name])):
+        real = "/".join([confined.inside(fd), *missing, name])
+        confined.need_open(path, real)
+        for where in (relative, real):
             _need_permission(path, where, untrusted=untrusted)
         if untrusted and not can_be_marked(fd):
             raise PathRefused(path, _NO_MARKS)
@@ -318,12 +320,16 @@ class File(msgspec.Struct, frozen=True):
 class Root:
     """The folder *path*, out of which no read and no write gets.
 
-    All that is asked of it raises PathRefused and Unconfined.
+    It is only read unless *writable*; without *dots* folders with a dot before their names are
+    closed.  All that is asked of it raises PathRefused and Unconfined.
     """
 
-    def __init__(self, path: Path, calls: Calls | None = None) -> None:
+    def __init__(
+        self, path: Path, calls: Calls | None = None, *, writable: bool = True, dots: bool = True
+    ) -> None:
         self.path = path
-        self._confined = Confined(path)
+        self.writable = writable
+        self._confined = Confined(path, dots=dots)
         self._calls = calls or Calls()
 
     def read(self, path: str, limit: int) -> bytes:
@@ -437,6 +443,7 @@ class Root:
         instruct or start something.  With *expect*, the file must still be the one that was
         opened.  Keeps the permissions of a file that it replaces, not its owner or ACL.
         """
+        self._need_writable(path)
         with (
             _replacing,
             placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place,
@@ -461,6 +468,7 @@ class Root:
 
     def remove(self, path: str, *, untrusted: bool) -> None:
         """Remove the plain file *path*, by the rules of `write`; folders are refused."""
+        self._need_writable(path)
         with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
             if place.found() is None:
                 raise PathMissing(path, "does not exist")
@@ -470,6 +478,10 @@ class Root:
                 self._calls.sync(place.folder)
             except OSError as error:
                 raise not_written(path, error) from error
+
+    def _need_writable(self, path: str) -> None:
+        if not self.writable:
+            raise PathRefused(path, "is in a folder that was opened for reading only")
 
     @contextmanager
     def _temporary(
