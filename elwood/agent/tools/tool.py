@@ -277,7 +277,7 @@ class WorkspaceFiles:
         if path.startswith("/"):
             for start, root in self._starts(route):
                 if path == start or path.startswith(f"{start}/"):
-                    inner = path[len(start) :].strip("/") or "."
+                    inner = path[len(start) :].lstrip("/") or "."
                     return ReachedPath(root, inner, "" if root is self.root else f"{start}/")
         return ReachedPath(self.root, path)
 

@@ -166,7 +166,7 @@ async def check(context: CheckContext) -> list[Finding]:
     what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
         return [Finding("ok", "sandbox", what)]
-    remedy = f"see docs/sandbox.md ({engines()})"
+    remedy = "; ".join(filter(None, ("see docs/sandbox.md", engines())))
     return [Finding("warning", "sandbox", what, remedy)]
 
 

@@ -171,21 +171,22 @@ async def find_engine(settings: SandboxSettings) -> "Engine":
     from elwood.foundation.sandbox.docker import Engine
 
     if not settings.docker_socket or not settings.docker_image:
-        raise NoSandbox(f"docker: set sandbox.docker_socket and sandbox.docker_image; {engines()}")
+        found = engines() or "no container engine was found"
+        raise NoSandbox(f"docker: set sandbox.docker_socket and sandbox.docker_image; {found}")
     engine = Engine(Path(settings.docker_socket))
     await _answered(engine.find_image(settings.docker_image), settings)
     return engine
 
 
 def engines() -> str:
-    """Say where an engine's socket is on this machine; blocks for no time to speak of."""
+    """Say where an engine's socket is on this machine; nothing if it is in none of its places."""
     user = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     places = ("/var/run/docker.sock", "/run/podman/podman.sock", f"{user}/docker.sock")
     found = [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
-    if not found:
-        return "no container engine is found here"
     usable = [path for path in found if os.access(path, os.W_OK)]
-    return f"found: {usable[0]}" if usable else f"found, but not open to this user: {found[0]}"
+    if usable or not found:
+        return "".join(f"a container engine is at {path}" for path in usable[:1])
+    return f"a container engine is at {found[0]}, but this user may not use it"
 
 
 async def _answered(request: Awaitable[None], settings: SandboxSettings) -> None:

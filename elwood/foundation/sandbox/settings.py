@@ -35,7 +35,7 @@ def _is_name(name: str) -> None:
 
 
 def _is_folder(path: Path) -> None:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise BadSetting(f"there is no folder {path}", "make it, or write another path")
 
 
@@ -65,7 +65,7 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
         "the workspace": (paths.workspace, False),
         "the folder of the control socket": (paths.runtime, False),
         "the configuration": (config, True),
-        "the home folder": (Path.home(), True),
+        "the home folder": (Path(os.path.expanduser("~")), True),
         **({"the folder of secrets": (Path(credentials), False)} if credentials else {}),
     }
     names: dict[object, Where] = {}
