@@ -275,9 +275,9 @@ def tools(
             id=ID,
             description=(
                 "Run a bash command in the workspace, in a sandbox: no network, nothing outside of "
-                "the workspace and of folders opened to you can be changed. Commands that only look "
-                "(ls, cat, git status, …) run at once; the owner is asked about others. The result "
-                "is the exit code, if it is not 0, and what was printed."
+                "the workspace and of folders opened to you can be changed. Commands that only "
+                "look (ls, cat, git status, …) run at once; the owner is asked about others. The "
+                "result is the exit code, if it is not 0, and what was printed."
             ),
             input=ShellCommand,
             run=command.run_command,
