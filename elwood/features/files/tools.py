@@ -63,8 +63,7 @@ async def plan_look(
     """Say what would be looked at, by its name in *files*."""
     scope = await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
     is_all = verb in ("read", "list")
-    subject = f"{verb} {given.path}" if is_all else f"{verb}
-{in_words(given)}"
+    subject = f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}"
     return Plan(ReadFiles(), subject, scope=scope)
 
 

@@ -59,15 +59,14 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
         return
     paths, config = loaded.config.of(Paths), loaded.config.file
     credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
-    # Whether a mount may lie within: what stands beside the configuration may be anything.
-    kept = {
-        "the state folder": (paths.state, False),
-        "the workspace": (paths.workspace, False),
-        "the folder of the control socket": (paths.runtime, False),
-        "the configuration": (config, True),
-        "the home folder": (Path(os.path.expanduser("~")), True),
-        **({"the folder of secrets": (Path(credentials), False)} if credentials else {}),
-    }
+    kept: list[tuple[str, Path | str]] = [
+        ("the state folder", paths.state),
+        ("the workspace", paths.workspace),
+        ("the folder of the control socket", paths.runtime),
+        ("the configuration", config),
+        *([("the folder of secrets", credentials)] if credentials else []),
+    ]
+    home = Path(os.path.realpath(os.path.expanduser("~")))
     names: dict[object, Where] = {}
     for where, _, value in loaded.values:
         if where[:2] != ("sandbox", "mounts") or len(where) != 4:
@@ -81,12 +80,20 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
         real = Path(os.path.realpath(value))
         if holds_secrets(str(real)):
             yield where, f"secrets are kept under a name in {real}", "mount another folder"
-        for what, (path, may_lie_within) in kept.items():
+            continue
+        if home.is_relative_to(real):
+            yield where, f"it would show the home folder, {home}", "mount a folder without it"
+            continue
+        for what, path in kept:
             path = Path(os.path.realpath(path))
             if path.is_relative_to(real):
                 yield where, f"it would show {what}, {path}", "mount a folder without it"
-            elif not may_lie_within and real.is_relative_to(path):
+                break
+            if real.is_relative_to(path):
                 yield where, f"it lies in {what}, {path}", "mount a folder outside of it"
+                break
+        else:  # the other may be for other chats, or only to be read
+            kept.append(("another mount", real))
 
 
 @attrs.frozen(kw_only=True)

@@ -85,11 +85,12 @@ class Confined:
 
     It is opened at the first use and held: if somebody puts another folder, or a link, in its
     place, everything is refused from then on.  Without *dots*, folders in it with names that begin
-    with a dot are closed.
+    with a dot are closed; unless *writable* all is only read.
     """
 
-    def __init__(self, path: Path, *, dots: bool = True) -> None:
+    def __init__(self, path: Path, *, writable: bool = True, dots: bool = True) -> None:
         self.path = path
+        self.writable = writable
         self._dots = dots
         self._fd: int | None = None
         self._opening = threading.Lock()

@@ -185,6 +185,8 @@ def placed(
     Raises PathRefused and Unconfined.
     """
     relative = confined.relative(path)
+    if not confined.writable:
+        raise PathRefused(path, "is in a folder that was opened for reading only")
     if relative.startswith("/"):
         raise PathRefused(path, "leads out of the folder")
     if path.endswith("/") or relative.rsplit("/", 1)[-1] in (".", ".."):
@@ -328,8 +330,7 @@ class Root:
         self, path: Path, calls: Calls | None = None, *, writable: bool = True, dots: bool = True
     ) -> None:
         self.path = path
-        self.writable = writable
-        self._confined = Confined(path, dots=dots)
+        self._confined = Confined(path, writable=writable, dots=dots)
         self._calls = calls or Calls()
 
     def read(self, path: str, limit: int) -> bytes:
@@ -443,7 +444,6 @@ class Root:
         instruct or start something.  With *expect*, the file must still be the one that was
         opened.  Keeps the permissions of a file that it replaces, not its owner or ACL.
         """
-        self._need_writable(path)
         with (
             _replacing,
             placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place,
@@ -468,7 +468,6 @@ class Root:
 
     def remove(self, path: str, *, untrusted: bool) -> None:
         """Remove the plain file *path*, by the rules of `write`; folders are refused."""
-        self._need_writable(path)
         with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
             if place.found() is None:
                 raise PathMissing(path, "does not exist")
@@ -478,10 +477,6 @@ class Root:
                 self._calls.sync(place.folder)
             except OSError as error:
                 raise not_written(path, error) from error
-
-    def _need_writable(self, path: str) -> None:
-        if not self.writable:
-            raise PathRefused(path, "is in a folder that was opened for reading only")
 
     @contextmanager
     def _temporary(

@@ -12,7 +12,7 @@ from elwood.agent.tools.tool import LentFolder, ToolContext, ToolFailure, Worksp
 from elwood.app.build import App, build
 from elwood.app.main import CONSOLE, FEATURES
 from elwood.features.files.search_tools import Find, Grep
-from elwood.features.files.tools import Edit, ListFiles, ReadFile, WriteText
+from elwood.features.files.tools import EditText, ListFiles, ReadFile, WriteText
 from elwood.features.shell.parts import see
 from elwood.features.shell.tools import ShellCommand
 from elwood.foundation.environment import Environment
@@ -130,7 +130,7 @@ async def test_a_mount_is_read_searched_and_written_and_its_closed_parts_are_not
             assert "such are closed here" in said
         await hand.refused("write_file", WriteText("/mounts/blog/.new/x", "x"))
         assert not (blog / ".new").exists()
-        await hand.use("edit_file", Edit("/mounts/blog/src/a.py", "open", "better"))
+        await hand.use("edit_file", EditText("/mounts/blog/src/a.py", "open", "better"))
         assert (blog / "src/a.py").read_text() == "better words\n"
         made = WriteText("/mounts/blog/posts/one.md", "One")
         assert (await hand.plan("write_file", made)).scope.keys[0] == f"folder {blog}/posts"
@@ -153,7 +153,7 @@ async def test_a_mount_is_open_as_far_as_the_owner_says(home: Home, blog: Path) 
         hand = Hand(app)
         said = await hand.refused("write_file", WriteText("/mounts/blog/src/a.py", "x"))
         assert "was opened for reading only" in said
-        await hand.refused("edit_file", Edit("/mounts/blog/src/a.py", "open", "x"))
+        await hand.refused("edit_file", EditText("/mounts/blog/src/a.py", "open", "x"))
         await hand.refused("read_file", ReadFile("/mounts/of-one/a.py"))
         other = Hand(app, route=Route("telegram", 8))
         assert await other.use("read_file", ReadFile("/mounts/of-one/a.py")) == "open words"
@@ -216,9 +216,12 @@ async def test_it_is_said_what_is_mounted_and_where_commands_do_not_see_it(
     assert (await picked.executor.run(look)).code != 0
 
 
-def test_all_that_is_wrong_with_mounts_is_said_at_once(tmp_path: Path) -> None:
-    for name in ("state/in", "work/in", "fine", "elsewhere/.ssh"):
+def test_all_that_is_wrong_with_mounts_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("state/in", "work/in", "fine/in", "elsewhere/.ssh", "b/home"):
         (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "b/home"))
     text = f"""
         [paths]
         state = "{tmp_path}/state"
@@ -232,7 +235,10 @@ def test_all_that_is_wrong_with_mounts_is_said_at_once(tmp_path: Path) -> None:
         f'path = "{tmp_path}/work/in"\nname = "d"',
         f'path = "{tmp_path}/elsewhere/.ssh"\nname = "e"',
         f'path = "{tmp_path}/fine"\nname = "e"\nmode = "r"',
+        f'path = "{tmp_path}/fine/../fine"\nname = "f"',
         'name = "No"',
+        f'path = "{tmp_path}/fine/in"\nname = "g"',
+        f'path = "{tmp_path}/b"\nname = "h"',
     ]
     tables = "".join(f"\n[[sandbox.mounts]]\n{one}" for one in mounts)
     said = [
@@ -242,22 +248,17 @@ def test_all_that_is_wrong_with_mounts_is_said_at_once(tmp_path: Path) -> None:
     assert said == [
         f"mounts[0].path: there is no folder {here}/nowhere; make it, or write another path",
         'mounts[5].mode: cannot be the text "r"; write one of ro, rw',
-        "mounts[6].path: is missing; write it",
-        "mounts[6].name: is not a name for a mount; write small letters, digits, - and _",
+        "mounts[7].path: is missing; write it",
+        "mounts[7].name: is not a name for a mount; write small letters, digits, - and _",
         f"mounts[1].path: it lies in the state folder, {here}/state; mount a folder outside of it",
-        *(
-            f"mounts[2].path: it would show {what}; mount a folder without it"
-            for what in (
-                f"the state folder, {here}/state",
-                f"the workspace, {here}/work",
-                f"the folder of the control socket, {here}/run",
-                f"the configuration, {here}/config.toml",
-            )
-        ),
+        f"mounts[2].path: it would show the home folder, {here}/b/home; mount a folder without it",
         f"mounts[3].path: it lies in the workspace, {here}/work; mount a folder outside of it",
         f"mounts[4].path: secrets are kept under a name in {here}/elsewhere/.ssh; "
         "mount another folder",
         "mounts[5].name: there are two mounts called e; give one another name",
+        f"mounts[6].path: it would show another mount, {here}/fine; mount a folder without it",
+        f"mounts[8].path: it lies in another mount, {here}/fine; mount a folder outside of it",
+        f"mounts[9].path: it would show the home folder, {here}/b/home; mount a folder without it",
     ]
     sound = f'{text}\n[[sandbox.mounts]]\npath = "{here}/fine"\nname = "fine"\nchats = [7]'
     (found,) = configured(tmp_path, sound).of(SandboxSettings).mounts
