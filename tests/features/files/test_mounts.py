@@ -13,9 +13,10 @@ from elwood.app.build import App, build
 from elwood.app.main import CONSOLE, FEATURES
 from elwood.features.files.search_tools import Find, Grep
 from elwood.features.files.tools import EditText, ListFiles, ReadFile, WriteText
-from elwood.features.shell.parts import see
+from elwood.features.shell.parts import MountedFolders, see
 from elwood.features.shell.tools import ShellCommand
 from elwood.foundation.environment import Environment
+from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.command import Command
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
@@ -211,7 +212,10 @@ async def test_it_is_said_what_is_mounted_and_where_commands_do_not_see_it(
     )
     assert "- commands see no mounts" in said
     assert "each command starts afresh" in said
-    assert picked.executor.place(blog) is None
+    part = MountedFolders(settings.mounts, picked.executor.place, inline)
+    assert (await part.text(1000)).splitlines()[1:] == [
+        "- /mounts/blog (to be read and changed, for file tools only)"
+    ]
     look = Command(argv=("cat", f"{blog}/src/a.py"), timeout=20.0, mounts=("/mounts/blog",))
     assert (await picked.executor.run(look)).code != 0
 
