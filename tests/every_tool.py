@@ -25,7 +25,7 @@ def every_tool() -> tuple[Tool, ...]:
             Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
             Providers({"offline": ProviderSettings(api="offline")}),
             ModelSettings(default="offline/rules", summarizer="offline/rules"),
-            SandboxSettings(kind="direct"),
+            SandboxSettings(kind="none"),
         )
 
         async def tools() -> tuple[Tool, ...]:

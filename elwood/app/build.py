@@ -44,6 +44,7 @@ from elwood.foundation.runtime import (
     Started,
     supervise,
 )
+from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import Anchoring, AnchoringMail
@@ -215,7 +216,8 @@ def _models(
     config = core.config
     path = core.paths.state / "usage.jsonl"
     usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
-    book = UsageBook(usage, config.of(Limits), config.of(Owner).timezone, core.clock.now)
+    prices, zone = config.of(ModelSettings).prices, config.of(Owner).timezone
+    book = UsageBook(usage, config.of(Limits), zone, core.clock.now, prices)
     settings = config.of(Providers).by_name
     return Models(
         book=book,
@@ -234,6 +236,7 @@ def _approvals(core: Core) -> Approvals:
     owner = core.config.of(Owner)
     hours = read_hours(owner.hours)
     assert not isinstance(hours, str), "it was checked with the configuration"
+    is_open = core.config.of(SandboxSettings).kind == "direct"
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
         core.channels.outboxes,
@@ -245,6 +248,7 @@ def _approvals(core: Core) -> Approvals:
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),
         zone=core.clock.zone,
+        seal=core.environment.new_id() if is_open else "",
     )
 
 

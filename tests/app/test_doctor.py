@@ -210,10 +210,12 @@ async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
 def test_each_limit_that_cannot_hold_is_named(tmp_path: Path, scope: str) -> None:
     text = f'models.default = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
     [finding] = models.prices(configured(tmp_path, text))
-    assert finding.what == f"limits.{scope}_usd does not count ollama/qwen: the price is not known"
-    assert finding.remedy == f"write limits.{scope}_tokens too"
+    does = "does not count" if scope == "job" else "refuses"
+    assert finding.what == f"limits.{scope}_usd {does} ollama/qwen: the price is not known"
+    assert finding.remedy == "write it into models.prices"
     free = text.replace("ollama/qwen", "offline/rules")
-    for sound in (f"{text}limits.{scope}_tokens = 1000", free, 'models.default = "ollama/qwen"'):
+    priced = f'{text}models.prices."ollama/*" = {{ input = 0, output = 0 }}'
+    for sound in (priced, free, 'models.default = "ollama/qwen"'):
         assert list(models.prices(configured(tmp_path, sound))) == []
 
 
@@ -438,11 +440,7 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     ("written", "level", "words"),
     [
         ('kind = "direct"', "warning", "not confined, and you are asked about each"),
-        (
-            'kind = "direct"\n[policy]\nallow = ["*"]',
-            "warning",
-            "policy.allow lets them run unasked",
-        ),
+        ('kind = "direct"\n[policy]\nallow = ["*"]', "warning", "you are asked about each"),
         ('kind = "direct"\n[policy]\nallow = ["*"]\nask = ["run_command"]', "warning", "are asked"),
         ('kind = "direct"\n[policy]\ndeny = ["shell.*"]', "ok", "policy.deny forbids all commands"),
         ('kind = "none"', "ok", "turned off"),
@@ -535,8 +533,8 @@ usd = 0.1
 tokens = 1000
 """
     found = about("limits", await local(configured(tmp_path, text), tasks.check))
-    counts = "does not count ollama/qwen: the price is not known"
+    why, remedy = "ollama/qwen: the price is not known", "write it into models.prices"
     assert found == [
-        ("warning", f"heartbeat.usd {counts}", "write heartbeat.tokens too"),
-        ("warning", f"usd of the task a {counts}", "write its tokens too"),
+        ("warning", f"heartbeat.usd does not count {why}", remedy),
+        ("warning", f"usd of the task a refuses {why}", remedy),
     ]

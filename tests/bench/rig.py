@@ -199,6 +199,10 @@ messages_per_second = 1000
 
 [providers.anthropic]
 base_url = "http://127.0.0.1:{models}"
+
+[limits]
+session_tokens = 0
+day_tokens = 0
 """
         )
         settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()}

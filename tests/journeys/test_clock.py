@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import FetchUrl, Plan, RunCommand
-from elwood.agent.conversation.message import Completion, Human, Notice, Results
+from elwood.agent.conversation.message import Completion, Human, Notice, Results, Usage
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
@@ -335,17 +335,18 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
 
 async def test_a_purse_that_is_empty_is_no_failure(h: Home) -> None:
     """It is told once; the next day there is money again, and nobody has to resume anything."""
-    purse = Purse(tokens=10)
+    purse = Purse(tokens=20_000)
     task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
     h.settings["tasks"] = ConfiguredTasks((task,))
     h.settings["limits"] = Limits(warn=0)
 
-    h.think = lambda request: answer("News.")
+    dear = msgspec.structs.replace(answer("News."), usage=Usage(output=19_000))
+    h.think = lambda request: dear
     async with h.life() as life:
         await pass_time(h, life, DAY)
     days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
     assert len(h.asked) == len(days) == 2
-    told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
+    told = [text for text in h.texts() if text.startswith('Not done: "News": The rest of the')]
     assert len(told) == 2
     assert h.texts().count("News.") == 2
 

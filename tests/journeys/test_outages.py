@@ -72,7 +72,7 @@ async def test_the_model_was_overloaded(h: Home) -> None:
         asked = len(h.asked)
         with trio.fail_after(SOON):
             await h.fake.until(lambda: h.fake.sent)
-    assert h.fake.texts() == ["re: hello"]
+    assert h.fake.texts()[-1] == "re: hello"  # before it, that it is tried again
     assert asked < 10
 
 

@@ -3,22 +3,31 @@
 from collections.abc import Sequence
 
 import attrs
+import msgspec
 import pytest
 import trio
 
+from elwood.agent.conversation.message import Completion, Usage
+from elwood.agent.models.client import ModelFailure, ModelRequest
 from elwood.agent.models.messages import Embeddings
+from elwood.agent.models.routing import Fault
 from elwood.agent.models.settings import Limits
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.messages import Recall
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.journal import Verified, verify
 from tests.hashed_vectors import hashed
-from tests.journeys.home import MINE, Home
+from tests.journeys.home import MINE, Home, obedient
 from tests.journeys.test_memory import equip, typed
 
 
+def dear(request: ModelRequest) -> Completion:
+    """Answer for so much that the limits are far above what is held back for a call."""
+    return msgspec.structs.replace(obedient(request), usage=Usage(20_000, 10_000))
+
+
 async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h: Home) -> None:
-    h.settings["limits"] = Limits(day_tokens=18)
+    h.think, h.settings["limits"] = dear, Limits(day_tokens=45_000)
     for text in ("one", "two"):
         async with h.life() as life:
             await life.say(text)
@@ -26,14 +35,14 @@ async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h:
         await life.say("three")
     warnings = [text for text in h.texts() if "of the limit of" in text or "reached" in text]
     assert len(warnings) == 2, h.texts()
-    assert "18 tokens a day" in warnings[0]
+    assert "45,000 tokens a day" in warnings[0]
     assert "/budget shows where it went" in warnings[0]
-    assert warnings[1].startswith("The limit of 18 tokens a day is reached. It resets at")
+    assert warnings[1].startswith("The limit of 45,000 tokens a day is reached. It resets at")
     assert h.broken() == []
 
 
 async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
-    h.settings["limits"] = Limits(session_tokens=9, warn=0)
+    h.think, h.settings["limits"] = dear, Limits(session_tokens=30_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "/new", "three")
     async with h.life() as life:
@@ -41,10 +50,10 @@ async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
     answers = h.texts()
     assert "/new begins another one" in answers[1]
     assert answers[3] == "re: three"
-    assert "limit of 9 tokens for this conversation is reached" in answers[4]
+    assert "limit of 30,000 tokens for this conversation is reached" in answers[4]
     assert answers[6] == "re: five"
     here, others = answers[7].split("Other conversations, in all")
-    assert "15 of 9 tokens" in here
+    assert "30,000 of 30,000 tokens" in here
     assert f"{MINE} (2)" in others
     assert h.broken() == []
 
@@ -62,7 +71,7 @@ def flip(h: Home, line: int) -> bytes:
 @pytest.mark.parametrize("line", [0, 1])
 async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, line: int) -> None:
     """It is put aside and what is sound of it goes on to count; the owner is told once."""
-    h.settings["limits"] = Limits(session_tokens=31, warn=0)
+    h.think, h.settings["limits"] = dear, Limits(session_tokens=75_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "three")
     damaged = flip(h, line)
@@ -76,14 +85,14 @@ async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, lin
     assert aside.name in told
     assert aside.read_bytes() == damaged
     assert "re: four" in answers
-    assert "limit of 31 tokens for this conversation is reached" in answers[-1]
+    assert "limit of 75,000 tokens for this conversation is reached" in answers[-1]
     assert isinstance(verify(h.state / "usage.jsonl"), Verified)
     assert h.broken() == []
 
 
 @pytest.mark.parametrize("place", ["before rename usage.jsonl", "after rename usage.jsonl"])
 async def test_a_kill_while_it_is_put_aside_changes_no_limit(h: Home, place: str) -> None:
-    h.settings["limits"] = Limits(session_tokens=30, warn=0)
+    h.think, h.settings["limits"] = dear, Limits(session_tokens=60_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two")
     with (h.state / "usage.jsonl").open("ab") as file:
@@ -93,7 +102,7 @@ async def test_a_kill_while_it_is_put_aside_changes_no_limit(h: Home, place: str
         await life.died()
     async with h.life() as life:
         await life.say("three")
-    assert "limit of 30 tokens for this conversation is reached" in h.texts()[-1]
+    assert "limit of 60,000 tokens for this conversation is reached" in h.texts()[-1]
     assert h.broken() == []
 
 
@@ -148,3 +157,20 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(h: Home) 
     assert len(embedder.asked) == asked
     assert any("limit of 1 tokens a day is reached" in what for what in stuck)
     assert any("found by words alone" in what for what in stuck), stuck
+
+
+async def test_after_three_failures_the_person_reads_that_it_is_tried_again(h: Home) -> None:
+    failures = [ModelFailure("scripted", Fault("cut", "in the middle")) for _ in range(3)]
+
+    def think(request: ModelRequest) -> Completion:
+        if failures:
+            raise failures.pop()
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        await life.say("hello")
+    shown = [text for text in h.texts() if text.startswith("⏳ ")]
+    assert any("in the middle; trying again" in text for text in shown), h.fake.calls
+    assert h.texts()[-1] == "re: hello"
+    assert h.broken() == []

@@ -1,9 +1,11 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
+from hmac import compare_digest
 from typing import assert_never
 
 import msgspec
@@ -52,6 +54,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     CODE_LASTS,
     CODE_LENGTH,
+    CONTROL,
     STEP_BACK,
     TYPED_LENGTH,
     AccessDecided,
@@ -105,6 +108,11 @@ GUESSES = Bucket(20 / 60, 20)
 NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
+IN_CHAT = CommandResult(
+    "Commands are not confined here (sandbox.kind), so this decides only by the long code that "
+    "stands in the chat with the question; or decide there, by a button or /allow.",
+    ok=False,
+)
 NO_SUCH = CommandResult(
     "No call waits with this code. /approvals, or elwood approve, lists them.", ok=False
 )
@@ -122,13 +130,21 @@ SHOWN_AGAIN = Rich("I have asked this again below.")
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
+def sealed(seal: str, code: str) -> str:
+    """Say what is put behind *code* for the control socket; nothing without a *seal*."""
+    digest = hashlib.sha256(f"{seal} {normal_code(code)}".encode()).hexdigest()
+    return digest[:8] if seal else ""
+
+
 class Approvals:
     """Records who was let in and what was allowed, by whom, and which chats moved.
 
     *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
     are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
     its call was decided, and must not wait.  *redact* takes secrets out.  *when_awake* says when
-    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs.
+    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs.  With a *seal*,
+    a secret of this process, the control socket decides by longer codes only, made by it: commands
+    that are not confined can read the disk, and ask the socket, but not read the chat.
     """
 
     def __init__(
@@ -144,7 +160,9 @@ class Approvals:
         settings: ApprovalSettings,
         when_awake: Callable[[float], float] = lambda now: now,
         zone: tzinfo = UTC,
+        seal: str = "",
     ) -> None:
+        self._seal = seal
         self._journal = journal
         self._outboxes = outboxes
         self._post = partial(post_until_delivered, outboxes)
@@ -192,6 +210,9 @@ class Approvals:
             case ButtonPressed():
                 message.reply.set(await self._press(message))
             case ApprovePairing(code=code, guest=guest):
+                if self._seal:
+                    message.reply.set(IN_CHAT)
+                    return
                 result = await self._let_in(code, True, "console", guest)
                 message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
             case MoveChat(old=old, new=new):
@@ -214,7 +235,7 @@ class Approvals:
             ):
                 message.reply.set(NOT_YOURS)
             case TrustDomain(host=host, by=by):
-                step = decisions.trust(state, host, by, now, self._settings.standing)
+                step = decisions.trust(state, host, by, now, self._settings.lasts)
                 message.reply.set(await self._take(step))
             case RevokePermission(number=number, by=by):
                 message.reply.set(await self._take(decisions.revoke(state, number, by, now)))
@@ -404,6 +425,10 @@ class Approvals:
     ) -> CommandResult:
         if (refused := self._refused(by)) is not None:
             return refused
+        if self._seal and by == CONTROL:
+            code, _, ending = code.partition("-")
+            if not compare_digest(ending.lower().encode(), sealed(self._seal, code).encode()):
+                return self._guessed(by, IN_CHAT)
         request = self._state.of_code(normal_code(code))
         if request is None:
             let_in = await self._let_in(code, answer != "denied", by, guest)
@@ -415,7 +440,7 @@ class Approvals:
     async def _decide(
         self, request: ApprovalRequest, answer: OwnerAnswer, by: str
     ) -> CommandResult:
-        now, lasts = self._environment.now(), self._settings.standing
+        now, lasts = self._environment.now(), self._settings.lasts
         return await self._take(
             decisions.decide_request(self._state, request, answer, by, now, lasts)
         )
@@ -548,7 +573,7 @@ class Approvals:
         """Send *request* as a message with buttons; the only one, if it was sent before."""
         sent = await self._post(
             route,
-            request_messages(request, route),
+            request_messages(request, route, sealed(self._seal, request.code)),
             view_buttons(request, "question"),
             repeat=repeat,
             wanted=lambda: self._state.is_open(request.id),
@@ -562,9 +587,10 @@ class Approvals:
         await self._settle_if_over(request.id)
 
     async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
-        part = request_messages(request, at.route)[-1]
+        ending = sealed(self._seal, request.code)
+        part = request_messages(request, at.route, ending)[-1]
         if view == "details":
-            part = details_message(request)
+            part = details_message(request, ending)
         keys = view_buttons(request, view)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
 

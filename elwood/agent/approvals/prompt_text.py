@@ -84,11 +84,14 @@ Piece = tuple[str, Literal["", "code"]]
 Kind = Literal["a", "p"]
 
 
-def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
-    """Write one question as messages to be read *at* a place; the last one gets the buttons."""
+def request_messages(request: ApprovalRequest, at: Route, ending: str = "") -> tuple[Rich, ...]:
+    """Write one question as messages to be read *at* a place; the last one gets the buttons.
+
+    An *ending* stands behind the code on the command line.
+    """
     question = request.question
     strange = remark(question.subject)
-    typed = f"Answer by typing one of:\n{_typed(request)}" if at.channel == CONSOLE else ""
+    typed = f"Answer by typing one of:\n{_typed(request, ending)}" if at.channel == CONSOLE else ""
     return _messages(
         request,
         f"Why I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
@@ -112,7 +115,7 @@ def settled_message(request: ApprovalRequest, at: Route, zone: tzinfo) -> Rich:
     return _messages(request, f"{mark} {ended}, {when}.{covers}")[-1]
 
 
-def details_message(request: ApprovalRequest) -> Rich:
+def details_message(request: ApprovalRequest, ending: str = "") -> Rich:
     """Write what stands behind a question: it takes its place, and has no buttons to decide by."""
     question = request.question
     what = f"{_flat(question.subject, GIST)}\n\nTool: {_flat(question.tool)}"
@@ -122,7 +125,7 @@ def details_message(request: ApprovalRequest) -> Rich:
         (cut(escape_invisible(question.arguments), MAX_ARGUMENTS) or "(not kept)", "code"),
         (f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n", ""),
         (f"{_sources(question)}A yes is bound to {question.plan[:16]}\n", ""),
-        (f"\nYou can also type one of:\n{_typed(request)}", ""),
+        (f"\nYou can also type one of:\n{_typed(request, ending)}", ""),
     )
 
 
@@ -130,9 +133,10 @@ def _headline(question: Question) -> str:
     return f"May I {_flat(question.asks or f'use {question.tool}')}?"
 
 
-def _typed(request: ApprovalRequest) -> str:
+def _typed(request: ApprovalRequest, ending: str) -> str:
     typed = " | ".join(answer for answer in answers(request.question) if answer != "denied")
-    return f"/allow {request.code} {typed}\n/deny {request.code}"
+    on_machine = f"\nOn the machine: elwood approve {request.code}-{ending}" if ending else ""
+    return f"/allow {request.code} {typed}\n/deny {request.code}{on_machine}"
 
 
 def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:

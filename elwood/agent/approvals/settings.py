@@ -4,7 +4,10 @@ from typing import ClassVar
 
 import attrs
 
-from elwood.foundation.settings import Section, at_least, between, setting
+from elwood.foundation.settings import Section, at_least, between, none_or, setting
+
+# Seconds of a permission without an end: a thousand years.
+FOREVER = 1000 * 365 * 86_400.0
 
 
 @attrs.frozen(kw_only=True)
@@ -26,5 +29,11 @@ class ApprovalSettings:
         check=between(60, 30 * 86_400),
     )
     standing: float = setting(
-        90 * 86_400.0, help="seconds for which a permission for good stands", check=at_least(60)
+        90 * 86_400.0,
+        help="seconds for which a permission for good stands; 0: until you revoke it",
+        check=none_or(60, FOREVER),
     )
+
+    @property
+    def lasts(self) -> float:
+        return self.standing or FOREVER

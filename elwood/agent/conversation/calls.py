@@ -54,10 +54,14 @@ class WriteFile(msgspec.Struct, frozen=True):
 
 
 class RunCommand(msgspec.Struct, frozen=True):
-    """Run a command in the sandbox, judged by its words."""
+    """Run a command in the sandbox, judged by its words.
+
+    A "listed" one is safe by the owner's word, which holds while no stranger steers; about an
+    "ask" one the owner is asked each time.
+    """
 
     asks: ClassVar = "run this command"
-    judged: Literal["safe", "unclear", "forbidden"]
+    judged: Literal["safe", "listed", "unclear", "ask", "forbidden"]
     why: str = ""
 
 

@@ -42,15 +42,20 @@ from elwood.agent.models.routing import (
     retry_in,
     split_name,
 )
-from elwood.agent.models.settings import Limits, ModelSettings, candidates
+from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings, candidates
 from elwood.agent.models.spending import (
+    MAX_JOBS,
     Caller,
     Charged,
     Ledger,
+    PlannedCall,
     Spent,
     UsageEntry,
+    affordable,
     charge,
+    day_of,
     limit_reached,
+    price_of,
     spent,
     warnings,
 )
@@ -68,6 +73,8 @@ payloads = logging.getLogger("elwood.models.payloads")
 MAX_CALLS = 2_000
 # Seconds without a connection, or of failures, after which whoever waits is told.
 TELL_AFTER = 3.0
+# Failures of one call after which they are told in any case.
+TELL_AT = 3
 # Seconds of trouble with a provider after which it is shown (LLM-01).
 SHOW_AFTER = 30.0
 # Seconds after which a response shows as stuck: the longest ones take five minutes.
@@ -95,7 +102,8 @@ ALL_TAKEN = Fault("rate_limit", "all its places are taken")
 class UsageBook:
     """Notes each call, and answers what has been and what may be spent.
 
-    *now* is the Unix clock; a day begins at midnight in *zone* (IANA name).
+    *now* is the Unix clock; a day begins at midnight in *zone* (IANA name).  *prices* are the
+    owner's own.
     """
 
     def __init__(
@@ -104,12 +112,19 @@ class UsageBook:
         limits: Limits,
         zone: str,
         now: Callable[[], float],
+        prices: Mapping[str, PriceSettings] | None = None,
     ) -> None:
         self._journal = journal
         self._limits = limits
         self._zone = zone
         self._now = now
+        self._prices = prices or {}
         self._owed: list[tuple[Charged, Purse | None]] = []
+        # The most that calls under way can cost, by their tickets: one each.
+        self._held: dict[Ticket, Charged] = {}
+        self._released = trio.lowlevel.ParkingLot()
+        # Why a job was refused on a day: it need not be begun again on that day.
+        self._refused: dict[tuple[str, str], str] = {}
         self._writing = trio.Lock()
         # Tells the owner that a limit is near; it must not wait.
         self.warn: Callable[[str], None] = log.warning
@@ -127,17 +142,51 @@ class UsageBook:
         return spent(self._journal.state, session, self._now(), self._zone)
 
     def limit_reached(self, caller: Caller) -> str | None:
-        ledger = self._journal.state
-        return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
+        ledger, now = self._journal.state, self._now()
+        refused = self._refused.get((day_of(now, self._zone), caller.job)) if caller.job else None
+        return refused or limit_reached(self._limits, ledger, caller, now, self._zone)
+
+    async def reserve(
+        self, ticket: "Ticket", caller: Caller, model: str, prompt: int, wanted: int
+    ) -> int | str:
+        """Hold back what a call may cost; say how long its response may be, or what forbids it.
+
+        Waits for calls under way whose reserves are in its way: most of them cost far less.  What
+        is held is given back by `release`.
+        """
+        call = PlannedCall(caller, model, price_of(model, self._prices), prompt, wanted)
+        while True:
+            owed, now = [entry for entry, _ in self._owed], self._now()
+            rules = (self._limits, self._journal.state)
+            alone = affordable(*rules, owed, call, now, self._zone)
+            if isinstance(alone, str):
+                if len(self._refused) >= MAX_JOBS:
+                    self._refused.clear()
+                self._refused[day_of(now, self._zone), caller.job] = alone
+                return alone
+            held = (*owed, *self._held.values())
+            if affordable(*rules, held, call, now, self._zone) == alone:
+                self._held[ticket] = self._charge(caller, model, call.at_most(alone))
+                return alone
+            await self._released.park()
+
+    def release(self, ticket: "Ticket") -> None:
+        """Hold nothing back for a call any more: it has failed, or what it cost is owed."""
+        if self._held.pop(ticket, None) is not None:
+            self._released.unpark_all()
 
     def clock_time(self) -> str:
         return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
     def owe(self, caller: Caller, model: str, usage: Usage) -> Charged:
         """Note, and return, what a call cost: in memory, until `settle` has written it."""
-        entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
+        entry = self._charge(caller, model, usage)
         self._owed.append((entry, caller.purse))
         return entry
+
+    def _charge(self, caller: Caller, model: str, usage: Usage) -> Charged:
+        price = price_of(model, self._prices)
+        return charge(caller, model, price, usage, now=self._now(), zone=self._zone)
 
     async def settle(self) -> bool:
         """Write what is owed; False if the disk is full, and then no call may be made.
@@ -295,9 +344,9 @@ class ModelAttempt:
         about = {"model": self.model, "retries": retries, **about}
         event(log, "llm_call", about, success=success, seconds=took, level=level)
 
-    def wait(self, fault: Fault, until: float) -> None:
+    def wait(self, fault: Fault, until: float, failures: int = 0) -> None:
         """Tell whoever waits what is wrong, if there is nothing to see for long."""
-        if until - self.since > TELL_AFTER:
+        if until - self.since > TELL_AFTER or failures >= TELL_AT:
             self.show(Delayed(f"{describe(self.model, fault)}; trying again"))
 
 
@@ -413,9 +462,10 @@ class Models:
             try:
                 if not await self._book.settle():
                     return ModelUnavailable(NO_ROOM)
-                if (limit := self._book.limit_reached(attempt.caller)) is not None:
-                    return BudgetSpent(limit)
-                return await self._send(attempt, breaker)
+                most = await self._reserve(attempt, ticket)
+                if isinstance(most, str):
+                    return BudgetSpent(most)
+                return await self._send(attempt, breaker, most)
             except ModelFailure as error:
                 fault = error.fault
                 if fault.kind == "too_long":
@@ -426,10 +476,11 @@ class Models:
                 times = attempt.failures[fault.kind]
                 again = self._failed(attempt, breaker, ticket, fault, times)
             finally:
+                self._book.release(ticket)
                 breaker.leave(ticket)
-            if again is None:
+            if again is None or attempt.failures.total() > self._settings.retries:
                 return attempt.give_up(self._dated(fault))
-            attempt.wait(fault, again)
+            attempt.wait(fault, again, attempt.failures.total())
             if fault.kind not in _SHARED:  # else the breaker holds us back, with the others
                 await trio.sleep_until(again)
 
@@ -488,7 +539,17 @@ class Models:
         detail = f"{fault.detail} (tried at {self._book.clock_time()})".strip()
         return msgspec.structs.replace(fault, detail=detail)
 
-    async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Completion:
+    async def _reserve(self, attempt: ModelAttempt, ticket: Ticket) -> int | str:
+        """Hold back the most that *attempt* can cost; a text says why it may not be made."""
+        ask, wanted = attempt.ask, attempt.ask.max_tokens or self._settings.max_tokens
+        prompt = rough(ask.prompt, ask.messages, "").input
+        end = attempt.end(ALL_TAKEN)
+        limit = end - trio.current_time()
+        with trio.move_on_at(end), waiting("what other calls leave of a limit", limit=limit):
+            return await self._book.reserve(ticket, attempt.caller, attempt.model, prompt, wanted)
+        return "Other calls under way may use up a limit: try again when they are done."
+
+    async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker, most: int) -> Completion:
         ask = attempt.ask
         name, model = split_name(attempt.model)
         told: str | None = None
@@ -505,11 +566,7 @@ class Models:
         if self._look is not None and any(map(seen, ask.messages)):
             files = await self._look(ask.messages)
         request = ModelRequest(
-            model=model,
-            prompt=ask.prompt,
-            messages=ask.messages,
-            max_tokens=ask.max_tokens or self._settings.max_tokens,
-            files=files,
+            model=model, prompt=ask.prompt, messages=ask.messages, max_tokens=most, files=files
         )
         try:
             what = f"a response of {attempt.model}"

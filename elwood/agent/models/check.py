@@ -10,8 +10,8 @@ import trio
 from elwood.agent.models.client import HttpProvider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
-from elwood.agent.models.settings import Limits, Providers, key_remedy, models_in_use
-from elwood.agent.models.spending import PRICES
+from elwood.agent.models.settings import Limits, ModelSettings, Providers, key_remedy, models_in_use
+from elwood.agent.models.spending import price_of
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config
 
@@ -55,10 +55,11 @@ def credentials(config: Config) -> Iterator[Finding]:
 def prices(config: Config) -> Iterator[Finding]:
     """Tell which limits in dollars cannot hold, since nobody knows what a model costs."""
     limits, models = config.of(Limits), models_in_use(config)
-    for scope in ("session", "day", "month", "job"):
-        usd, tokens = f"{scope}_usd", f"{scope}_tokens"
-        if is_written(limits, usd) and not is_written(limits, tokens):
-            yield from uncounted(models, f"limits.{usd}", f"limits.{tokens}")
+    for scope in ("session", "day", "month"):
+        if is_written(limits, f"{scope}_usd"):
+            yield from unpriced(config, models, f"limits.{scope}_usd refuses")
+    if is_written(limits, "job_usd") and not is_written(limits, "job_tokens"):
+        yield from unpriced(config, models, "limits.job_usd does not count")
 
 
 def is_written(settings: object, name: str) -> bool:
@@ -66,11 +67,12 @@ def is_written(settings: object, name: str) -> bool:
     return bool(getattr(settings, name) != getattr(type(settings)(), name))
 
 
-def uncounted(models: Iterable[str], limit: str, instead: str) -> Iterator[Finding]:
-    """Tell which of *models* a *limit* in dollars does not bound; *instead* is one that does."""
-    if free := [model for model in models if model not in PRICES]:
-        what = f"{limit} does not count {', '.join(free)}: the price is not known"
-        yield Finding("warning", "limits", what, f"write {instead} too")
+def unpriced(config: Config, models: Iterable[str], limit: str) -> Iterator[Finding]:
+    """Tell what a *limit* in dollars does with those of *models* whose price is not known."""
+    own = config.of(ModelSettings).prices
+    if unknown := [model for model in models if price_of(model, own) is None]:
+        what = f"{limit} {', '.join(unknown)}: the price is not known"
+        yield Finding("warning", "limits", what, "write it into models.prices")
 
 
 async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:

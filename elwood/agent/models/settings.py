@@ -49,13 +49,26 @@ def is_role(name: str) -> None:
 def _has_providers(loaded: Loaded) -> Iterator[Complaint]:
     """Find the models, in whichever section, of providers that do not exist."""
     known = sorted(loaded.names["providers"])
-    for where, key, value in loaded.values:
+    named = [(w, value) for w, key, value in loaded.values if key.check in (is_model, is_role)]
+    prices = loaded.config.of(ModelSettings).prices
+    for where, value in (*named, *((("models", "prices", model), f"{model}/") for model in prices)):
         provider, slash, _ = str(value).partition("/")
-        if key.check not in (is_model, is_role) or not slash or provider in known:
+        if not slash or provider in known:
             continue
         near = get_close_matches(provider, known, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         yield where, f"there is no provider {provider}", remedy
+
+
+@attrs.frozen(kw_only=True)
+class PriceSettings:
+    """What a model costs; what a provider's cache holds costs as much as *input* unless written."""
+
+    input: float = required(help="US dollars for a million tokens sent", check=at_least(0))
+    output: float = required(help="US dollars for a million tokens answered", check=at_least(0))
+    cached: float | None = setting(
+        None, help="US dollars for a million tokens read from its cache", check=at_least(0)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +102,14 @@ class ModelSettings:
         help="seconds for which `elwood chat` and `once` try a model again that fails or cannot be "
         "reached; `elwood run` waits up to 15 minutes",
         check=between(1, 900),
+    )
+    retries: int = setting(
+        200, help="times that one model is tried again for one response", check=between(0, 1000)
+    )
+    prices: Mapping[str, PriceSettings] = setting(
+        {},
+        help="what models cost that Elwood knows no price of, by `provider/name`, or `provider/*`",
+        example='{ "openai/gpt-5" = { input = 1.25, output = 10.0 } }',
     )
 
 
@@ -232,20 +253,19 @@ class Providers:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Hard limits of what may be spent; None means none.
-
-    Dollars alone would not bound a job whose model has no known price.
-    """
+    """Hard limits of what may be spent; None means none, and so do 0 tokens."""
 
     SECTION: ClassVar = Section(
-        "limits", "What may be spent. Checked before each model call; no limits unless written."
+        "limits",
+        "What may be spent. Before each model call the most that it can cost is held back. A token "
+        "read from a provider's cache counts as a tenth. A limit in dollars refuses a model whose "
+        "price is not known (`models.prices`).",
     )
 
-    session_tokens: int | None = setting(
-        None,
-        help="most tokens of one conversation; /new begins another",
-        check=at_least(1),
-        example="2000000",
+    session_tokens: int = setting(
+        500_000,
+        help="most tokens of one conversation; /new begins another; 0: no limit",
+        check=at_least(0),
     )
     session_usd: float | None = setting(
         None,
@@ -253,8 +273,8 @@ class Limits:
         check=at_least(0),
         example="5.0",
     )
-    day_tokens: int | None = setting(
-        None, help="most tokens of one day", check=at_least(1), example="10000000"
+    day_tokens: int = setting(
+        5_000_000, help="most tokens of one day; 0: no limit", check=at_least(0)
     )
     day_usd: float | None = setting(
         None, help="most US dollars of one day", check=at_least(0), example="20.0"

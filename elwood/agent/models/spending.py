@@ -9,7 +9,7 @@ import msgspec
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.settings import Limits
+from elwood.agent.models.settings import Limits, PriceSettings
 from elwood.foundation.text.lines import literal, one_line
 
 # What the ledger keeps: enough for limits and for people's questions, however long it runs.
@@ -71,7 +71,11 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """A sum of calls; *unpriced* are the tokens among *tokens* whose price is not known."""
+    """A sum of calls; *unpriced* are the tokens among *tokens* whose price is not known.
+
+    A token read from a cache counts as a tenth: it costs no more, and else a long conversation
+    would be over after a few dozen calls that all begin alike.
+    """
 
     tokens: int = 0
     usd: float = 0.0
@@ -79,7 +83,7 @@ class Tally(msgspec.Struct, frozen=True):
     estimated: bool = False
 
     def plus(self, entry: Charged) -> "Tally":
-        tokens = entry.input + entry.output + entry.cache_read + entry.cache_write
+        tokens = entry.input + entry.output + entry.cache_read // 10 + entry.cache_write
         return Tally(
             self.tokens + tokens,
             self.usd + (entry.usd or 0.0),
@@ -179,6 +183,20 @@ PRICES: Mapping[str, Price] = {
     "anthropic/claude-sonnet-4-5-20250929": _flat(3, 15, 0.30, 3.75),
     "offline/rules": _flat(0, 0, 0, 0),
 }
+FREE = PRICES["offline/rules"]
+
+
+def price_of(model: str, own: Mapping[str, PriceSettings]) -> Price | None:
+    """Look up what *model* costs, first among the owner's *own* prices.
+
+    >>> price_of("ollama/qwen", {"ollama/*": PriceSettings(input=0, output=0)}) == FREE
+    True
+    """
+    given = own.get(model) or own.get(f"{model.partition('/')[0]}/*")
+    if given is None:
+        return PRICES.get(model)
+    cached = given.input if given.cached is None else given.cached
+    return _flat(given.input, given.output, cached, given.input)
 
 
 def cost(price: Price, usage: Usage) -> float:
@@ -205,9 +223,10 @@ def day_of(now: float, zone: str) -> str:
     return datetime.fromtimestamp(now, ZoneInfo(zone)).date().isoformat()
 
 
-def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -> Charged:
-    """Make the entry for one call of *model*; without a price if our table has none."""
-    price = PRICES.get(model)
+def charge(
+    caller: Caller, model: str, price: Price | None, usage: Usage, *, now: float, zone: str
+) -> Charged:
+    """Make the entry for one call of *model*; without a *price* if none is known."""
     return Charged(
         session=caller.session,
         model=model,
@@ -224,6 +243,9 @@ def charge(caller: Caller, model: str, usage: Usage, *, now: float, zone: str) -
 
 # --- limits --------------------------------------------------------------------------------------
 
+# Tokens of a response that are worth a call, where a limit leaves less than was wanted.
+LEAST = 1_000
+
 
 def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
     """List what a call counts into: a conversation, or the job in whose run it is made, if any."""
@@ -233,22 +255,76 @@ def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
     return Account("job", day, job) if job else Account("session", session), *periods
 
 
+class PlannedCall(msgspec.Struct, frozen=True):
+    """A call of *model* for *caller*: *prompt* tokens, and a response of *wanted* at most."""
+
+    caller: Caller
+    model: str = ""
+    price: Price | None = FREE
+    prompt: int = 0
+    wanted: int = 0
+
+    def at_most(self, output: int) -> Usage:
+        """Say the most it can use: no token of a prompt is dearer than one cached for an hour."""
+        return Usage(0, output, cache_write=self.prompt, cache_write_1h=self.prompt)
+
+
 def limit_reached(
     limits: Limits, ledger: Ledger, caller: Caller, now: float, zone: str = "UTC"
 ) -> str | None:
-    """Say before a call which limit forbids it (LLM-42); *zone* says when a day begins.
+    """Say which limit forbids any call (LLM-42); *zone* says when a day begins."""
+    found = affordable(limits, ledger, (), PlannedCall(caller), now, zone)
+    return found if isinstance(found, str) else None
 
-    What runs at this moment is not counted yet: a limit may be overshot by the calls in flight.
+
+def affordable(
+    limits: Limits,
+    ledger: Ledger,
+    held: Sequence[Charged],
+    call: PlannedCall,
+    now: float,
+    zone: str = "UTC",
+) -> int | str:
+    """Say how many tokens the response of *call* may have, or which limit forbids the call.
+
+    With so many no limit is passed, though all *held* costs come about, those of calls under way.
     The limits of a conversation do not hold for a job in it.
     """
+    caller, most = call.caller, call.wanted
+    purse = caller.purse or Purse()
     for account in accounts(caller.session, day_of(now, zone), caller.job):
         tally = ledger.tally(account)
-        for unit, most in _bounds(limits, caller.purse, account):
-            if tally.amount(unit) >= most:
-                limit = _limit(account, unit, most)
-                way_out = _way_out(account, unit, caller.purse, zone)
+        for entry in held:
+            if account in accounts(entry.session, entry.day, entry.job):
+                tally = tally.plus(entry)
+        for unit, bound in _bounds(limits, caller.purse, account):
+            limit = _limit(account, unit, bound)
+            way_out = _way_out(account, unit, caller.purse, zone)
+            left = bound - tally.amount(unit)
+            if left <= 0:
                 return f"The limit of {limit} is reached. {way_out}"
-    return None
+            if unit == "tokens":
+                fits = left - call.prompt
+            elif call.price is not None:
+                fits = _output_for(left, call.price, call)
+            elif account.scope == "job" and (purse.usd is None or purse.tokens is not None):
+                continue  # its limit in tokens holds as well
+            else:
+                remedy = f"write it into models.prices in config.toml, or take away the {limit}"
+                return f"I do not know the price of {call.model}, so I cannot keep to the limit \
+of {limit}: {remedy}."
+            if fits < min(call.wanted, LEAST):
+                return f"The rest of the limit of {limit} is too little for an answer. {way_out}"
+            most = min(most, int(fits))
+    return most
+
+
+def _output_for(usd: float, price: Price, call: PlannedCall) -> float:
+    """Say how many tokens of output *usd* pays for, behind the prompt; less than 0: not even it."""
+    bare, whole = (cost(price, call.at_most(output)) for output in (0, call.wanted))
+    if whole <= usd:
+        return call.wanted
+    return -1 if bare > usd else (usd - bare) / (whole - bare) * call.wanted
 
 
 def warnings(
@@ -297,9 +373,9 @@ def _bounds(limits: Limits, purse: Purse | None, account: Account) -> Iterator[t
     tokens: float | None
     match account.scope:
         case "session":
-            tokens, usd = limits.session_tokens, limits.session_usd
+            tokens, usd = limits.session_tokens or None, limits.session_usd
         case "day":
-            tokens, usd = limits.day_tokens, limits.day_usd
+            tokens, usd = limits.day_tokens or None, limits.day_usd
         case "month":
             tokens, usd = limits.month_tokens, limits.month_usd
         case "job":
@@ -386,7 +462,8 @@ def in_words(spent: Spent, limits: Limits) -> str:
 
     >>> here, day = Tally(1200, 0.0123), Tally(5000, 0.5)
     >>> in_words(Spent(today="2026-11-21", session=here, day=day, month=day), Limits(day_usd=2.0))
-    'This conversation: 1,200 tokens, $0.012. Today: 5,000 tokens, $0.50 of $2.00.'
+    'This conversation: 1,200 of 500,000 tokens, $0.012. Today: 5,000 of 5,000,000 tokens, \
+$0.50 of $2.00.'
     """
     here = _amount(spent.session, limits.session_tokens, limits.session_usd)
     today = _amount(spent.day, limits.day_tokens, limits.day_usd)
@@ -394,7 +471,7 @@ def in_words(spent: Spent, limits: Limits) -> str:
 
 
 def _amount(used: Tally, most_tokens: int | None = None, most_usd: float | None = None) -> str:
-    of_tokens = "" if most_tokens is None else f" of {most_tokens:,}"
+    of_tokens = f" of {most_tokens:,}" if most_tokens else ""
     of_usd = "" if most_usd is None else f" of {dollars(most_usd)}"
     return f"{used.tokens:,}{of_tokens} tokens, {dollars(used.usd)}{of_usd}"
 
@@ -406,9 +483,9 @@ def in_list(spent: Spent, limits: Limits) -> str:
     >>> jobs = (("tea", day),)
     >>> made = Spent(today="2026-11-21", session=Tally(), day=day, month=day, jobs=jobs)
     >>> print(in_list(made, Limits(day_usd=2.0)))
-    - Today (2026-11-21): 16,400 tokens, $1.04 of $2.00
+    - Today (2026-11-21): 16,400 of 5,000,000 tokens, $1.04 of $2.00
     - This month: 16,400 tokens, $1.04
-    - This conversation: 0 tokens, $0.00
+    - This conversation: 0 of 500,000 tokens, $0.00
     <BLANKLINE>
     Jobs, today:
     <BLANKLINE>

@@ -175,9 +175,11 @@ def _of_act(action: Action, situation: Situation) -> Decision:
         case RunCommand(judged, why):
             if judged == "forbidden":
                 return Deny(why or "the command is forbidden")
-            if judged == "unclear":
+            if judged == "ask":
+                return Ask(why, remember=False)
+            if judged == "unclear" or (judged == "listed" and untrusted):
                 return Ask(why or "the command is not one of the safe ones", remember=True)
-            return Allow()
+            return Allow(why)
         case FetchUrl():
             return _of_fetch(action, situation)
         case SearchWeb(quotes):

@@ -1,19 +1,31 @@
 """What the owner has said about tools, by name."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 import attrs
 
-from elwood.foundation.settings import Section, setting
+from elwood.foundation.settings import BadSetting, Section, between, setting
 
 Word = Literal["allow", "ask", "deny"]
 
 
+def is_pattern(text: str) -> None:
+    """Check for a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise BadSetting(f"not a regular expression: {error}", "see docs.python.org, re") from error
+
+
 @attrs.frozen(kw_only=True)
 class PolicySettings:
-    """Tools that are allowed, asked about or denied, by name or a pattern of the id (``web.*``)."""
+    """Tools that are allowed, asked about or denied, by name or a pattern of the id (``web.*``).
+
+    Of commands: programs, with their first words where wished, and regular expressions.
+    """
 
     SECTION: ClassVar = Section(
         "policy",
@@ -28,6 +40,33 @@ class PolicySettings:
         (), help="tools whose every call is asked about", example='["write_file"]'
     )
     deny: tuple[str, ...] = setting((), help="tools that are never run", example='["web_request"]')
+    safe_commands: tuple[str, ...] = setting(
+        (),
+        help="commands that run unasked, in conversations without strangers' words: programs, with "
+        "their first words where you wish",
+        example='["make", "git push"]',
+    )
+    ask_commands: tuple[str, ...] = setting(
+        (), help="commands that you are asked about each time", example='["git log"]'
+    )
+    dangerous_patterns: tuple[str, ...] = setting(
+        (),
+        help="regular expressions; a command in which one is found is asked about each time",
+        check=is_pattern,
+        example="['--force', 'prod']",
+    )
+    blocked_patterns: tuple[str, ...] = setting(
+        (),
+        help="regular expressions; a command in which one is found is never run",
+        check=is_pattern,
+        example="['rm -rf']",
+    )
+    timeout: Mapping[str, float] = setting(
+        {},
+        help="seconds after which a call of a tool is ended, by its name; turn.tool_deadline holds",
+        check=between(1, 86_400),
+        example="{ run_command = 120 }",
+    )
 
     def words(self) -> Iterator[tuple[Word, str]]:
         """Give each word with the name or pattern that it is about, the strictest first."""

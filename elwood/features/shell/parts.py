@@ -124,7 +124,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     sandbox = found if isinstance(found, NoSandbox) else found.executor
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
-        tools=tools(sandbox, files, blocking),
+        tools=tools(sandbox, files, blocking, core.config.of(PolicySettings)),
         sandbox=sandbox,
         lent=[_lent(one) for one in settings.mounts],
         prompt=[MountedFolders(settings.mounts, others.place, blocking)],
@@ -186,11 +186,7 @@ async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext)
 
 
 def _unconfined(config: Config) -> Finding:
-    asked = "you are asked about each of them"
-    match config.of(PolicySettings).word(NAME, ID):
-        case "allow":
-            asked = "policy.allow lets them run unasked"
-        case "deny":
-            return Finding("ok", "sandbox", "policy.deny forbids all commands")
-    what = f"commands are not confined, and {asked}"
+    if config.of(PolicySettings).word(NAME, ID) == "deny":
+        return Finding("ok", "sandbox", "policy.deny forbids all commands")
+    what = "commands are not confined, and you are asked about each of them"
     return Finding("warning", "sandbox", what, 'set sandbox.kind to "auto"')

@@ -11,11 +11,11 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import Plan, RunCommand
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
     READ_KINDS,
-    Forbidden,
     Safe,
     Unclear,
     judge,
@@ -25,6 +25,7 @@ from elwood.features.shell.judge import (
     parse,
     revisions,
 )
+from elwood.features.shell.rules import rule
 from elwood.features.shell.scope import IMPLIED, UNTRUSTED, scope_of
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import (
@@ -54,13 +55,23 @@ MAX_FILES, MAX_BYTES = 20, 16 << 20
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
 
 
+# What the model is told of where it runs.
+CONFINED = (
+    ", in a sandbox: no network, nothing outside of the workspace and of folders opened to you can "
+    "be changed. Commands that only look (ls, cat, git status, …) run at once; the owner is asked "
+    "about others."
+)
+OPEN = (
+    ". There is no sandbox: it can reach and change all that the owner's account can, so the owner "
+    "is asked about each command, and each time something is sent to the web."
+)
+
+
 class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[
         str,
         Meta(
-            min_length=1,
-            max_length=20_000,
-            description="A bash command. It runs in the workspace and has no network",
+            min_length=1, max_length=20_000, description="A bash command. It runs in the workspace"
         ),
     ]
     timeout: Annotated[
@@ -75,27 +86,27 @@ class CommandTool:
     """
 
     def __init__(
-        self, sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking
+        self,
+        sandbox: Executor | NoSandbox,
+        files: WorkspaceFiles,
+        blocking: Blocking,
+        policy: PolicySettings,
     ) -> None:
         self._sandbox = sandbox
         self._files = files
         self._blocking = blocking
+        self._policy = policy
 
     async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
         """Judge a command by its words, and say what else its outcome hangs on."""
-        sandbox = self._usable()
-        match self._judged(given):
-            case Safe():
-                action = RunCommand("safe")
-            case Unclear(why):
-                action = RunCommand("unclear", why)
-            case Forbidden(why):
-                action = RunCommand("forbidden", why)
-        if sandbox.rung == "direct" and action.judged == "safe":
-            action = RunCommand("unclear", "commands are not confined here, so each is asked about")
+        sandbox, root = self._usable(), str(self._files.root.path)
+        confined = sandbox.rung != "direct"
+        action = rule(given.command, self._policy, root, confined=confined).action
         facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
-        if action.judged == "unclear":
+        if action.judged not in ("safe", "forbidden"):
             facts |= await self._blocking(partial(self._named, given.command, context))
+        if action.judged == "listed" and any(fact.endswith(UNTRUSTED) for fact in facts.values()):
+            action = RunCommand("unclear", "strangers may have written a file that it names")
         # Of more files than are looked at nobody knows what is in them.
         scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
         return Plan(action, given.command, facts, scope=scope)
@@ -103,7 +114,7 @@ class CommandTool:
     async def run_command(self, given: ShellCommand, context: ToolContext) -> str:
         """Run a command; what only looks runs as it was read, anything else in bash."""
         sandbox = self._usable()
-        verdict = self._judged(given)
+        verdict = judge(given.command, str(self._files.root.path))
         try:
             if isinstance(verdict, Safe) and sandbox.rung != "direct":
                 outcome = await _run_script(verdict, given, sandbox)
@@ -122,9 +133,6 @@ class CommandTool:
         if isinstance(self._sandbox, NoSandbox):
             raise ToolFailure(f"commands cannot be run here: {self._sandbox.why}")
         return self._sandbox
-
-    def _judged(self, given: ShellCommand) -> Safe | Unclear | Forbidden:
-        return judge(given.command, str(self._files.root.path))
 
     def _named(self, command: str, context: ToolContext) -> dict[str, str]:
         """Hash the files that *command* names, and what git would push.  Blocks."""
@@ -266,19 +274,16 @@ def _hash(root: Root, path: str) -> str | None:
 
 
 def tools(
-    sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking
+    sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking, policy: PolicySettings
 ) -> tuple[Tool, ...]:
-    command = CommandTool(sandbox, files, blocking)
+    command = CommandTool(sandbox, files, blocking, policy)
+    is_open = not isinstance(sandbox, NoSandbox) and sandbox.rung == "direct"
     return (
         Tool(
             name=NAME,
             id=ID,
-            description=(
-                "Run a bash command in the workspace, in a sandbox: no network, nothing outside of "
-                "the workspace and of folders opened to you can be changed. Commands that only "
-                "look (ls, cat, git status, …) run at once; the owner is asked about others. The "
-                "result is the exit code, if it is not 0, and what was printed."
-            ),
+            description=f"Run a bash command in the workspace{OPEN if is_open else CONFINED} The "
+            "result is the exit code, if it is not 0, and what was printed.",
             input=ShellCommand,
             run=command.run_command,
             risk="write",

@@ -11,7 +11,7 @@ from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
-from elwood.agent.models.check import is_written, uncounted
+from elwood.agent.models.check import is_written, unpriced
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
@@ -325,9 +325,9 @@ async def check(context: CheckContext) -> list[Finding]:
     models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
     if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
         names = candidates(models, heartbeat.model)
-        found += uncounted(names, "heartbeat.usd", "heartbeat.tokens")
+        found += unpriced(config, names, "heartbeat.usd does not count")
     for task in config.of(ConfiguredTasks).tasks:
         if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
             names = candidates(models, task.role)
-            found += uncounted(names, f"usd of the task {task.id}", "its tokens")
+            found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found

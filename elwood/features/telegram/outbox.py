@@ -205,8 +205,9 @@ class _Screen:
                 self._newest = mail
             case Status(text=text):
                 self._runs = text
-            case Typing():
+            case Typing(why=why):
                 self._is_alive = True
+                self._runs = f"⏳ {why}" if why else self._runs
 
     def due(self, now: float, pacing: Pacing, *, edits: bool, draws: bool) -> _Frame | None:
         """Return what is to be shown now; there is room for *edits* of the line, or *draws*."""

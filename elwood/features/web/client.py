@@ -82,6 +82,7 @@ class Web:
         self.rules = rules
         self._client = client(pinned(allow, resolve))
         self._windows = Windows(rules.per_minute, rules.per_minute_all)
+        self._sent = Windows(rules.per_minute_sent, rules.per_minute_sent)
         self._limit = limit
         self._deadline = deadline
 
@@ -94,6 +95,9 @@ class Web:
 
         It is sent to that address only: where a redirect leads is a part of the answer.
         """
+        if (wait := self._sent.wait("", trio.current_time())) > 0:
+            most = self.rules.per_minute_sent
+            raise WebFailed(f"at most {most} requests may be sent in a minute; wait {wait:.0f} s")
         return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:

@@ -26,6 +26,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 
 # Characters of a page that one call shows, below the limit of the tool so that none is cut there.
@@ -71,8 +72,14 @@ class WebTools:
     """Reads and sends by *web*; searches by *client*, if the owner has set up how."""
 
     def __init__(
-        self, web: Web, search: SearchSettings, client: Client, blocking: Blocking
+        self,
+        web: Web,
+        search: SearchSettings,
+        client: Client,
+        blocking: Blocking,
+        confined: bool = True,
     ) -> None:
+        self._confined = confined
         self._web = web
         self._search = search
         self._client = client
@@ -125,7 +132,10 @@ class WebTools:
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
         """Say what would be sent where."""
         url = self._url(given.url)
-        action = SendRequest(url.host, destination(self._web.rules, url.host))
+        told = destination(self._web.rules, url.host)
+        if not self._confined and told != "blocked":
+            told = "ask"  # a command may have told the model what to send
+        action = SendRequest(url.host, told)
         subject = f"{given.method} {url.text}\n{given.content_type}\n\n{given.body}"
         sent = f"{url.text}\n{given.body}"
         return Plan(action, subject, {"host": url.host}, sent, _all_of("send to", url.host))
@@ -192,8 +202,11 @@ def _shown(number: int, result: WebResult) -> str:
     return "\n   ".join(line for line in lines if line)
 
 
-def tools(web: Web, search: SearchSettings, client: Client, blocking: Blocking) -> tuple[Tool, ...]:
-    made = WebTools(web, search, client, blocking)
+def tools(
+    web: Web, search: SearchSettings, client: Client, blocking: Blocking, confined: bool = True
+) -> tuple[Tool, ...]:
+    """Make them; where commands are not *confined*, each request that sends is asked about."""
+    made = WebTools(web, search, client, blocking, confined)
     return (
         Tool(
             name="web_search",
@@ -252,4 +265,5 @@ async def build(core: Core, others: Gathered) -> Parts:
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
     search, blocking = core.config.of(SearchSettings), core.environment.blocking
-    return Parts(tools=tools(web, search, client, blocking))
+    confined = core.config.of(SandboxSettings).kind != "direct"
+    return Parts(tools=tools(web, search, client, blocking, confined))

@@ -26,7 +26,7 @@ class EgressRules:
 
     A domain stands for itself and all its subdomains.  *blocked* wins over *always_ask*, which
     wins over *allowed*.  *per_minute* bounds the requests to one host, *per_minute_all* those to
-    all.
+    all, *per_minute_sent* those that send something.
     """
 
     SECTION: ClassVar = Section(
@@ -56,4 +56,7 @@ class EgressRules:
     per_minute: int = setting(30, help="most requests to one host in a minute", check=at_least(1))
     per_minute_all: int = setting(
         120, help="most requests to all hosts in a minute", check=at_least(1)
+    )
+    per_minute_sent: int = setting(
+        10, help="most requests in a minute that send something", check=at_least(1)
     )

@@ -24,6 +24,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     CONTROL,
     MAX_OPEN_HERE,
+    AccessRequested,
     ApprovalDecided,
     ApprovalRequested,
     DomainTrusted,
@@ -394,6 +395,47 @@ async def test_a_revoked_or_old_permission_covers_nothing(world: World) -> None:
         assert "Nothing is permitted for good." in (await standing(ask)).text
         assert not (await ask.box.address.ask(RevokePermission(number=2, by=OWNER))).ok
     assert PermissionRevoked(1, OWNER) in world.entries()
+
+
+async def test_a_permission_without_an_end_stands_until_it_is_revoked(world: World) -> None:
+    world.settings = ApprovalSettings(standing=0)
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(question("a"))
+        await ask.press(data(world, "Always"))
+    world.now += 20 * 365 * 86_400
+    async with running(world, OWNER_ROUTE) as ask:
+        found = await ask.seek(question("b", exact="exact a"))
+        assert found == Verdict("standing", f"permission 1 of {OWNER}")
+        assert (await ask.box.address.ask(RevokePermission(number=1, by=CONTROL))).ok
+        assert await ask.seek(question("c", exact="exact a")) == Pending()
+
+
+async def test_where_commands_are_not_confined_the_socket_needs_the_code_of_the_chat(
+    world: World,
+) -> None:
+    """What a command can read on the disk, or be told by the socket, decides nothing."""
+    world.seal = "of this process"
+    async with running(world, Route("console")) as ask:
+        await ask.seek(question("a"))
+        [code] = [e.code for e in world.entries() if isinstance(e, ApprovalRequested)]
+        journal = world.path.read_text()
+        text = world.posts[-1].part.text
+        long = text.rpartition("elwood approve ")[2]
+        assert long.startswith(f"{code}-")
+        assert long not in journal + (await standing(ask, CONTROL)).text
+        for wrong in (code, f"{code}-", f"{code}-00000000"):
+            refused = await ask.rule(wrong, "once", CONTROL)
+            assert (refused.ok, "stands in the chat" in refused.text) == (False, True)
+        assert await ask.seek(question("a")) == Pending()
+        await ask.meet(9)
+        stranger = next(e.code for e in world.entries() if isinstance(e, AccessRequested))
+        assert not (await ask.pair(stranger)).ok
+        assert not (await ask.rule(stranger, "once", CONTROL)).ok
+        assert (await ask.rule(long, "once", CONTROL)).ok
+        assert await ask.seek(question("a")) == Verdict("once", CONTROL)
+        await ask.seek(question("b"))
+        code = world.posts[-1].part.text.partition("/deny ")[2].split()[0]
+        assert (await ask.rule(code, "once")).ok  # typed in the chat
 
 
 async def standing(ask: Asker, by: str = OWNER) -> CommandResult:

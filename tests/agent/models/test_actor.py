@@ -30,7 +30,7 @@ from elwood.agent.models.messages import (
     Spending,
 )
 from elwood.agent.models.routing import FailureKind, Fault
-from elwood.agent.models.settings import Limits, ModelSettings
+from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings
 from elwood.agent.models.spending import Ledger, UsageEntry
 from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Disk
@@ -40,8 +40,8 @@ from tests.journeys.disk import BadDisk
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 PROMPT = Prompt("Be kind.")
 OWNER = Route("telegram", chat=1)
-ONE = ModelSettings(default="a/m", summarizer="a/s")
-TWO = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("b/n",))
+ONE = ModelSettings(default="a/m", summarizer="a/s", max_tokens=20)
+TWO = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("b/n",), max_tokens=20)
 
 
 @pytest.fixture
@@ -64,12 +64,13 @@ class Fail:
 class Scripted:
     """A provider without a network, for virtual time: fails by its script, then answers.
 
-    Each response takes *took* seconds.
+    Each response takes *took* seconds; a *greedy* one is as long as it may be.
     """
 
     script: list[Fail] = attrs.field(factory=list)
     otherwise: Fail | None = None
     took: float = 1.0
+    greedy: bool = False
     asked: list[tuple[float, str]] = attrs.field(factory=list)
     running: int = 0
     most: int = 0
@@ -95,7 +96,8 @@ class Scripted:
         if step is not None:
             raise failure(step)
         message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))
-        return Completion(message, "end", Usage(100, 10))
+        usage = Usage(3, request.max_tokens) if self.greedy else Usage(100, 10)
+        return Completion(message, "end", usage)
 
 
 def failure(step: Fail) -> ModelFailure:
@@ -150,7 +152,7 @@ async def house(
     calls = BadDisk()
     disk = Disk(blocking=inline, clock=now, calls=calls)
     journal = Journal[UsageEntry, Ledger](folder / "usage.jsonl", UsageEntry, Ledger, disk)
-    book = UsageBook(journal, limits or Limits(), "UTC", now)
+    book = UsageBook(journal, limits or Limits(), "UTC", now, settings.prices)
     outbox = Mailbox[OutboxMail]("outbox", 32)
     told: list[str] = []
     back = trio.Event()
@@ -416,9 +418,82 @@ async def test_a_spent_budget_stops_the_call_before_it_is_made(
 
 async def test_a_budget_is_checked_before_each_attempt(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(otherwise=Fail("cut", begun=True))
-    async with house(tmp_path, limits=Limits(session_tokens=1), a=a) as it:
+    async with house(tmp_path, limits=Limits(session_tokens=25), a=a) as it:
         assert isinstance(await it.ask(), BudgetSpent)
     assert len(a.asked) == 1  # a broken response is billed too, as well as we can guess
+
+
+@pytest.mark.parametrize("limits", [Limits(day_tokens=500), Limits(day_usd=0.5)])
+async def test_fifty_turns_side_by_side_cannot_pass_a_limit_together(
+    tmp_path: Path, clock: MockClock, limits: Limits
+) -> None:
+    a, prices = Scripted(greedy=True), {"a/*": PriceSettings(input=10, output=1000)}
+    settings = attrs.evolve(ONE, prices=prices)
+    answers: list[Completed] = []
+    async with house(tmp_path, settings=settings, limits=limits, a=a) as it:
+
+        async def ask(number: int) -> None:
+            answers.append(await it.ask(f"s{number}"))
+
+        async with trio.open_nursery() as turns:
+            for number in range(50):
+                turns.start_soon(ask, number)
+        await trio.testing.wait_all_tasks_blocked()  # until all costs are noted
+        day = (await it.models.ask(Spending(session="s"))).day
+    done = [one for one in answers if isinstance(one, Completion)]
+    refused = [one.why for one in answers if isinstance(one, BudgetSpent)]
+    assert len(done) + len(refused) == 50
+    assert a.most > 10  # they were made side by side
+    assert day.tokens <= (limits.day_tokens or math.inf)
+    assert 0.4 < day.usd <= (limits.day_usd or 0.5)
+    assert all("a day is too little for an answer. It resets at" in why for why in refused)
+
+
+async def test_of_a_small_rest_a_shorter_answer_is_paid(tmp_path: Path, clock: MockClock) -> None:
+    a, settings = Scripted(greedy=True), attrs.evolve(ONE, max_tokens=16_000)
+    async with house(tmp_path, settings=settings, limits=Limits(day_tokens=4_000), a=a) as it:
+        short = await it.ask()
+        assert isinstance(short, Completion)
+        assert short.usage.output == 4_000 - 3
+        assert isinstance(await it.ask(), BudgetSpent)
+
+
+async def test_dollars_refuse_a_model_without_a_price_and_say_what_to_do(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    a = Scripted()
+    async with house(tmp_path, limits=Limits(day_usd=1.0), a=a) as it:
+        refused = await it.ask()
+        assert isinstance(refused, BudgetSpent)
+        assert "do not know the price of a/m" in refused.why
+        assert "models.prices" in refused.why
+        assert isinstance(await it.ask_for("news", Purse(usd=1.0), "one"), BudgetSpent)
+    async with house(tmp_path, a=a) as it:  # the limit in tokens holds as well
+        assert isinstance(await it.ask_for("news", Purse(1000, 1.0), "one"), Completion)
+    assert len(a.asked) == 1
+
+
+@pytest.mark.parametrize(("retries", "asked"), [(0, 1), (2, 3)])
+async def test_tries_are_bounded_as_well_as_time(
+    tmp_path: Path, clock: MockClock, retries: int, asked: int
+) -> None:
+    a = Scripted(otherwise=Fail("server"))
+    settings = attrs.evolve(ONE, retries=retries)
+    async with house(tmp_path, settings=settings, a=a) as it:
+        assert isinstance(await it.ask(), ModelUnavailable)
+    assert len(a.asked) == asked
+
+
+async def test_after_the_third_failure_the_person_is_told(tmp_path: Path, clock: MockClock) -> None:
+    a = Scripted(script=[Fail("conflict"), Fail("cut"), Fail("server")])
+    async with house(tmp_path, a=a) as it:
+        send, receive = trio.open_memory_channel[str | Delayed](4)
+        answer = await it.models.ask(msgspec.structs.replace(wanted(), progress=send))
+        assert isinstance(answer, Completion)
+        told = receive.receive_nowait()
+        assert isinstance(told, Delayed)
+        assert told.why == "a (m) has a fault of its own: scripted; trying again"
+        assert receive.receive_nowait() == "hello"
 
 
 async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_else(

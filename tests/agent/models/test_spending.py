@@ -99,7 +99,9 @@ def test_spending_is_summed_by_session_day_month_job_and_model() -> None:
         entry(day="2026-11-20"),
         entry(day="2026-11-20", job="news"),
         entry("other", job="news", usd=2.0),
-        charge(Caller("s"), "local/qwen", Usage(output=5, estimated=True), now=NOON, zone="UTC"),
+        charge(
+            Caller("s"), "local/qwen", None, Usage(output=5, estimated=True), now=NOON, zone="UTC"
+        ),
     )
     total = spent(ledger, "s", NOON)
     assert total.session == Tally(105, 1.0, 5, estimated=True)

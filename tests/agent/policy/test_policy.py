@@ -50,6 +50,8 @@ EFFECTS: list[Action] = [
     WriteFile(),
     WriteFile(foreign=True),
     RunCommand("unclear"),
+    RunCommand("listed"),
+    RunCommand("ask", "you said so"),
     SendRequest("news.example"),
     SendRequest("news.example", "allowed"),
     SendMessage("group"),
@@ -271,7 +273,11 @@ def test_the_owners_word_answers_what_can_be_remembered(action: Action) -> None:
     assert decide("t", action, OWNER, Rules(tools={"t": "deny"})) == Deny("your settings forbid t")
 
 
-@pytest.mark.parametrize("action", [Other("destructive"), WriteFile(protected=True)], ids=str)
+@pytest.mark.parametrize(
+    "action",
+    [Other("destructive"), WriteFile(protected=True), RunCommand("ask", "you said so")],
+    ids=str,
+)
 def test_what_must_be_looked_at_is_asked_about_every_time(action: Action) -> None:
     decision = decide("t", action, OWNER, Rules(tools={"t": "allow"}))
 

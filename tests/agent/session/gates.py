@@ -1,6 +1,6 @@
 """Gates for tests: the real one, and an approvals actor that answers as told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -126,6 +126,7 @@ def gate_for(
     dry_run: bool = False,
     wait: float = 60.0,
     now: Callable[[], float] = lambda: 0.0,
+    timeouts: Mapping[str, float] | None = None,
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
@@ -138,5 +139,6 @@ def gate_for(
         owners={"me"},
         zone="UTC",
         dry_run=dry_run,
+        timeouts=timeouts or {},
     )
     return Gate(log, toolset, approvals, redactor or Redactor(), now)

@@ -56,6 +56,7 @@ class Scene(MemoryLog):
             rules=Rules(),
             wait=wait,
             redactor=Redactor([Secret("hunter2")]),
+            timeouts={"look": 5.0},
         )
         self.approver.hint = self.gate.approvals.hints.give
         self.apply(Received("a", "hello", who, route, 0.0, untrusted=who != "me"))
@@ -284,6 +285,15 @@ async def test_a_tool_that_breaks_may_have_done_something(tool: str) -> None:
     scene.during = fall
     await scene.perform()
     assert scene.ended == [("x", "unknown")]
+
+
+async def test_a_tool_is_ended_when_the_owner_says() -> None:
+    scene = Scene(("look", "x"))
+    scene.during = trio.sleep_forever
+    await scene.perform()
+    assert scene.ended == [("x", "failed")]
+    [told] = scene.session.messages[-1].results  # type: ignore[union-attr]
+    assert "look took longer than 5 s and was ended" in told.text
 
 
 async def test_a_stopped_turn_withdraws_its_questions() -> None:

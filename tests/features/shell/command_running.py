@@ -9,6 +9,7 @@ import trio
 
 from elwood.agent.conversation.calls import RunCommand
 from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.shell.tools import CommandTool, ShellCommand
 from elwood.foundation.runtime import inline
@@ -53,7 +54,7 @@ class Unwalled:
 
 async def looked(folder: Path, command: str) -> str:
     """Run *command*, which must be safe, and give what it printed or how it failed."""
-    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline)
+    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline, PolicySettings())
     given = ShellCommand(command)
     assert (await tool.examine(given, CONTEXT)).action == RunCommand("safe"), command
     try:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
 from elwood.features.shell.tools import CommandTool, ShellCommand
@@ -79,7 +80,7 @@ async def test_what_a_command_hangs_on_is_part_of_what_is_approved(
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
     for name in ("build.sh", "other.txt", ".git/refs/heads/main", ".git/refs/heads/next"):
         (tmp_path / name).write_text("one")
-    tool = CommandTool(Unwalled(tmp_path), WorkspaceFiles(Root(tmp_path)), inline)
+    tool = CommandTool(Unwalled(tmp_path), WorkspaceFiles(Root(tmp_path)), inline, PolicySettings())
     before = await tool.examine(ShellCommand(command), CONTEXT)
     (tmp_path / changed).write_text("ref: refs/heads/next\n")
     after = await tool.examine(ShellCommand(command), CONTEXT)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.calls import ApprovalScope
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.tools import CommandTool, ShellCommand
 from elwood.foundation.runtime import inline
@@ -25,7 +26,7 @@ FILES = (
 
 
 async def scope(folder: Path, command: str, timeout: int = 60) -> ApprovalScope | None:
-    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline)
+    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline, PolicySettings())
     return (await tool.examine(ShellCommand(command, timeout), CONTEXT)).scope
 
 

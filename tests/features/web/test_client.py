@@ -153,6 +153,16 @@ async def test_too_many_requests_wait_for_a_minute(jumping_clock: MockClock) -> 
         await s.web.fetch(s.url())
 
 
+async def test_what_is_sent_has_a_limit_of_its_own() -> None:
+    async with scene() as s:
+        for _ in range(10):
+            await s.web.send("POST", s.url(), b"x", "text/plain")
+        with pytest.raises(WebFailed, match="at most 10 requests may be sent in a minute; wait"):
+            await s.web.send("POST", s.url(), b"x", "text/plain")
+        await s.web.fetch(s.url())
+        assert len(s.seen[PUBLIC]) == 11
+
+
 @pytest.mark.parametrize(("size", "cut"), [(1000, False), (20_000_000, True)])
 async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
     packed = gzip.compress(b"\0" * size)

@@ -8,6 +8,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
+from elwood.agent.conversation.calls import Destination, SendRequest
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
@@ -78,6 +79,21 @@ async def test_a_long_page_is_read_on_from_its_offset() -> None:
         with pytest.raises(ToolFailure, match="choose a smaller offset") as caught:
             await h.pages.web_fetch(WebFetch(h.base, len(whole)), CONTEXT)
     assert caught.value.untrusted
+
+
+@pytest.mark.parametrize(("confined", "told"), [(True, "allowed"), (False, "ask")])
+async def test_where_commands_are_not_confined_each_request_is_asked_about(
+    confined: bool, told: Destination
+) -> None:
+    client = Client(connections=1)
+    web = Web(EgressRules(allowed=("a.example",), blocked=("b.example",)))
+    made = WebTools(web, SearchSettings(), client, inline, confined)
+    plan = await made.plan_request(WebRequest("POST", "https://a.example/x"), CONTEXT)
+    assert plan.action == SendRequest("a.example", told)
+    plan = await made.plan_request(WebRequest("POST", "https://b.example/x"), CONTEXT)
+    assert plan.action == SendRequest("b.example", "blocked")
+    await web.aclose()
+    await client.aclose()
 
 
 async def test_a_file_that_is_no_text_is_named() -> None:

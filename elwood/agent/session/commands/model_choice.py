@@ -1,7 +1,7 @@
 """``/model``: which models there are to choose from, and what they cost."""
 
 from elwood.agent.models.settings import ModelSettings, Providers, key_remedy, lacks_key
-from elwood.agent.models.spending import PRICES
+from elwood.agent.models.spending import price_of
 from elwood.agent.session.extension import CommandAnswer
 from elwood.foundation.settings import Config
 from elwood.foundation.text.lines import code, one_line
@@ -16,9 +16,11 @@ def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
     known = tuple(dict.fromkeys((settings.default, *settings.fallbacks, settings.summarizer)))
     if not given:
         others = [name for name in known if name != (now or settings.default)]
-        text = f"I think with {_priced(now or settings.default)} in this conversation."
+        text = f"I think with {_priced(now or settings.default, settings)} in this conversation."
         if others:
-            text += "\n\nThere are also:\n\n" + "\n".join(f"- {_priced(one)}" for one in others)
+            text += "\n\nThere are also:\n\n" + "\n".join(
+                f"- {_priced(one, settings)}" for one in others
+            )
         return now, CommandAnswer(text, buttons=tuple(f"/model {name}" for name in others))
     meant = [name for name in known if given.lower() in name.lower()]
     wanted = settings.default if given.lower() == "default" else given
@@ -31,7 +33,7 @@ def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
         return now, CommandAnswer(f"{text}.")
     if lacks_key(providers[provider]):
         return now, CommandAnswer(f"There is no key for {provider}: {key_remedy(provider)}.")
-    text = f"From the next answer on I think with {_priced(name)} in this conversation."
+    text = f"From the next answer on I think with {_priced(name, settings)} in this conversation."
     if name == settings.default:
         return "", CommandAnswer(text)
     usual = code(settings.default)
@@ -40,9 +42,10 @@ def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
     )
 
 
-def _priced(model: str) -> str:
+def _priced(model: str, settings: ModelSettings) -> str:
     """Name a model, with what the shortest prompts cost."""
-    if model not in PRICES:
+    price = price_of(model, settings.prices)
+    if price is None:
         return f"{code(model)} (price not known)"
-    rate = PRICES[model][0]
+    rate = price[0]
     return f"{code(model)} (${rate.input:g} in, ${rate.output:g} out for a million tokens)"

@@ -61,8 +61,8 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
 
     *tools* may come and go.  *version* names the *rules*.  *owners* are the principals whose words
     are the owner's.  *dry_run* answers everything that would change something with "dry run".  No
-    tool may take longer than *deadline* seconds, nor longer than its own limit.  *zone* is the
-    owner's, an IANA name.
+    tool may take longer than *deadline* seconds, nor longer than its limit in *timeouts*, else its
+    own.  *zone* is the owner's, an IANA name.
     """
 
     tools: Mapping[str, Tool]
@@ -72,6 +72,7 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = "UTC"
     dry_run: bool = False
     deadline: float = 60.0
+    timeouts: Mapping[str, float] = {}
 
     def who(self, principal: str) -> Who:
         """Say whose words those of *principal* are."""
@@ -273,7 +274,7 @@ class Gate:
 
         Raises CallNotRun.
         """
-        limit = min(self._toolset.deadline, tool.timeout)
+        limit = min(self._toolset.deadline, self._toolset.timeouts.get(tool.name, tool.timeout))
         unknown = f"; {INTERRUPTED}" if late == "unknown" else ""
         try:
             with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
@@ -378,7 +379,8 @@ def toolset(
 ) -> Toolset:
     """Put together what holds for the *tools* in all sessions, and for those that are *live*."""
     known = ChainMap({tool.name: tool for tool in tools}, *live)
-    rules = Rules(tools=words(core.config.of(PolicySettings), tuple(known.values())))
+    policy = core.config.of(PolicySettings)
+    rules = Rules(tools=words(policy, tuple(known.values())))
     return Toolset(
         tools=known,
         rules=rules,
@@ -387,6 +389,7 @@ def toolset(
         zone=core.config.of(Owner).timezone,
         dry_run=dry_run,
         deadline=core.config.of(TurnSettings).tool_deadline,
+        timeouts=policy.timeout,
     )
 
 

@@ -1,0 +1,76 @@
+"""What the owner's own lines of the policy make of a command, and which line decides."""
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+import msgspec
+
+from elwood.agent.conversation.calls import RunCommand
+from elwood.agent.policy.settings import PolicySettings
+from elwood.features.shell.judge import Forbidden, Safe, Unclear, judge, parse, safe
+
+UNCONFINED = "commands are not confined here, so each is asked about"
+
+
+class CommandRuling(msgspec.Struct, frozen=True):
+    """How a command is judged; *setting* and *line* say by what in the configuration, if by it."""
+
+    action: RunCommand
+    setting: str = ""
+    line: str = ""
+
+
+def rule(
+    command: str, policy: PolicySettings, root: str | None = None, *, confined: bool = True
+) -> CommandRuling:
+    """Judge *command* by the owner's lines and by its words; the strictest wins.
+
+    >>> policy = PolicySettings(safe_commands=("git push",), ask_commands=("cat",))
+    >>> rule("git push origin", policy).action.judged, rule("git pull", policy).action.judged
+    ('listed', 'unclear')
+    >>> rule("ls; git push", policy).action.judged, rule("git push; cat a", policy).line
+    ('listed', 'cat')
+    """
+    if (line := _found(policy.blocked_patterns, command)) is not None:
+        action = RunCommand("forbidden", "your settings block such commands")
+        return CommandRuling(action, "policy.blocked_patterns", line)
+    verdict = judge(command, root)
+    if isinstance(verdict, Forbidden):
+        return CommandRuling(RunCommand("forbidden", verdict.why))
+    if (line := _found(policy.dangerous_patterns, command)) is not None:
+        action = RunCommand("ask", "your settings call such commands dangerous")
+        return CommandRuling(action, "policy.dangerous_patterns", line)
+    if not confined:
+        return CommandRuling(RunCommand("ask", UNCONFINED), "sandbox.kind", "direct")
+    parsed = parse(command)
+    plain = () if isinstance(parsed, Unclear) else parsed
+    commands = [(words, at > 0) for piped in plain for at, words in enumerate(piped.commands)]
+    listed: list[str] = []
+    others = 0
+    for words, piped in commands:
+        program, *args = (word.text for word in words)
+        if line := _listed((PurePosixPath(program).name, *args), policy.ask_commands):
+            action = RunCommand("ask", f"your settings ask about {line}")
+            return CommandRuling(action, "policy.ask_commands", line)
+        if line := _listed((program, *args), policy.safe_commands):
+            listed.append(line)
+        # What only looks is judged for running without a shell; git is harmless only then.
+        elif program == "git" or isinstance(safe(words, piped, root), Unclear):
+            others += 1
+    if isinstance(verdict, Safe):
+        return CommandRuling(RunCommand("safe"))
+    if listed and not others:
+        action = RunCommand("listed", f"your settings call {listed[0]} safe")
+        return CommandRuling(action, "policy.safe_commands", listed[0])
+    return CommandRuling(RunCommand("unclear", verdict.why))
+
+
+def _found(patterns: Iterable[str], command: str) -> str | None:
+    return next((pattern for pattern in patterns if re.search(pattern, command)), None)
+
+
+def _listed(argv: tuple[str, ...], lines: Iterable[str]) -> str | None:
+    """Find the line that *argv* begins with."""
+    split = ((line, tuple(line.split())) for line in lines)
+    return next((line for line, words in split if words and argv[: len(words)] == words), None)

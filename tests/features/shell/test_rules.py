@@ -1,0 +1,108 @@
+"""The owner's own lines about commands, and what `elwood policy explain` says of them."""
+
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.conversation.calls import RunCommand
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.tools.tool import WorkspaceFiles
+from elwood.app.cli import main
+from elwood.features.shell.rules import rule
+from elwood.features.shell.tools import CommandTool, ShellCommand
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+from tests.features.shell.command_running import CONTEXT, Unwalled
+
+POLICY = PolicySettings(
+    safe_commands=("make", "git push"),
+    ask_commands=("cat", "git log", "make deploy"),
+    dangerous_patterns=(r"--force\b",),
+    blocked_patterns=("prod",),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "judged", "setting"),
+    [
+        ("make -j4", "listed", "safe_commands"),
+        ("git push origin main", "listed", "safe_commands"),
+        ("make && git push | tail -n 3; ls", "listed", "safe_commands"),
+        ("make clean; rm x", "unclear", ""),
+        ("git pull", "unclear", ""),
+        # Unhardened, and what is not understood: the list says nothing of those.
+        ("make; git status", "unclear", ""),
+        ("make $(rm x)", "unclear", ""),
+        ("make > x", "unclear", ""),
+        ("X=1 make", "unclear", ""),
+        ("./make", "unclear", ""),
+        ("'git push'", "unclear", ""),
+        ("ls", "safe", ""),
+        ("cat a", "ask", "ask_commands"),
+        ("/bin/cat a", "ask", "ask_commands"),
+        ("ls; git log", "ask", "ask_commands"),
+        ("make deploy", "ask", "ask_commands"),
+        ("git push --force", "ask", "dangerous_patterns"),
+        ("echo prod", "forbidden", "blocked_patterns"),
+        ("git push --force prod", "forbidden", "blocked_patterns"),
+        ("make; sudo make", "forbidden", ""),
+    ],
+)
+def test_the_strictest_line_decides(command: str, judged: str, setting: str) -> None:
+    found = rule(command, POLICY)
+    assert (found.action.judged, found.setting.removeprefix("policy.")) == (judged, setting)
+    open_ = rule(command, POLICY, confined=False).action.judged
+    assert open_ == ("forbidden" if judged == "forbidden" else "ask")
+
+
+async def test_a_listed_command_is_asked_about_if_strangers_wrote_what_it_runs(
+    tmp_path: Path,
+) -> None:
+    root = Root(tmp_path)
+    files = WorkspaceFiles(root)
+    tool = CommandTool(Unwalled(tmp_path), files, inline, POLICY)
+    action = (await tool.examine(ShellCommand("make"), CONTEXT)).action
+    assert action == RunCommand("listed", "your settings call make safe")
+    root.write("Makefile", b"all:\n\ttouch PWNED\n", untrusted=True)
+    action = (await tool.examine(ShellCommand("make"), CONTEXT)).action
+    assert action == RunCommand("unclear", "strangers may have written a file that it names")
+
+
+EXPLAINED = {
+    "git push": "It runs at once: your settings call git push safe.\n"
+    "  Decided by policy.safe_commands: git push (FILE, line 4)\n"
+    "Once the conversation has read strangers' words:\n  You are asked (each time): ",
+    "cat a": "You are asked (each time): your settings ask about cat.\n"
+    "  Decided by policy.ask_commands: cat (FILE, line 6)\n",
+    "make x": "You are asked (you can allow it for good): make is not on the list of safe commands."
+    "\n  Decided by Elwood's own lists: no line of yours is about it.\n",
+    "ls": "It runs at once: it only looks.\n  Decided by Elwood's own lists",
+    "rm -rf x": "It is never run: your settings block such commands.\n"
+    "  Decided by policy.blocked_patterns: rm -rf (FILE, line 7)\n",
+}
+
+
+@pytest.mark.parametrize("command", EXPLAINED)
+def test_explain_says_what_would_happen_why_and_by_which_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '[policy]\nsafe_commands = [\n  # what I trust\n  "git push",\n]\n'
+        "ask_commands = [\"cat\"]\nblocked_patterns = ['rm -rf']\n"
+    )
+    assert main(["--config", str(file), "policy", "explain", command]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{command}\n  {EXPLAINED[command].replace('FILE', str(file))}"), said
+
+
+def test_explain_knows_the_word_about_the_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[policy]\ndeny = ["shell.*"]\n')
+    assert main(["--config", str(file), "policy", "explain", "ls"]) == 0
+    line = f"Decided by policy.deny: shell.* ({file}, line 2)"
+    assert (
+        f"It is never run: your settings forbid run_command.\n  {line}\n" in capsys.readouterr().out
+    )
