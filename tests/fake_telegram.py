@@ -521,11 +521,15 @@ class FakeTelegram:
             raise Refusal(400, "Bad Request: RICH_MESSAGE_PHOTO_NO_MEDIA_FOUND")
         return self._made(chat, text, params)
 
-    def _made(self, chat: int, text: str, params: dict[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def _check_buttons(params: dict[str, Any]) -> None:
         for row in (params.get("reply_markup") or {}).get("inline_keyboard", []):
             for button in row:
                 if not 1 <= len(button["callback_data"].encode()) <= 64:
                     raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+
+    def _made(self, chat: int, text: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._check_buttons(params)
         reply = params.get("reply_parameters") or {}
         if reply.get("message_id") in self.gone and not reply.get("allow_sending_without_reply"):
             raise Refusal(400, "Bad Request: message to be replied not found")
@@ -583,7 +587,10 @@ class FakeTelegram:
                 "markup are exactly the same as a current content and reply markup of the message",
             )
         message.text, message.edits = text, message.edits + 1
+        self._check_buttons(params)
         message.params = message.params | {"reply_markup": markup}
+        if method == "editMessageText":
+            message.params |= {"entities": params.get("entities")}
         return {"message_id": message.message_id, "chat": {"id": chat}, "date": 0}
 
     def _admit(self, params: dict[str, Any], *, counts: bool = False) -> int:

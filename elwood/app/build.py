@@ -246,6 +246,7 @@ def _approvals(core: Core) -> Approvals:
         at_work=lambda: [
             name for name, one in core.live.states.items() if not one.is_idle or one.pending
         ],
+        zone=core.clock.zone,
     )
 
 

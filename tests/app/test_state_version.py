@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "4f6ab4735b94",
-        "approvals": "d31445890f45",
+        "approvals": "b3665d862e87",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",

@@ -208,7 +208,7 @@ class Trial:
             if found is None:
                 continue
             self.prompts[data] += not again
-            manner = next((m for m in MANNERS if f'"name":"{m} ' in message.text), "")
+            manner = next((m for m in MANNERS if f"name: {m} " in message.text), "")
             if not manner or (manner == "next" and self.lives == 1):
                 continue
             answer, seconds = MANNERS[manner]

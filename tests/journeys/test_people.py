@@ -1,19 +1,23 @@
 """People: who may talk, how the owner changes that, and what becomes of what the removed wanted."""
 
 from argparse import Namespace
+from collections.abc import Awaitable
 
 import pytest
 import trio
 
-from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.reading.cli import show
 from tests.fake_telegram import OWNER
-from tests.journeys.home import Home, Life
-from tests.journeys.test_approval_journeys import asked, asking, press, questions
+from tests.journeys.home import Home, Life, newest, obedient
+from tests.journeys.test_approval_journeys import LATE, asked, asking, press, questions
 from tests.journeys.test_groups import BO, GROUP, let_in, say
 
 THEIRS = f"tg-{BO}"
+# What the model thinks about without end.
+LONG = ("think long", "and then?")
 
 
 def labels(h: Home, chat: int = OWNER) -> dict[str, str]:
@@ -42,11 +46,24 @@ async def typed(h: Home, life: Life, text: str) -> str:
 
 async def busy(h: Home, life: Life) -> None:
     """Let Bo in, have the owner asked about a call of theirs, and let them say more."""
+
+    def think(request: ModelRequest) -> Completion | Awaitable[Completion]:
+        return forever() if newest(request) in LONG else obedient(request)
+
+    h.think = think
     await let_in(h, life, BO)
     h.fake.say("call act boldly", chat=BO, user=BO)
     await asked(h, life)
+    await trio.sleep(LATE)
+    h.fake.say("think long", chat=BO, user=BO)
+    await life.until(lambda: newest(h.asked[-1]) == "think long")
     h.fake.say("and then?", chat=BO, user=BO)
-    await life.until(lambda: h.fold(THEIRS).waiting)
+    await life.until(lambda: newest(h.asked[-1]) == "and then?")
+
+
+async def forever() -> Completion:
+    await trio.sleep_forever()
+    raise AssertionError("unreachable")
 
 
 def dropped(h: Home) -> list[Replied]:
@@ -56,7 +73,7 @@ def dropped(h: Home) -> list[Replied]:
 async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
     h: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asking(h).settings["approvals"] = ApprovalSettings(wait=900.0)
+    asking(h)
     async with h.life() as life:
         await busy(h, life)
         told = len(h.texts(BO))
@@ -75,8 +92,8 @@ async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
             f"Ann (tg:{BO}) is removed. Calls of theirs that waited for you will not run: 1."
         )
         await life.settled()
-        assert len(dropped(h)) == 2
-        assert all(reply.quiet for reply in dropped(h))
+        [reply] = dropped(h)
+        assert (len(reply.inputs), reply.quiet) == (2, True)
         assert "withdrawn" in await press(h, life, questions(h)[0], "o")
         assert h.effects.done == []
         assert len(h.texts(BO)) == told
@@ -85,11 +102,11 @@ async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
         await life.until(lambda: len(h.texts(BO)) > told)
         assert h.texts(BO)[-1].startswith("I do not know you yet.")
     assert not h.broken()
-    for turn in (None, 1, 2):
+    for turn in (None, 2):
         show(h.config(), Namespace(session=THEIRS, turn=turn))
     seen = capsys.readouterr().out
-    assert seen.count("failed") == 2
-    assert seen.count("Dropped, as who asked for it may not talk to me any more.") == 2
+    assert seen.count("failed") == 1
+    assert seen.count("Dropped, as who asked for it may not talk to me any more.") == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,7 @@ async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
 async def test_a_kill_leaves_one_outcome_for_what_the_removed_wanted(
     place: str, file: str, h: Home
 ) -> None:
-    asking(h).settings["approvals"] = ApprovalSettings(wait=900.0)
+    asking(h)
     async with h.life() as life:
         await busy(h, life)
         told = len(h.texts(BO))
@@ -113,7 +130,7 @@ async def test_a_kill_leaves_one_outcome_for_what_the_removed_wanted(
         await life.died()
     async with h.life() as life:
         await life.settled(1200)
-        assert len(dropped(h)) == 2
+        assert len(dropped(h)) == 1
         assert len(h.texts(BO)) == told
         assert h.effects.done == []
     assert not h.broken()

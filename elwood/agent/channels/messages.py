@@ -11,7 +11,7 @@ from elwood.foundation.text.markdown import Rich
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The channel has it, as *message*."""
+    """The channel has it, as *message*; empty where nothing can be changed any more."""
 
     message: str
 
@@ -84,6 +84,18 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     markdown: str = ""
 
 
+class Edit(Request[PostResult], frozen=True, kw_only=True):
+    """Change the *message* that was sent, as `Sent` named it; once more changes nothing more.
+
+    Its text becomes *part*, unless that is None, and its buttons *buttons*.
+    """
+
+    route: Route
+    message: str
+    part: Rich | None = None
+    buttons: tuple[Button, ...] = ()
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """Show `text` as what is being written.  Offered.
 
@@ -135,4 +147,4 @@ class Reachable(msgspec.Struct, frozen=True, kw_only=True):
     gone: str = ""
 
 
-OutboxMail = Post | Draft | Typing | React | Status | Reachable
+OutboxMail = Post | Edit | Draft | Typing | React | Status | Reachable

@@ -140,6 +140,7 @@ class TelegramMessage(_Announced):
     text: str | None = None
     caption: str | None = None
     reply_markup: InlineButtons | None = None
+    entities: Any = None
     # A new form of a file must not cost the text beside it.
     photo: Any = None
     document: Any = None

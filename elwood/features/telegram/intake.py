@@ -22,8 +22,8 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.client import TRIES, IntakeReplies, ask
-from elwood.agent.channels.messages import OutboxMail, Reachable
+from elwood.agent.channels.client import TRIES, IntakeReplies, ask, post_once
+from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
 from elwood.agent.conversation.inbound import (
     Inbound,
     Principal,
@@ -68,9 +68,11 @@ from elwood.features.telegram.reading import (
     Order,
     album_of,
     asked,
+    chosen,
     identify,
     identify_press,
     is_for_another,
+    message_name,
     name_of,
     order_of,
     overheard,
@@ -154,6 +156,7 @@ class Intake:
         self._noted: dict[int, float] = {}
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
+            self._beside = nursery
             nursery.start_soon(self._receive, nursery)
             nursery.start_soon(self._greet_in_turn, strangers)
             async for _ in mailbox:
@@ -417,7 +420,7 @@ class Intake:
         route: Route,
         files: tuple[ReceivedFile, ...],
     ) -> bool:
-        name = f"{message.chat.id}:{message.message_id}"
+        name = message_name(message)
         sent_at = message.edit_date if edited and message.edit_date else message.date
         is_command = is_typed(who.text)  # what it stands below says nothing to it
         lines = () if is_command else self._heard.get(who.session, ())
@@ -476,10 +479,11 @@ class Intake:
                 quote="" if types(query.data) else asked(message),
             ),
         )
-        if isinstance(taken, Taken):
-            await self._answer(query, "✓", done=True)  # perhaps of the press before
-        else:
-            await self._answer(query, "")
+        await self._answer(query, "✓" if isinstance(taken, Taken) else "")
+        if isinstance(taken, Taken):  # perhaps the press before was
+            part = None if types(query.data) else chosen(message, who.text)
+            edit = Edit(route=route, message=message_name(message), part=part)
+            self._beside.start_soon(post_once, self._outbox, edit)  # else the next press does it
         return await self._replies.settle(taken, number, route)
 
     async def _stop(self, number: int, pressed: StopPressed) -> bool:
@@ -503,27 +507,24 @@ class Intake:
         )
         return await self._replies.settle(taken, number, route)
 
-    async def _answer(self, query: CallbackQuery, text: str, *, done: bool = False) -> None:
-        """Say what came of a press; when that is *done* with, take its buttons away."""
+    async def _answer(self, query: CallbackQuery, text: str) -> None:
+        """Say what came of a press."""
         with suppress(*FAILURES):
             await self._bot.answer_callback_query(query.id, text)
-        if done and query.message is not None:
-            where = query.message.chat.id, query.message.message_id
-            with suppress(*FAILURES):
-                await self._bot.edit_message_reply_markup(*where)
 
     async def _press(self, query: CallbackQuery) -> None:
-        """Have a press decided, say what came of it, and take used buttons away.
+        """Have a press decided, and say what came of it; who decides changes the message.
 
         The decision counts whether or not Telegram still shows our answer to it (TG-26).
         """
         where = route_of(query.message) if query.message else None
+        name = message_name(query.message) if query.message else ""
         who, data = person(query.from_.id), query.data or ""
-        pressed = partial(ButtonPressed, principal=who, data=data, route=where)
+        pressed = partial(ButtonPressed, principal=who, data=data, route=where, message=name)
         settled = await ask(self._approvals, pressed)
         if settled is None:
             settled = CommandResult("That did not work. Please press again in a minute.", ok=False)
-        await self._answer(query, settled.text, done=settled.ok)
+        await self._answer(query, settled.text)
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""

@@ -12,6 +12,7 @@ import trio
 from elwood.agent.channels.messages import (
     Attachment,
     Draft,
+    Edit,
     OutboxMail,
     Post,
     PostResult,
@@ -270,7 +271,7 @@ class _ChatQueue:
     chat: int
     messages: Bucket
     previews: Bucket
-    posts: deque[Post] = attrs.field(factory=deque)
+    posts: deque[Post | Edit] = attrs.field(factory=deque)
     # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
     screens: dict[int | None, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
@@ -349,9 +350,9 @@ class Outbox:
             while len(self._gone) > MAX_GONE:  # forgotten, it costs one call that is refused
                 self._know(next(iter(self._gone)), "")
 
-    def _take(self, queue: _ChatQueue, mail: Post | Draft | Typing | React | Status) -> None:
+    def _take(self, queue: _ChatQueue, mail: Post | Edit | Draft | Typing | React | Status) -> None:
         match mail:
-            case Post():
+            case Post() | Edit():
                 if len(queue.posts) >= MAX_WAITING:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
@@ -447,18 +448,22 @@ class Outbox:
         if self._passing is not None:
             await self._passing.remove(queue.chat, message)
 
-    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        screen = queue.screens.pop(post.route.topic, None)
+    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post | Edit) -> None:
+        is_post = isinstance(post, Post)  # an edit takes nothing off the screen
+        screen = queue.screens.pop(post.route.topic, None) if is_post else None
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
-            outcome = await self._send(chat, queue, post)
-        gone = post.is_reply and queue.chat in self._gone
+            if isinstance(post, Edit):
+                outcome = await self._edit(queue, post)
+            else:
+                outcome = await self._send(chat, queue, post)
+        gone = isinstance(post, Post) and post.is_reply and queue.chat in self._gone
         if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
             self._missed.add(queue.chat)
             outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
-        if isinstance(outcome, Sent):
+        if isinstance(outcome, Sent) and is_post:
             queue.gone.extend(queue.ending)
             queue.ending.clear()
         elif isinstance(outcome, Undeliverable):
@@ -494,6 +499,34 @@ class Outbox:
             if options.chat != queue.chat:
                 self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
+
+    async def _edit(self, queue: _ChatQueue, edit: Edit) -> PostResult:
+        message = int(edit.message.rpartition(":")[2])
+        buttons, part = [(button.text, button.data) for button in edit.buttons], edit.part
+        while True:
+            await self._room(queue)
+            if edit.reply.is_settled:
+                return Unsent("nobody waits for it any more")
+            if queue.chat in self._gone:
+                return Undeliverable(self._gone[queue.chat])
+            try:
+                if part is None:
+                    await self._bot.edit_message_reply_markup(queue.chat, message, buttons)
+                else:
+                    text, entities = part.text, part.entities
+                    await self._bot.edit_message_text(queue.chat, message, text, entities, buttons)
+            except FAILURES as error:
+                match remedy(error):
+                    case "wait":
+                        self._flooded(queue, error)
+                    case "not sent" | "no access":
+                        return Unsent(explain(error))
+                    case "unknown":
+                        return Unsure(explain(error))
+                    case _:
+                        return Undeliverable(explain(error))
+            else:
+                return Sent(edit.message)
 
     def _learn(
         self,

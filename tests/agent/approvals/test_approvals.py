@@ -18,6 +18,8 @@ from elwood.agent.approvals.messages import (
     Stranger,
     Verdict,
 )
+from elwood.agent.approvals.state import CODE_LASTS
+from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.route import Route
 from tests.agent.approvals.approving import CODES, OWNER, OWNER_ROUTE, World, question, running
 from tests.journeys.disk import BadDisk
@@ -102,6 +104,31 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
         assert await ask.meet(7) == Known()
 
 
+async def test_who_was_let_in_while_the_question_was_on_its_way_is_no_question_any_more(
+    world: World, autojump_clock: object
+) -> None:
+    world.sent = lambda _: Unsent("away")
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        assert (await ask.rule(CODES[0], "once")).ok
+        world.sent = None
+        await trio.sleep(2 * CODE_LASTS)
+        [edit] = world.edits
+        assert (edit.part, edit.buttons) == (None, ())
+
+
+async def test_a_code_that_is_over_takes_its_buttons_away(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await trio.sleep(CODE_LASTS + 1)
+        [edit] = world.edits
+        assert (edit.message, edit.buttons) == ("1", ())
+        assert edit.part is not None
+        assert edit.part.text.startswith("Eve (tg:7) stays out: nobody decided in time, ")
+
+
 async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
@@ -151,8 +178,7 @@ async def test_of_a_crowd_that_waits_at_the_start_one_notice_tells(
         await trio.sleep(30)
         [notice] = world.posts
         assert notice.part.text.splitlines() == [
-            "3 people want to talk to me:",
-            "Eve 7 (tg:7)",
+            "2 people want to talk to me:",  # the first was asked about by itself
             "Eve 8 (tg:8)",
             "Eve 9 (tg:9)",
             "If one of them gave you their code themselves: /allow CODE",
@@ -229,7 +255,8 @@ async def test_removing_somebody_ends_what_was_asked_and_permitted_for_their_sak
         await ask.meet(7)
         await ask.pair(CODES[0])
         assert await ask.seek(question("t1/c1", **here)) == Pending()
-        assert (await ask.rule(_code(world), "always")).ok
+        always = next(b.data for b in world.posts[-1].buttons if b.data.endswith(":a"))
+        assert (await ask.press(always)).ok
         assert await ask.seek(question("t2/c1", exact="another", **here)) == Pending()
         change = partial(ChangeAccess, role=None, by=OWNER)
         for by, who in (("tg:7", "Eve"), (OWNER, "Adam"), (OWNER, OWNER)):
@@ -265,7 +292,3 @@ async def test_a_name_that_several_have_removes_nobody(world: World) -> None:
         assert isinstance(again, Stranger)
         await ask.pair(again.code or "")
         assert await ask.meet(7) == Known("member"), "not as before"
-
-
-def _code(world: World) -> str:
-    return world.posts[-1].part.text.partition("/allow ")[2].split()[0]

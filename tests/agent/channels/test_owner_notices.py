@@ -98,7 +98,7 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
 ) -> None:
     left = list(answers)
     async with outbox(lambda post: left.pop(0)) as (boxes, heard):
-        assert await post_until_delivered(boxes, PLACES[0], (Rich("hi"),)) == arrived
+        assert bool(await post_until_delivered(boxes, PLACES[0], (Rich("hi"),))) == arrived
         left = list(answers)
         assert await TellOwner(boxes, lambda: PLACES[:1], str)("It failed.") == arrived
     assert [post.repeat for post in heard] == repeats * 2

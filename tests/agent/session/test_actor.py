@@ -254,7 +254,7 @@ async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world:
         ("/allow abc-234", DecideRequest(code="abc-234", answer="once", by="me")),
         ("/Allow ABC234 Always", DecideRequest(code="ABC234", answer="always", by="me")),
         ("/deny ABC234", DecideRequest(code="ABC234", answer="denied", by="me")),
-        ("/approvals", ListApprovals(by="me")),
+        ("/approvals", ListApprovals(by="me", route=ROUTE)),
         ("/approvals revoke 12", RevokePermission(number=12, by="me")),
         ("/trust example.org", TrustDomain(host="example.org", by="me")),
     ],
