@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "4f6ab4735b94",
+        "sessions": "3c176d72a61e",
         "approvals": "b3665d862e87",
         "usage": "dad8bdebb6ed",
-        "schedule": "3a7de1000fd8",
+        "schedule": "d684e8b7128e",
         "anchors": "667fac1d898f",
     }
 }

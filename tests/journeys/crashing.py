@@ -163,6 +163,7 @@ class Trial:
                     await self.story.happen(self)
                     await self.quiet()
                     self._over.set()
+                assert not fake.violations, fake.violations
                 outside.cancel_scope.cancel()
             self.ended_at = h.now()
 

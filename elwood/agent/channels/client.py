@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 M = TypeVar("M")
 T = TypeVar("T")
 
-# Seconds for one try to post something, and between two tries, doubling up to the last.
+# Seconds for one try to post something, and between two tries: doubling up to the last, which is
+# sooner if nothing was sent: a channel that is away is looked after by its outbox, and asking that
+# costs nothing.
 POST_LIMIT = 60.0
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE = 0.5, 10.0, 4.0
 # Seconds for an answer from inside Elwood, and how often an Intake asks.
 PATIENCE, TRIES = 10.0, 3
 # Seconds between two notices to one chat that too much is waiting.
@@ -108,7 +110,7 @@ async def _arrives(
             case Unsure():
                 repeat = True
             case Unsent():
-                pass
+                pause = min(pause, UNSENT_PAUSE)
         await trio.sleep(pause)
         pause = min(LAST_PAUSE, 2 * pause)
     return None

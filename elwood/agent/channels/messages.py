@@ -73,6 +73,8 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     One that *is_reply* is a part of an answer that stands in the log of its conversation.
     *markdown* is the same text for a channel that draws Markdown itself.
+    Only when the channel has worked again for *calm* seconds is it sent: what is told of an outage
+    may be over by then.
     """
 
     route: Route
@@ -82,6 +84,7 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     buttons: tuple[Button, ...] = ()
     is_reply: bool = False
     markdown: str = ""
+    calm: float = 0.0
 
 
 class Edit(Request[PostResult], frozen=True, kw_only=True):

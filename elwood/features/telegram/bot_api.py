@@ -262,6 +262,8 @@ class WebhookInfo(msgspec.Struct):
     """The webhook; *url* is empty if none is set."""
 
     url: str = ""
+    pending_update_count: int = 0
+    last_error_message: str = ""
 
 
 def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:

@@ -36,6 +36,8 @@ POLL_MARGIN = 15.0
 # Seconds for an answer to any other call, and to one that only decorates.
 CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
+# Seconds for an answer to the question whether there is anybody.
+PROBE_TIMEOUT = 10.0
 # Seconds for the answer to a file, which Telegram looks at before it says yes.
 UPLOAD_TIMEOUT = 60.0
 # Bytes of a file that the API gives, and seconds for all of it.
@@ -71,7 +73,7 @@ class Bot:
         self._prefix, self._files = f"{base}/{bot}", f"{base}/file/{bot}"
 
     async def get_me(self) -> TelegramUser:
-        return await self._call("getMe", {}, TelegramUser)
+        return await self._call("getMe", {}, TelegramUser, PROBE_TIMEOUT)
 
     async def get_updates(
         self, offset: int | None, *, wait: int, limit: int = BATCH
@@ -196,6 +198,11 @@ class Bot:
 
     async def get_webhook_info(self) -> WebhookInfo:
         return await self._call("getWebhookInfo", {}, WebhookInfo)
+
+    async def set_webhook(self, url: str, secret: str) -> bool:
+        """Have updates brought to *url*, with *secret* in a header."""
+        ask = {"url": url, "secret_token": secret, "allowed_updates": ALLOWED_UPDATES}
+        return await self._call("setWebhook", ask, bool)
 
     async def delete_webhook(self) -> None:
         """Remove the webhook and keep the updates that wait."""

@@ -242,6 +242,7 @@ class Sender:
 
     mailbox: Mailbox[OutboxMail]
     actor_table: ActorTable
+    bot: Bot
 
     async def post(
         self, text: str, *, route: Route = HOME, **more: Any
@@ -278,7 +279,7 @@ async def outbox(
     actor = Outbox(bot, random=half, pacing=pacing, passing=passing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
-            yield Sender(mailbox, actor_table)
+            yield Sender(mailbox, actor_table, bot)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()
