@@ -247,6 +247,9 @@ def _approvals(core: Core) -> Approvals:
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),
+        at_work=lambda: [
+            name for name, one in core.live.states.items() if not one.is_idle or one.pending
+        ],
         zone=core.clock.zone,
         seal=core.environment.new_id() if is_open else "",
     )

@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "322d3bc99172",
-        "approvals": "9ea2a094738d",
+        "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "d684e8b7128e",
         "anchors": "667fac1d898f",

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 from hmac import compare_digest
@@ -17,18 +17,22 @@ from elwood.agent.approvals.messages import (
     ApprovalsMail,
     ApprovePairing,
     ButtonPressed,
+    ChangeAccess,
     CommandResult,
     Decided,
     DecideRequest,
     EndAccess,
     FindPerson,
     Known,
+    KnownPerson,
     ListApprovals,
+    ListPeople,
     LookUpDecision,
     Meet,
     MoveChat,
     MovedChats,
     Pending,
+    RemovedPeople,
     RequestApproval,
     RevokePermission,
     Stranger,
@@ -55,6 +59,7 @@ from elwood.agent.approvals.state import (
     CODE_LASTS,
     CODE_LENGTH,
     CONTROL,
+    NEW_CODES,
     STEP_BACK,
     TYPED_LENGTH,
     AccessDecided,
@@ -68,11 +73,11 @@ from elwood.agent.approvals.state import (
     ApprovalState,
     ChatMoved,
     People,
-    PermissionEntry,
     Question,
     QuestionMessage,
     RequestSettled,
     RequestsShown,
+    RoleChanged,
     gist,
     where_to_ask,
 )
@@ -100,8 +105,6 @@ LOOK = 60.0
 HINT_PAUSE = 1.0
 # Seconds between one notice of strangers and the next while more of them come.
 CROWD = (0.0, 60.0, 600.0)
-# Codes that strangers can make us write.
-NEW_CODES = Bucket(600 / 3600, 600)
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
 GUESSES = Bucket(20 / 60, 20)
 
@@ -122,7 +125,13 @@ NO_SUCH_CODE = CommandResult(
     "after an hour whoever still writes to me gets a new one.",
     ok=False,
 )
-NOT_A_PERSON = CommandResult("This is the code of a call: only people can be guests.", ok=False)
+NOT_A_PERSON = CommandResult("Only a person can be a member or a guest.", ok=False)
+NOBODY = CommandResult(
+    "I know nobody of that name or number; /people, or elwood pair list, names all. "
+    "Owners stand in config.toml.",
+    ok=False,
+)
+NAMESAKES = CommandResult("Several are called so: say which by the number, like tg:123.", ok=False)
 WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 # Open questions that one /approvals shows again.
 MAX_SHOWN_AGAIN = 5
@@ -142,9 +151,10 @@ class Approvals:
     *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
     are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
     its call was decided, and must not wait.  *redact* takes secrets out.  *when_awake* says when
-    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs.  With a *seal*,
-    a secret of this process, the control socket decides by longer codes only, made by it: commands
-    that are not confined can read the disk, and ask the socket, but not read the chat.
+    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs; *at_work* which
+    sessions have something to do.  With a *seal*, a secret of this process, the control socket
+    decides by longer codes only, made by it: commands that are not confined can read the disk, and
+    ask the socket, but not read the chat.
     """
 
     def __init__(
@@ -159,6 +169,7 @@ class Approvals:
         redact: Callable[[str], str],
         settings: ApprovalSettings,
         when_awake: Callable[[float], float] = lambda now: now,
+        at_work: Callable[[], Iterable[str]] = lambda: (),
         zone: tzinfo = UTC,
         seal: str = "",
     ) -> None:
@@ -173,6 +184,7 @@ class Approvals:
         self._redact = redact
         self._settings = settings
         self._when_awake = when_awake
+        self._at_work = at_work
         self._zone = zone
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
@@ -187,7 +199,7 @@ class Approvals:
         waiting = [one for one in self._people.requests.values() if one.is_fresh(now)]
         self._newcomers = [one.asked for one in waiting if not one.shown]
         self._has_newcomers = Signal()
-        self._new_codes = NEW_CODES
+        self._new_codes = Bucket(NEW_CODES / 3600, NEW_CODES)
         async with trio.open_nursery() as self._tasks:
             self._tasks.start_soon(self._prompt_for_access, bool(self._newcomers))
             async with self._deciding:
@@ -207,6 +219,12 @@ class Approvals:
                 message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case FindPerson(principal=principal):
                 message.reply.set(self._people.known.get(principal))
+            case ListPeople():
+                message.reply.set(self._list_people())
+            case RemovedPeople():
+                message.reply.set(frozenset(self._people.removed))
+            case ChangeAccess():
+                message.reply.set(await self._change_access(message))
             case ButtonPressed():
                 message.reply.set(await self._press(message))
             case ApprovePairing(code=code, guest=guest):
@@ -277,7 +295,9 @@ class Approvals:
             return Known(role)
         by, now = meet.brought, self._environment.now()
         insists = by is not None and by.id in self._owners
-        if not (meet.asks and self._people.may_ask(meet.principal, now, insists=insists)):
+        id_ = "" if by is None else by.id
+        may_ask = self._people.may_ask(meet.principal, now, by=id_, insists=insists)
+        if not (meet.asks and may_ask):
             return Stranger(None)
         if self._new_codes.delay(trio.current_time()):
             return Stranger(None)
@@ -316,6 +336,35 @@ class Approvals:
             welcome = Rich(WELCOME_GROUP if asked.is_group else WELCOME)
             self._tasks.start_soon(self._post, asked.route, (welcome,))
         return CommandResult(yes if approved else no, ok=True)
+
+    def _list_people(self) -> tuple[KnownPerson, ...]:
+        people = self._people
+        return tuple(
+            KnownPerson(id, name, people.role(id) or "guest", people.since.get(id, 0.0))
+            for id, name in people.known.items()
+        )
+
+    async def _change_access(self, change: ChangeAccess) -> CommandResult:
+        """Remove somebody, or give them another role; a name must be that of one only."""
+        if change.by not in self._owners:
+            return NOT_YOURS
+        found = [one for one in self._list_people() if change.who in (one.principal, one.name)]
+        if len(found) != 1:
+            return NAMESAKES if found else NOBODY
+        [person] = found
+        if change.role is None:
+            removed = decisions.remove(self._state, person, change.by, self._environment.now())
+            result = await self._take(removed)
+            if result.ok:
+                log.info("person removed", extra={"principal": person.principal, "by": change.by})
+                for session in self._at_work():
+                    self._tasks.start_soon(self._tell, session)
+            return result
+        if person.principal.partition(":-")[1]:
+            return NOT_A_PERSON
+        changed = RoleChanged(person.principal, change.role == "guest", change.by)
+        text = f"{person.name or 'Somebody'} ({person.principal}) is a {change.role} now."
+        return CommandResult(text, ok=True) if await self._record(changed) else NO_ROOM
 
     async def _prompt_for_access(self, repeat: bool) -> None:
         """Show the owner who asks, as long as the codes are valid; a crowd comes together.
@@ -449,7 +498,7 @@ class Approvals:
         written = await self._write(*step.entries)
         return step.answer if written or not step.answer.ok else NO_ROOM
 
-    async def _write(self, *entries: PermissionEntry) -> bool:
+    async def _write(self, *entries: ApprovalEntry) -> bool:
         """Record *entries* and see to what follows; False if there is no room for them.
 
         For those who hold the lock and have seen that what they decide is open.

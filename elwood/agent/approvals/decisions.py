@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
+from elwood.agent.approvals.messages import CommandResult, KnownPerson, Pending, Verdict
 from elwood.agent.approvals.prompt_text import (
     MAX_ARGUMENTS,
     MAX_SHOWN,
@@ -18,7 +18,9 @@ from elwood.agent.approvals.prompt_text import (
 )
 from elwood.agent.approvals.state import (
     MAX_STANDING,
+    AccessEnded,
     ApprovalDecided,
+    ApprovalEntry,
     ApprovalRequest,
     ApprovalState,
     DomainTrusted,
@@ -50,7 +52,7 @@ class Step(msgspec.Struct, Generic[T_co], frozen=True):
     """What to write, in one line, and what to answer then."""
 
     answer: T_co
-    entries: tuple[PermissionEntry, ...] = ()
+    entries: tuple[ApprovalEntry, ...] = ()
 
 
 def close(request: ApprovalRequest, ruling: Ruling, by: str = "") -> ApprovalDecided:
@@ -189,6 +191,25 @@ def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[Comma
         return _no(f"There is no permission {number}. /approvals, or elwood approve, lists them.")
     text = f"Permission {number} is revoked."
     return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
+
+
+def remove(state: ApprovalState, person: KnownPerson, by: str, now: float) -> Step[CommandResult]:
+    """End the access of *person*, in one line with what they asked for and what they caused."""
+    who = person.principal
+    asked = [one for one in state.open() if one.question.principal == who]
+    given = [p for p in state.standing(now) if p.principal == who]
+    text = f"{person.name or 'Somebody'} ({who}) is removed."
+    if asked:
+        text += f" Calls of theirs that waited for you will not run: {len(asked)}."
+    if given:
+        what = "; ".join(f"{p.number} ({p.what})" for p in given)
+        text += f" Permissions that you gave for their sake are revoked: {what}."
+    entries: tuple[ApprovalEntry, ...] = (
+        AccessEnded(who, by),
+        *(close(one, "withdrawn", by) for one in asked),
+        *(PermissionRevoked(p.number, by) for p in given),
+    )
+    return Step(CommandResult(text, ok=True), entries)
 
 
 def list_all(state: ApprovalState, now: float) -> CommandResult:

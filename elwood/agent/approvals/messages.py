@@ -1,5 +1,7 @@
 """What approvals is asked: who may talk to us, and what may be done."""
 
+from typing import Literal
+
 import msgspec
 
 from elwood.agent.approvals.state import Question
@@ -48,6 +50,23 @@ class FindPerson(Request[str | None], frozen=True, kw_only=True):
     principal: str
 
 
+class KnownPerson(msgspec.Struct, frozen=True):
+    """Somebody, or a group, who was let in: *since* a Unix time, 0 if that is not known."""
+
+    principal: str
+    name: str
+    role: Role
+    since: float
+
+
+class ListPeople(Request[tuple[KnownPerson, ...]], frozen=True, kw_only=True):
+    """Who was let in, the newest last?  From commands that are for owners only."""
+
+
+class RemovedPeople(Request[frozenset[str]], frozen=True, kw_only=True):
+    """Who was let in, and is not any more?  From a session: what they wanted is dropped."""
+
+
 class CommandResult(msgspec.Struct, frozen=True):
     """What a press or a command decided, in words for the person who did it."""
 
@@ -72,6 +91,17 @@ class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
 
     code: str
     guest: bool = False
+
+
+class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
+    """*by* gives a *role* to *who*, a principal or a name; None: they are removed.
+
+    From a session (`/people`) or the control socket.
+    """
+
+    who: str
+    role: Literal["member", "guest"] | None
+    by: str
 
 
 class MoveChat(Request[None], frozen=True, kw_only=True):
@@ -188,6 +218,9 @@ ApprovalsMail = (
     Meet
     | EndAccess
     | FindPerson
+    | ListPeople
+    | RemovedPeople
+    | ChangeAccess
     | ButtonPressed
     | ApprovePairing
     | MoveChat

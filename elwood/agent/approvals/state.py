@@ -19,11 +19,17 @@ CODE_LASTS = 3600.0
 CODE_LENGTH = 8
 # Seconds for which the owner may say that a group is to be answered: they may be on holiday.
 GROUP_LASTS = 30 * 86400.0
-# Codes open at a time; for a new one the oldest lapses.
-MAX_OPEN_CODES = 200
+# Codes that strangers can make us write: at most so many at once, and in each hour after that.
+NEW_CODES = 600
+# People who wait for an answer at a time: as many as can have got a code within the hour for which
+# it counts, so that nobody's lapses for the sake of another's.
+MAX_OPEN_CODES = 2 * NEW_CODES
+# Groups that wait for an answer at a time, of which the oldest lapses for a new one; and how many
+# of them one person may have brought us into.
+MAX_OPEN_GROUPS, MAX_BROUGHT = 200, 3
 # Seconds for which somebody turned away gets no further code.
 DENIED_FOR = 30 * 86400.0
-# People turned away that are remembered; the oldest are forgotten first.
+# People turned away that are remembered, and people removed; the oldest are forgotten first.
 MAX_DENIED = 1000
 # Seconds by which the clock may step back without making anything expire (CP-35).
 STEP_BACK = 60.0
@@ -80,9 +86,18 @@ class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class AccessEnded(msgspec.Struct, frozen=True, tag="left"):
-    """We are out of the group *principal*, so the yes to it holds no more."""
+    """The yes to *principal* holds no more: *by* removed them; or we are out of that group."""
 
     principal: str
+    by: str = ""
+
+
+class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
+    """*by* made *principal*, who was let in, a *guest*, or a member."""
+
+    principal: str
+    guest: bool
+    by: str
 
 
 class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
@@ -92,7 +107,7 @@ class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
     new: int
 
 
-PeopleEntry = AccessRequested | AccessDecided | ChatMoved | AccessEnded
+PeopleEntry = AccessRequested | AccessDecided | ChatMoved | AccessEnded | RoleChanged
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
@@ -107,13 +122,18 @@ class AccessRequest(msgspec.Struct, frozen=True):
 
 
 class People(msgspec.Struct):
-    """What the log of approvals adds up to: who was let in, groups among them."""
+    """What the log of approvals adds up to: who was let in, groups among them.
+
+    *since* is when, in Unix time; *removed* are people who were let in, and are not any more.
+    """
 
     known: dict[str, str] = msgspec.field(default_factory=dict)
     requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
     denied: dict[str, float] = msgspec.field(default_factory=dict)
     moved: dict[int, int] = msgspec.field(default_factory=dict)
     guests: dict[str, None] = msgspec.field(default_factory=dict)
+    since: dict[str, float] = msgspec.field(default_factory=dict)
+    removed: dict[str, None] = msgspec.field(default_factory=dict)
 
     def apply(self, at: float, entry: PeopleEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
@@ -121,26 +141,42 @@ class People(msgspec.Struct):
             case AccessRequested():
                 for code in [code for code, one in self.requests.items() if not one.is_fresh(at)]:
                     del self.requests[code]
-                if len(self.requests) >= MAX_OPEN_CODES:
-                    del self.requests[next(iter(self.requests))]
+                alike = [c for c, r in self.requests.items() if r.asked.is_group == entry.is_group]
+                if len(alike) >= (MAX_OPEN_GROUPS if entry.is_group else MAX_OPEN_CODES):
+                    del self.requests[alike[0]]
                 self.requests[entry.code] = AccessRequest(at, entry)
             case AccessDecided():
                 request = self.requests.pop(entry.code, None)
                 if request is None:
                     return
+                principal = request.asked.principal
                 if entry.approved:
-                    self.known[request.asked.principal] = request.asked.name
-                    self.denied.pop(request.asked.principal, None)
-                    if entry.guest:
-                        self.guests[request.asked.principal] = None
+                    self.known[principal] = request.asked.name
+                    self.since[principal] = at
+                    self.denied.pop(principal, None)
+                    self.removed.pop(principal, None)
+                    self._set_guest(principal, entry.guest)
                 else:
-                    self.denied[request.asked.principal] = at
+                    self.denied[principal] = at
                     while len(self.denied) > MAX_DENIED:
                         del self.denied[next(iter(self.denied))]
+            case RoleChanged(principal, guest):
+                self._set_guest(principal, guest)
             case ChatMoved():
                 self.moved[entry.new] = self.moved.get(entry.old, entry.old)
-            case AccessEnded(principal):
+            case AccessEnded(principal, by):
                 self.known.pop(principal, None)
+                self.since.pop(principal, None)
+                self.guests.pop(principal, None)
+                if by:
+                    self.removed[principal] = None
+                    while len(self.removed) > MAX_DENIED:
+                        del self.removed[next(iter(self.removed))]
+
+    def _set_guest(self, principal: str, guest: bool) -> None:
+        self.guests.pop(principal, None)
+        if guest:
+            self.guests[principal] = None
 
     def role(self, principal: str) -> Role | None:
         """Say what somebody is who was let in; None if they were not."""
@@ -157,12 +193,19 @@ class People(msgspec.Struct):
         request = self.requests.get(normal_code(code))
         return request.asked if request is not None and request.is_fresh(now) else None
 
-    def may_ask(self, principal: str, now: float, *, insists: bool = False) -> bool:
-        """Tell whether *principal* gets a code; not if turned away, unless an owner *insists*."""
-        denied = self.denied.get(principal)
+    def may_ask(self, principal: str, now: float, *, by: str = "", insists: bool = False) -> bool:
+        """Tell whether *principal* gets a code; not if turned away, unless an owner *insists*.
+
+        *by* is who brought us there, if it is a group.
+        """
+        denied, open_ = self.denied.get(principal), self.open(now)
         if denied is not None and 0 <= now - denied < DENIED_FOR and not insists:
             return False
-        return all(asked.principal != principal for asked in self.open(now))
+        # Names change, and what stands behind them is ours.
+        brought = [one for one in open_ if by and one.by.endswith(f" ({by})")]
+        if len(brought) >= MAX_BROUGHT and not insists:
+            return False
+        return all(asked.principal != principal for asked in open_)
 
 
 # --- what may be done ----------------------------------------------------------------------------
@@ -323,7 +366,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What *by* permitted for good, at a Unix time: *key* is a hash, or a host; *what* in words."""
+    """What *by* permitted for good, at a Unix time: *key* is a hash, or a host; *what* in words.
+
+    *principal* made the call happen that it was given for, if there was one.
+    """
 
     at: float
     number: int
@@ -333,6 +379,7 @@ class Permission(msgspec.Struct, frozen=True):
     what: str
     by: str
     lasts: float
+    principal: str = ""
 
     def stands(self, now: float) -> bool:
         """Tell whether it is still good; a clock set back far ends it (CP-35)."""
@@ -449,6 +496,7 @@ def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Pe
         what=permitted(question),
         by=decided.by,
         lasts=decided.lasts,
+        principal=question.principal,
     )
 
 
@@ -472,7 +520,7 @@ class ApprovalBook(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded():
+            case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded() | RoleChanged():
                 self.people.apply(at, entry)
             case RequestsShown(ids, message, route):
                 for id in ids:

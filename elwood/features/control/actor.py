@@ -6,6 +6,7 @@ import stat
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import tzinfo
 from pathlib import Path
 from typing import get_args
 
@@ -14,14 +15,17 @@ import trio
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
     ApprovePairing,
+    ChangeAccess,
     CommandResult,
     DecideRequest,
     ListApprovals,
+    ListPeople,
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
+from elwood.agent.session.commands.people import described
 from elwood.agent.session.core import Core, inspect
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire
@@ -53,16 +57,27 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
     return Parts(
         actors=[Actor(step=5, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
-        control=[ControlCommand(name="inspect", run=look), *approval_commands(core.approvals)],
+        control=[
+            ControlCommand(name="inspect", run=look),
+            *approval_commands(core.approvals, core.clock.zone),
+        ],
     )
 
 
-def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]:
+def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[ControlCommand]:
     """Make what approvals are asked in the name of whoever may use the socket."""
 
     async def pair(words: Sequence[str]) -> CommandResult:
         code, guest = "".join(words[:1]), "guest" in words[1:]
         return await approvals.ask(ApprovePairing(code=code, guest=guest))
+
+    async def people(words: Sequence[str]) -> CommandResult:
+        known = await approvals.ask(ListPeople())
+        lines = [described(one, zone) for one in known] or ["Nobody may talk to it but its owners."]
+        return CommandResult("\n".join(lines), ok=True)
+
+    async def remove(words: Sequence[str]) -> CommandResult:
+        return await approvals.ask(ChangeAccess(who=" ".join(words), role=None, by=CONTROL))
 
     async def show(words: Sequence[str]) -> CommandResult:
         return await approvals.ask(ListApprovals(by=CONTROL))
@@ -82,6 +97,8 @@ def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]
 
     return [
         ControlCommand(name="pair", run=pair),
+        ControlCommand(name="people", run=people),
+        ControlCommand(name="remove", run=remove),
         ControlCommand(name="approvals", run=show),
         ControlCommand(name="decide", run=decide),
         ControlCommand(name="revoke", run=revoke),

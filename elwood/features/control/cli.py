@@ -55,6 +55,12 @@ def _settle(config: "Config", command: str, *words: str) -> int:
 
 
 def _pair(config: "Config", given: Namespace) -> int:
+    if (given.code == "remove") != bool(given.who):
+        raise CliFailure("usage: elwood pair CODE [--guest] | list | remove WHO", USAGE)
+    if given.code == "list":
+        return _settle(config, "people")
+    if given.who:
+        return _settle(config, "remove", given.who)
     return _settle(config, "pair", given.code, *(["guest"] if given.guest else []))
 
 
@@ -75,7 +81,8 @@ def _of_inspect(parser: ArgumentParser) -> None:
 
 
 def _of_pair(parser: ArgumentParser) -> None:
-    parser.add_argument("code", metavar="CODE", help="the pairing code")
+    parser.add_argument("code", metavar="CODE", help="the pairing code; or list; or remove")
+    parser.add_argument("who", metavar="WHO", nargs="?", help="whom to remove: name, or tg:NUMBER")
     parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
 
 
@@ -96,7 +103,9 @@ COMMANDS = (
     CliCommand(
         "inspect", "Show what every part of the running Elwood does.", _inspect, _of_inspect
     ),
-    CliCommand("pair", "Let the stranger talk who was shown this code.", _pair, _of_pair),
+    CliCommand(
+        "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair
+    ),
     CliCommand(
         "approve", "List what waits for your decision, or decide it.", _approve, _of_approve
     ),

@@ -1,7 +1,7 @@
 """Telegram, as the app sees it."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -55,6 +55,10 @@ class TelegramSettings:
         30, help="most messages to all chats", check=between(1, 1000)
     )
     poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
+    pairing: Literal["code", "off"] = setting(
+        "code",
+        help="people it does not know get a code that you can let them in by; or, off, no answer",
+    )
     observe: bool = setting(
         False,
         help="let the model read what was said in a group before it was asked (privacy mode off)",

@@ -374,7 +374,7 @@ class Intake:
     ) -> Known | Stranger | None:
         if principal == self._us.group(route.chat) and self._us.is_allowed(route.chat):
             return Known()
-        asks = asks and route.private
+        asks = asks and route.private and self._settings.pairing == "code"
         return await ask(
             self._approvals, lambda: Meet(principal=principal, name=name, route=route, asks=asks)
         )
@@ -397,6 +397,8 @@ class Intake:
 
     async def _ask_owner(self, chat: TelegramChat, by: Principal) -> bool:
         """Have the owner asked whether we answer in a group, into which *by* brought us."""
+        if self._settings.pairing == "off" and not by.owner:
+            return True
         group, route = self._us.group(chat.id), Route("telegram", chat.id, private=False)
         brought = partial(Meet, principal=group, name=chat.title or "", route=route, brought=by)
         return await ask(self._approvals, brought) is not None

@@ -1,15 +1,27 @@
 """Approvals: who is let in, by whom, once, and over every restart."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.agent.approvals.state import CODE_LASTS, MAX_OPEN_CODES
+from elwood.agent.approvals.messages import (
+    ChangeAccess,
+    FindPerson,
+    Known,
+    MoveChat,
+    MovedChats,
+    Pending,
+    RemovedPeople,
+    Stranger,
+    Verdict,
+)
+from elwood.agent.approvals.state import CODE_LASTS
 from elwood.agent.channels.messages import Unsent
-from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
+from elwood.agent.conversation.route import Route
+from tests.agent.approvals.approving import CODES, OWNER, OWNER_ROUTE, World, question, running
 from tests.journeys.disk import BadDisk
 
 
@@ -147,9 +159,8 @@ async def test_a_crowd_of_strangers_is_bounded_and_keeps_nobody_out(
         for number in range(1_000, 1_600):
             await ask.meet(number)
         assert world.path.stat().st_size == size
-        assert not (await ask.pair(given[0])).ok, "the oldest have lapsed"
+        assert (await ask.pair(given[0])).ok, "nobody's lapses for the sake of another's"
         assert (await ask.pair(given[-1])).ok
-        assert (await ask.pair(given[-MAX_OPEN_CODES])).ok
         await trio.sleep(3_600)
         assert isinstance(again := await ask.meet(5), Stranger)
         assert again.code is not None
@@ -234,3 +245,50 @@ async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
         assert await ask.meet(7) == Stranger(None)
         await ask.box.address.ask(MoveChat(old=-5, new=-100))
         assert await ask.box.address.ask(MovedChats()) == {}
+
+
+async def test_removing_somebody_ends_what_was_asked_and_permitted_for_their_sake(
+    world: World,
+) -> None:
+    here = {"session": "tg-7", "principal": "tg:7", "route": Route("telegram", 7)}
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await ask.pair(CODES[0])
+        assert await ask.seek(question("t1/c1", **here)) == Pending()
+        always = next(b.data for b in world.posts[-1].buttons if b.data.endswith(":a"))
+        assert (await ask.press(always)).ok
+        assert await ask.seek(question("t2/c1", exact="another", **here)) == Pending()
+        change = partial(ChangeAccess, role=None, by=OWNER)
+        for by, who in (("tg:7", "Eve"), (OWNER, "Adam"), (OWNER, OWNER)):
+            refused = await ask.box.address.ask(ChangeAccess(who=who, role=None, by=by))
+            assert not refused.ok
+        assert await ask.meet(7) == Known()
+        removed = await ask.box.address.ask(change(who="Eve"))
+        assert removed.text == (
+            "Eve (tg:7) is removed. Calls of theirs that waited for you will not run: 1. "
+            "Permissions that you gave for their sake are revoked: 1 (run_command make t1/c1)."
+        )
+        assert not (await ask.box.address.ask(change(who="Eve"))).ok
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.box.address.ask(RemovedPeople()) == {"tg:7"}
+        verdict = await ask.seek(question("t2/c1", exact="another", **here))
+        assert isinstance(verdict, Verdict)
+        assert verdict.ruling == "withdrawn"
+        assert await ask.seek(question("t3/c1", exact="exact t1/c1")) == Pending()
+        assert isinstance(await ask.meet(7), Stranger)
+
+
+async def test_a_name_that_several_have_removes_nobody(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for number in (7, 8):
+            await ask.meet(number)
+            await ask.pair(CODES[number - 7])
+        change = partial(ChangeAccess, by=OWNER)
+        assert "Several" in (await ask.box.address.ask(change(who="Eve", role=None))).text
+        assert (await ask.box.address.ask(change(who="tg:7", role="guest"))).ok
+        assert await ask.meet(7) == Known("guest")
+        assert (await ask.box.address.ask(change(who="tg:7", role=None))).ok
+        again = await ask.meet(7)
+        assert isinstance(again, Stranger)
+        await ask.pair(again.code or "")
+        assert await ask.meet(7) == Known("member"), "not as before"

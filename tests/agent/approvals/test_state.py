@@ -5,9 +5,11 @@ import msgspec
 from elwood.agent.approvals.state import (
     CODE_LASTS,
     GIST,
+    MAX_BROUGHT,
     MAX_DENIED,
     MAX_KEPT,
     MAX_OPEN_CODES,
+    MAX_OPEN_GROUPS,
     AccessDecided,
     AccessRequested,
     ApprovalDecided,
@@ -91,3 +93,18 @@ def test_strangers_cannot_fill_the_memory() -> None:
     assert not people.may_ask("tg:1", 1.0)
     people.apply(CODE_LASTS, asked("new"))
     assert list(people.requests) == ["new"]
+
+
+def test_groups_take_no_place_of_people_and_one_person_brings_us_into_few() -> None:
+    people = People()
+    people.apply(0.0, asked("mine"))
+    for number in range(MAX_OPEN_GROUPS + 1):
+        by = f"Eve {number} (tg:{8 if number < MAX_BROUGHT else number + 100})"
+        people.apply(0.0, AccessRequested(str(number), f"tg:-{number}", "Fun", ROUTE, by))
+        if number == MAX_BROUGHT:
+            assert not people.may_ask("tg:-999", 1.0, by="tg:8")
+            assert people.may_ask("tg:-999", 1.0, by="tg:8", insists=True)
+            assert people.may_ask("tg:-999", 1.0, by="tg:103")
+    assert len(people.requests) == MAX_OPEN_GROUPS + 1
+    assert "mine" in people.requests
+    assert "0" not in people.requests, "the oldest group has lapsed"

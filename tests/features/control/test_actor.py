@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ import trio.testing
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
     ApprovePairing,
+    ChangeAccess,
     CommandResult,
     DecideRequest,
+    KnownPerson,
     ListApprovals,
+    ListPeople,
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
@@ -87,7 +91,9 @@ async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
                 message.reply.set(CommandResult(paired if good else "no such code", good))
             case ListApprovals(by=by):
                 message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
-            case DecideRequest() | RevokePermission():
+            case ListPeople():
+                message.reply.set((KnownPerson("tg:7", "Eve", "guest", 1_780_000_000.0),))
+            case DecideRequest() | RevokePermission() | ChangeAccess():
                 message.reply.set(CommandResult(repr(message), True))
             case other:
                 raise AssertionError(other)
@@ -117,7 +123,7 @@ async def running(
         folder,
         [
             ControlCommand(name="inspect", run=inspect),
-            *approval_commands(approvals.mailbox.address),
+            *approval_commands(approvals.mailbox.address, UTC),
         ],
         redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
@@ -157,6 +163,8 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
             ("decide ABC234 yes", False, "a code and an answer are wanted"),
             ("revoke 3", True, repr(revoke)),
             ("revoke x", False, "the number of a permission is wanted"),
+            ("people", True, "Eve (tg:7): guest, since 2026-05-28"),
+            ("remove Eve", True, repr(ChangeAccess(who="Eve", role=None, by=CONTROL))),
             ("approvals", True, f"{CONTROL} may run ***"),
             ("fly", False, "this Elwood has no fly; is that feature left out?"),
         ):

@@ -8,12 +8,14 @@ import msgspec
 import trio
 
 from elwood import __version__
+from elwood.agent.approvals.messages import ListPeople
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, ModelUnavailable, Spending
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import Spent, in_list, in_words
+from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.commands.paging import asked_page, page
@@ -38,7 +40,7 @@ from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorUnavailable, Reply
-from elwood.foundation.text.lines import cut, duration, in_quotes
+from elwood.foundation.text.lines import cut, duration, in_quotes, literal
 from elwood.foundation.text.markdown import Rich
 
 # Seconds for approvals to carry a command out, and for a file to be sent.
@@ -204,6 +206,8 @@ class Commands:
                 return answer
             case "help":
                 return CommandAnswer(help_text(shared.commands, command.given))
+            case "people":
+                return await self._people(command, received)
             case "allow" | "deny" | "approvals" | "trust":
                 return CommandAnswer(await self._approve(command, received))
         if (found := shared.command(command.name)) is not None:
@@ -257,6 +261,17 @@ class Commands:
         self._beside = None
         text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
         return with_receipts(text, Turn("", [received], 0))
+
+    async def _people(self, command: TypedCommand, received: Received) -> CommandAnswer:
+        approvals, zone = self._core.approvals, self._core.clock.zone
+        with trio.move_on_after(APPROVALS_LIMIT):
+            known = await approvals.insist(ListPeople)
+            asked = people.answer(known, command.given, received.principal, zone)
+            if isinstance(asked, CommandAnswer):
+                return asked
+            done = await approvals.insist(lambda: msgspec.structs.replace(asked, reply=Reply()))
+            return CommandAnswer(literal(done.text))
+        return CommandAnswer("I cannot look at that now. Try again in a minute.")
 
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))

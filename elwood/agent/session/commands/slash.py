@@ -44,6 +44,8 @@ COMMANDS = {
     "/allow CODE guest.",
     "deny": "refuse a call that waits\n/deny CODE, as with /allow.",
     "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
+    "people": "who may talk to me\n"
+    "/people tg:NUMBER: one of them, to be removed, or made a member or guest.",
     "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
     "model": "which model thinks\n"
     "/model NAME: another one, for this conversation; /model default: the usual one.",
@@ -54,7 +56,7 @@ GROUPS = {
     "Going back": ("undo", "retry", "branch", "sessions", "resume", "compact"),
     "What I know and plan": (),
     "What I did, and what it cost": ("receipts", "budget", "export"),
-    "What I may do": ("approvals", "allow", "deny", "trust", "tools"),
+    "What I may do": ("approvals", "allow", "deny", "trust", "people", "tools"),
     "Looking after me": ("model",),
 }
 # The menu of whoever is not the owner in a chat of their own: what works for everybody.

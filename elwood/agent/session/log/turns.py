@@ -1,6 +1,6 @@
 """A turn: while it runs, with its calls; what is on its way; and what is kept when it has ended."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -136,6 +136,15 @@ class Turn(msgspec.Struct):
         """Who made it happen: whoever spoke last, of those who may least."""
         inputs = [one for one in self.inputs if one.untrusted] or self.inputs
         return inputs[-1].principal if inputs else self.kept[-1].principal
+
+    def is_only_of(self, people: Collection[str]) -> bool:
+        """Tell whether only *people* want it; of a group's words, those that counted as a member's.
+
+        Anybody may talk in a group, and for what waited there the owner has said yes.
+        """
+        said = ((one.principal, one.route.private or one.member) for one in self.inputs)
+        kept = ((one.principal, one.route.private) for one in self.kept)
+        return all(whose in people and counts for whose, counts in (*said, *kept))
 
     @property
     def named(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from itertools import takewhile
 import msgspec
 import trio
 
+from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
@@ -39,6 +40,8 @@ GIVEN_UP = (
     "I tried this several times and was cut off each time, so I have given it up. "
     "The rest of our conversation is not affected."
 )
+# What stands in the log for the turn of somebody who was removed; they are told nothing.
+DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way was {}."
 # What waited when the turn was stopped, and on the button that has it answered.
 UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
@@ -71,6 +74,7 @@ class TurnRunner:
         self._ending = False
         self._held = 0
         self._stopped_by: Received | None = None
+        self._dropped = ""  # the turn of people who were removed
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
@@ -167,9 +171,20 @@ class TurnRunner:
         return stopped or self.stop(command), gone
 
     async def _forsake(self) -> None:
-        """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
+        """Let go of what a cancelled task, or a removed person, had asked for, also upon a yes."""
+        await self._drop()
         if await self.approvals.let_go_cancelled(self._cancelled):
             self.stop(None)
+
+    async def _drop(self) -> None:
+        """Stop the open turn if all of it is wanted by people who were removed (decision 26)."""
+        turn = self._log.state.turn
+        if turn is None or turn.errand or turn.principal in self._core.channels.owners:
+            return
+        removed = await self._core.approvals.insist(RemovedPeople)
+        if turn is self._log.state.turn and turn.is_only_of(removed) and self.stop(None):
+            self._dropped = turn.id
+            log.warning("turn of a removed person dropped", extra={"principal": turn.principal})
 
     async def _cancelled(self, runs: Runs) -> Runs:
         found = [await extension.cancelled(runs) for extension in self._extensions]
@@ -245,6 +260,7 @@ class TurnRunner:
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=self._core.config.of(WatchdogSettings).turn):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
+                await self._drop()
                 if self._stopping:
                     self._scope.cancel()
                 answer = await self._think()
@@ -252,7 +268,9 @@ class TurnRunner:
             if answer is None:
                 what = turn.under_way
                 await self._gate.abandon()
-                if self._stopping:
+                if self._dropped == turn.id:
+                    answer = TurnResult(DROPPED.format(what), failed=True)
+                elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
                     text = f"I stopped after {limit:.0f} s, the limit of a turn"
@@ -328,7 +346,8 @@ class TurnRunner:
             head + shown,
             "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
-            quiet=quiet and stop is None,  # who says stop is answered
+            # Who says stop is answered.
+            quiet=(quiet and stop is None) or self._dropped == turn.id,
             pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else {},
         )
         for extension in self._extensions:

@@ -1,0 +1,67 @@
+"""``/people`` and ``elwood pair list``: who may talk to us, and how that is changed."""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+
+from elwood.agent.approvals.messages import ChangeAccess, KnownPerson
+from elwood.agent.session.commands.paging import asked_page, page
+from elwood.agent.session.extension import CommandAnswer
+from elwood.foundation.text.lines import cut, literal
+
+# People on a page, and characters of a name on a button.
+PAGE, LABEL = 8, 30
+REALLY = (
+    "Really remove {}? What they wait for is dropped, and what you permitted for their sake is "
+    "revoked. They are told nothing; if they write again they are strangers. Their reminders stay: "
+    "/tasks lists them."
+)
+
+
+def answer(
+    people: Sequence[KnownPerson], given: str, by: str, zone: tzinfo
+) -> CommandAnswer | ChangeAccess:
+    """Answer ``/people`` with what was *given* behind it, or say what *by* wants changed."""
+    named = {one.principal: one for one in people}
+    match given.split():
+        case ["remove", who, "yes"]:
+            return ChangeAccess(who=who, role=None, by=by)
+        case ["remove", who] if who in named:
+            text = REALLY.format(f"{literal(_name(named[who]))} ({who})")
+            yes = f"Yes, remove {cut(_name(named[who]), LABEL)}"
+            return CommandAnswer(text, pages={yes: f"/people remove {who} yes"})
+        case ["member", who]:
+            return ChangeAccess(who=who, role="member", by=by)
+        case ["guest", who]:
+            return ChangeAccess(who=who, role="guest", by=by)
+        case [who] if who in named:
+            name, role = cut(_name(named[who]), LABEL), named[who].role
+            other = "guest" if role == "member" else "member"
+            pages = (
+                {f"Make {name} a {other}": f"/people {other} {who}"} if not _is_group(who) else {}
+            )
+            pages[f"Remove {name}"] = f"/people remove {who}"
+            return CommandAnswer(literal(described(named[who], zone)), pages=pages)
+    asked, number = asked_page(given)
+    if asked:
+        return CommandAnswer("I know nobody of that number. /people lists who may talk to me.")
+    if not people:
+        return CommandAnswer("Nobody may talk to me but you.")
+    shown, pages = page(people, number, PAGE, "/people")
+    lines = [f"- {literal(described(one, zone))}" for one in shown]
+    buttons = {f"{cut(_name(o), LABEL)} ({o.principal})": f"/people {o.principal}" for o in shown}
+    return CommandAnswer("\n".join(["May talk to me, besides you:", *lines]), pages=buttons | pages)
+
+
+def described(person: KnownPerson, zone: tzinfo) -> str:
+    """Say in a line who it is, in which role and since when."""
+    since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
+    role = "a group that I answer in" if _is_group(person.principal) else person.role
+    return f"{_name(person)} ({person.principal}): {role}{since}"
+
+
+def _name(person: KnownPerson) -> str:
+    return person.name or "somebody"
+
+
+def _is_group(principal: str) -> bool:
+    return ":-" in principal

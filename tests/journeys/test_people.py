@@ -1,0 +1,148 @@
+"""People: who may talk, how the owner changes that, and what becomes of what the removed wanted."""
+
+from argparse import Namespace
+from collections.abc import Awaitable
+
+import pytest
+import trio
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.session.log.entries import Replied
+from elwood.agent.session.reading.cli import show
+from tests.fake_telegram import OWNER
+from tests.journeys.home import Home, Life, newest, obedient
+from tests.journeys.test_approval_journeys import LATE, asked, asking, questions
+from tests.journeys.test_groups import BO, GROUP, let_in, say
+
+THEIRS = f"tg-{BO}"
+# What the model thinks about without end.
+LONG = ("think long", "and then?")
+
+
+def labels(h: Home, chat: int = OWNER) -> dict[str, str]:
+    """What stands on the buttons below the newest message, and what they carry."""
+    newest = [message for message in h.fake.sent if message.chat == chat][-1]
+    rows = newest.params.get("reply_markup", {}).get("inline_keyboard", [])
+    return {button["text"]: button["callback_data"] for row in rows for button in row}
+
+
+async def pressed(h: Home, life: Life, label: str) -> str:
+    """Let the owner press the button of that name; return what is said then."""
+    newest = [message for message in h.fake.sent if message.chat == OWNER][-1]
+    before = len(h.texts())
+    h.fake.press(labels(h)[label], message=newest)
+    await life.until(lambda: len(h.texts()) > before)
+    return h.texts()[-1]
+
+
+async def typed(h: Home, life: Life, text: str) -> str:
+    """Let the owner type something; return what is said then, while others are busy."""
+    before = len(h.texts())
+    h.fake.say(text)
+    await life.until(lambda: len(h.texts()) > before)
+    return h.texts()[-1]
+
+
+async def busy(h: Home, life: Life) -> None:
+    """Let Bo in, have the owner asked about a call of theirs, and let them say more."""
+
+    def think(request: ModelRequest) -> Completion | Awaitable[Completion]:
+        return forever() if newest(request) in LONG else obedient(request)
+
+    h.think = think
+    await let_in(h, life, BO)
+    h.fake.say("call act boldly", chat=BO, user=BO)
+    await asked(h, life)
+    await trio.sleep(LATE)
+    h.fake.say("think long", chat=BO, user=BO)
+    await life.until(lambda: newest(h.asked[-1]) == "think long")
+    h.fake.say("and then?", chat=BO, user=BO)
+    await life.until(lambda: newest(h.asked[-1]) == "and then?")
+
+
+async def forever() -> Completion:
+    await trio.sleep_forever()
+    raise AssertionError("unreachable")
+
+
+def dropped(h: Home) -> list[Replied]:
+    return [e for e in h.entries(THEIRS) if isinstance(e, Replied) and e.text.startswith("Dropped")]
+
+
+async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
+    h: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asking(h)
+    async with h.life() as life:
+        await busy(h, life)
+        told = len(h.texts(BO))
+        assert (await typed(h, life, "/people")).endswith(
+            f"• Ann (tg:{BO}): member, since 2026-05-28"
+        )
+        assert (
+            await pressed(h, life, f"Ann (tg:{BO})") == f"Ann (tg:{BO}): member, since 2026-05-28"
+        )
+        assert await pressed(h, life, "Make Ann a guest") == f"Ann (tg:{BO}) is a guest now."
+        await typed(h, life, f"/people tg:{BO}")
+        assert list(labels(h)) == ["Make Ann a member", "Remove Ann"]
+        assert (await pressed(h, life, "Remove Ann")).startswith(f"Really remove Ann (tg:{BO})?")
+        assert h.fold(THEIRS).turn is not None, "nothing has happened yet"
+        assert await pressed(h, life, "Yes, remove Ann") == (
+            f"Ann (tg:{BO}) is removed. Calls of theirs that waited for you will not run: 1."
+        )
+        await life.settled()
+        [reply] = dropped(h)
+        assert (len(reply.inputs), reply.quiet) == (2, True)
+        assert questions(h)[0].buttons == []
+        assert h.effects.done == []
+        assert len(h.texts(BO)) == told
+        assert await typed(h, life, "/people") == "Nobody may talk to me but you."
+        h.fake.say("hello?", chat=BO, user=BO)
+        await life.until(lambda: len(h.texts(BO)) > told)
+        assert h.texts(BO)[-1].startswith("I do not know you yet.")
+    assert not h.broken()
+    for turn in (None, 2):
+        show(h.config(), Namespace(session=THEIRS, turn=turn))
+    seen = capsys.readouterr().out
+    assert seen.count("failed") == 1
+    assert seen.count("Dropped, as who asked for it may not talk to me any more.") == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        ("before write left", "approvals.jsonl"),
+        ("after sync left", "approvals.jsonl"),
+        ("before write replied", f"{THEIRS}.jsonl"),
+        ("after sync replied", f"{THEIRS}.jsonl"),
+    ],
+)
+async def test_a_kill_leaves_one_outcome_for_what_the_removed_wanted(
+    place: str, file: str, h: Home
+) -> None:
+    asking(h)
+    async with h.life() as life:
+        await busy(h, life)
+        told = len(h.texts(BO))
+        h.kill(place, file=file)
+        h.fake.say(f"/people remove tg:{BO} yes")
+        await life.died()
+    async with h.life() as life:
+        await life.settled(1200)
+        assert sum(len(reply.inputs) for reply in dropped(h)) == 2
+        assert len(h.texts(BO)) == told
+        assert h.effects.done == []
+    assert not h.broken()
+
+
+async def test_in_a_group_a_removed_person_speaks_as_anybody(h: Home) -> None:
+    h.groups = (GROUP,)
+    async with h.life() as life:
+        await let_in(h, life, BO)
+        await life.say(f"/people remove tg:{BO} yes")
+        say(h, "hello", BO)
+        await life.settled()
+        assert len(h.texts(GROUP)) == 1
+        await trio.sleep(1)
+    assert not h.broken()
