@@ -1,6 +1,7 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
 import difflib
+import os
 import re
 import tomllib
 import types
@@ -14,7 +15,7 @@ import msgspec
 from elwood.app.main import sections as all_sections
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
-from elwood.foundation.secrets.store import SecretUnusable, look_up
+from elwood.foundation.secrets.store import SecretUnusable, look_up, read_private
 from elwood.foundation.settings import (
     BadSetting,
     Config,
@@ -31,6 +32,11 @@ from elwood.foundation.settings import (
 
 T = TypeVar("T")
 PREFIX = "ELWOOD__"
+# A line of .env, as shells and container engines write them; nothing in a value is expanded.
+_LINE = re.compile(
+    r"""(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=(?:"([^"]*)"|'([^']*)'|((?!["'])\S.*?|))"""
+    r"""(?:[ \t]+#.*)?[ \t]*"""
+)
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 Tree = dict[str, object]
 # Bytes of a configuration file.
@@ -82,10 +88,39 @@ def load(
     """Read the configuration in *path*, with what *environ* sets over it, into *sections*.
 
     Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
-    for commands that need no secret and may not be allowed to read them.
+    for commands that need no secret and may not be allowed to read them.  What the file ``.env``
+    beside it sets counts as if it were in *environ*, and never gets there.
     Raises ConfigErrors with everything that is wrong.
     """
-    return _Loading(path, environ, sections or all_sections(), secrets).config()
+    seen = {**_dotenv(path.with_name(".env"), secrets=secrets), **environ}
+    try:
+        return _Loading(path, seen, sections or all_sections(), secrets).config()
+    finally:
+        for name in environ.keys() - seen.keys():
+            del environ[name]
+
+
+def _dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
+    """Read the file of variables *path*, if there is one.  Raises ConfigErrors."""
+    try:
+        lines = read_private(path).splitlines() if os.path.lexists(path) else []
+    except SecretUnusable as error:
+        if not secrets:
+            return {}
+        raise ConfigErrors([Problem(error.problem, error.remedy)]) from None
+    found: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        if match := _LINE.fullmatch(line):
+            found[match[1]] = match[2] or match[3] or match[4] or ""
+        else:
+            # The line is not repeated: it may hold a secret.
+            problems.append(Problem(f"{path}: line {number} sets no variable", "write NAME=value"))
+    if problems:
+        raise ConfigErrors(problems)
+    return found
 
 
 # --- what stands where ----------------------------------------------------------------------------
@@ -314,8 +349,9 @@ class _Loading:
                     table[field.name] = given  # complained about as no table
             elif self._with_secrets:
                 credential = key.credential.replace("NAME", name)
-                variable = key.variable.replace("NAME", name.upper().replace("-", "_"))
-                secret = self._secret(given, (*where, field.name), credential, variable)
+                upper = name.upper().replace("-", "_")
+                variables = [one.replace("NAME", upper) for one in key.variables]
+                secret = self._secret(given, (*where, field.name), credential, variables)
                 if secret is not None:
                     table[field.name] = secret
 
@@ -323,12 +359,14 @@ class _Loading:
         found: Tree = {}
         for name, given in table.items() if self._with_secrets else ():
             credential = key.credential.replace("NAME", str(where[-2])).replace("KEY", name.lower())
-            secret = self._secret(given, (*where, name), credential, "")
+            secret = self._secret(given, (*where, name), credential, ())
             if secret is not None:
                 found[name] = secret
         return found
 
-    def _secret(self, given: object, where: Where, credential: str, variable: str) -> object:
+    def _secret(
+        self, given: object, where: Where, credential: str, variables: Sequence[str]
+    ) -> object:
         if given is not None and not isinstance(given, str):
             # Not what was found: it may be the secret.
             self._report(where, "expected a text", "put it into quotes")
@@ -343,7 +381,7 @@ class _Loading:
         if self._is_reported(where):
             return None  # a variable in it is not set
         try:
-            return look_up(credential, given, variable, self._environ)
+            return look_up(credential, given, variables, self._environ)
         except SecretUnusable as error:
             self._report(where, error.problem, error.remedy)
             return None

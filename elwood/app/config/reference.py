@@ -27,6 +27,9 @@ Elwood reads this file when it starts and never writes it; `elwood init` makes t
 - Secrets are looked for in `$CREDENTIALS_DIRECTORY` (systemd), then where the key says, then in a
   variable. A `file:` must be readable for its owner only. Variables that held secrets are removed
   from the environment.
+- The file `.env` beside config.toml may set the same variables, one `NAME=value` in a line. It must
+  be readable for its owner only (`chmod 600`), the environment comes before it, and nothing in it
+  gets into the environment of Elwood or of what Elwood runs.
 """
 _HEAD = """\
 # The configuration of Elwood.  Lines that begin with "#" and no blank show a default or, where

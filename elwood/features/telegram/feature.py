@@ -33,6 +33,7 @@ class TelegramSettings:
     token: Secret | None = secret(
         "telegram-token",
         "ELWOOD_TELEGRAM_TOKEN",
+        "TELEGRAM_BOT_TOKEN",
         help=". Without one the channel is off",
         example='"file:/run/secrets/telegram-token"',
     )
