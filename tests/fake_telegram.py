@@ -193,6 +193,22 @@ class FakeTelegram:
         small = self.file(b"small", width=90, height=90)
         return [small, self.file(data, width=width, height=height)]
 
+    def member(
+        self, chat: int, status: str = "member", *, user: int = OWNER, title: str = ""
+    ) -> int:
+        """Let somebody bring the bot into a chat, or take it out (any other *status*)."""
+        there = status in ("member", "administrator")
+        (self.blocked.discard if there else self.blocked.add)(chat)
+        old, made = "left" if there else "member", self.message(None, chat=chat, user=user)
+        changed = {
+            "chat": made["chat"] | ({"title": title} if title else {}),
+            "from": made["from"],
+            "date": made["date"],
+            "old_chat_member": {"user": BOT, "status": old},
+            "new_chat_member": {"user": BOT, "status": status, "until_date": 0},
+        }
+        return self.push({"my_chat_member": changed})
+
     def press(
         self, data: str, *, user: int = OWNER, message: SentMessage | None = None, **more: Any
     ) -> str:

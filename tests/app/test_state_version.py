@@ -35,8 +35,8 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "bc48f2d90104",
-        "approvals": "24634ffd2ed8",
+        "sessions": "4f6ab4735b94",
+        "approvals": "3fb90848ec01",
         "usage": "dad8bdebb6ed",
         "schedule": "3a7de1000fd8",
         "anchors": "667fac1d898f",

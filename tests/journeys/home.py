@@ -4,6 +4,7 @@
 """
 
 import itertools
+import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -93,7 +94,8 @@ def newest(request: ModelRequest) -> str:
     if isinstance(last, Notice):
         return last.text
     assert isinstance(last, Human)
-    return without_days(last.text).split("\n", 1)[-1]
+    text = without_days(last.text).split("\n", 1)[-1]
+    return re.sub(r"^\[[^\[\]]* \((?:admin|member|guest)\)\]: ", "", text)
 
 
 def obedient(request: ModelRequest) -> Completion:
@@ -150,6 +152,7 @@ class Home:
     settings: dict[str, Any] = attrs.field(factory=dict)
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
+    observe: bool = False
     pacing: Pacing = UNPACED
     # Whether Telegram draws Markdown itself.
     markdown: bool = False
@@ -436,7 +439,12 @@ class Life:
         home = self.home
         owners = (OWNER, OTHER)
         settings = TelegramSettings(
-            token=Secret(TOKEN), owners=owners, groups=home.groups, base_url=home.fake.url, poll=50
+            token=Secret(TOKEN),
+            owners=owners,
+            groups=home.groups,
+            base_url=home.fake.url,
+            poll=50,
+            observe=home.observe,
         )
 
         async def build_(core: Core, others: Gathered) -> Parts:

@@ -266,13 +266,13 @@ async def test_what_a_guest_wants_the_owner_decides(h: Home) -> None:
         question = await asked(h, life)
         assert question.chat == OWNER
         assert f"For tg:{GUEST} in tg-{GUEST}." in question.text
-        assert "a message sent by tg:77" in question.text
+        assert "Why I ask: it changes something\n" in question.text
         thief = await press(h, life, question, "o", user=GUEST)
         assert thief == "This is not yours to decide."
         copied = attrs.evolve(question, chat=GUEST)
         assert await press(h, life, copied, "o", user=GUEST) == thief
         h.fake.say("/allow AAAAAA", chat=GUEST, user=GUEST)
-        await life.until(lambda: "Only your own words decide" in h.fake.texts(GUEST)[-1])
+        await life.until(lambda: h.fake.texts(GUEST)[-1] == "/allow is for my owner only.")
         await trio.sleep(SOON)
         assert h.effects.done == []
         await press(h, life, question, "o")

@@ -16,6 +16,7 @@ from elwood.agent.approvals.messages import (
     CommandResult,
     Decided,
     DecideRequest,
+    EndAccess,
     FindPerson,
     Known,
     ListApprovals,
@@ -32,6 +33,7 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
+    MAX_CROWD,
     access_buttons,
     access_question,
     button_pressed,
@@ -46,6 +48,7 @@ from elwood.agent.approvals.state import (
     STEP_BACK,
     TYPED_LENGTH,
     AccessDecided,
+    AccessEnded,
     AccessRequested,
     ApprovalBook,
     ApprovalDecided,
@@ -100,6 +103,8 @@ NO_SUCH_CODE = CommandResult(
     "after an hour whoever still writes to me gets a new one.",
     ok=False,
 )
+NOT_A_PERSON = CommandResult("This is the code of a call: only people can be guests.", ok=False)
+WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
@@ -160,12 +165,15 @@ class Approvals:
         match message:
             case Meet():
                 message.reply.set(await self._meet(message))
+            case EndAccess(principal=principal):
+                is_known = principal in self._people.known
+                message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case FindPerson(principal=principal):
                 message.reply.set(self._people.known.get(principal))
             case ButtonPressed():
                 message.reply.set(await self._press(message))
-            case ApprovePairing(code=code):
-                result = await self._let_in(code, True, "console")
+            case ApprovePairing(code=code, guest=guest):
+                result = await self._let_in(code, True, "console", guest)
                 message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
             case MoveChat(old=old, new=new):
                 if new not in self._people.moved:
@@ -180,8 +188,8 @@ class Approvals:
             case WithdrawRequests(session=session, calls=calls, anew=anew):
                 entries = decisions.withdraw(state, session, calls, anew, now)
                 message.reply.set(await self._write(*entries))
-            case DecideRequest(code=code, answer=answer, by=by):
-                message.reply.set(await self._decide_typed(code, answer, by))
+            case DecideRequest(code=code, answer=answer, by=by, guest=guest):
+                message.reply.set(await self._decide_typed(code, answer, by, guest))
             case TrustDomain() | RevokePermission() | ListApprovals() if (
                 message.by not in self._owners
             ):
@@ -217,9 +225,13 @@ class Approvals:
     # --- who may talk to us ----------------------------------------------------------------------
 
     async def _meet(self, meet: Meet) -> Known | Stranger:
-        if meet.principal in self._owners or meet.principal in self._people.known:
-            return Known()
-        if not self._people.may_ask(meet.principal, self._environment.now()):
+        if meet.principal in self._owners:
+            return Known("admin")
+        if (role := self._people.role(meet.principal)) is not None:
+            return Known(role)
+        by, now = meet.brought, self._environment.now()
+        insists = by is not None and by.id in self._owners
+        if not (meet.asks and self._people.may_ask(meet.principal, now, insists=insists)):
             return Stranger(None)
         if self._new_codes.delay(trio.current_time()):
             return Stranger(None)
@@ -227,7 +239,8 @@ class Approvals:
         code = self._environment.new_code(CODE_LENGTH)
         while code in self._people.requests:
             code = self._environment.new_code(CODE_LENGTH)
-        asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route)
+        who = "" if by is None else f"{one_line(by.name)} ({by.id})"
+        asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route, who)
         if not await self._record(asked):
             return Stranger(None)
         log.info("stranger met", extra={"principal": meet.principal})
@@ -235,19 +248,24 @@ class Approvals:
         self._has_newcomers.give()
         return Stranger(code)
 
-    async def _let_in(self, code: str, approved: bool, by: str) -> CommandResult:
+    async def _let_in(
+        self, code: str, approved: bool, by: str, guest: bool = False
+    ) -> CommandResult:
         """Decide about *code* if it is still open: found, recorded and closed in one go."""
         asked = self._people.find(code, self._environment.now())
         if asked is None:
             return EXPIRED
-        if not await self._record(AccessDecided(asked.code, approved, by)):
+        if not await self._record(AccessDecided(asked.code, approved, by, guest)):
             return NO_ROOM
         who = f"{asked.name} ({asked.principal})"
         log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
-        if not approved:
-            return CommandResult(f"{who} stays out.", ok=True)
-        self._tasks.start_soon(self._post, asked.route, (Rich(WELCOME),))
-        return CommandResult(f"{who} may talk to me now.", ok=True)
+        yes, no = f"{who} may talk to me now.", f"{who} stays out."
+        if asked.is_group:
+            yes, no = f"I answer in {who} now.", f"I stay silent in {who}."
+        if approved:
+            welcome = Rich(WELCOME_GROUP if asked.is_group else WELCOME)
+            self._tasks.start_soon(self._post, asked.route, (welcome,))
+        return CommandResult(yes if approved else no, ok=True)
 
     async def _prompt_for_access(self) -> None:
         """Show the owner who asks, as long as the codes are valid; a crowd comes together."""
@@ -259,11 +277,14 @@ class Approvals:
             asked = [one for one in self._newcomers if one in open_]
             self._newcomers.clear()
             with trio.move_on_after(CODE_LASTS):
-                if len(asked) == 1:
-                    question, keys = access_question(asked[0]), access_buttons(asked[0].code)
+                singly = [one for one in asked if one.is_group][:MAX_CROWD]
+                people = [one for one in asked if not one.is_group]
+                if len(people) > 1:
+                    await self._post(self._owner_routes[0], (crowd_message(people),))
+                    people = []
+                for one in (*people, *singly):
+                    question, keys = access_question(one), access_buttons(one)
                     await self._post(self._owner_routes[0], (question,), keys)
-                elif asked:
-                    await self._post(self._owner_routes[0], (crowd_message(asked),))
             pause = CROWD[min(CROWD.index(pause) + 1, len(CROWD) - 1)]
             await trio.sleep(pause)
             pause = pause if self._newcomers else 0.0
@@ -309,13 +330,17 @@ class Approvals:
             return ELSEWHERE
         return await self._decide(request, answer, by)
 
-    async def _decide_typed(self, code: str, answer: OwnerAnswer, by: str) -> CommandResult:
+    async def _decide_typed(
+        self, code: str, answer: OwnerAnswer, by: str, guest: bool
+    ) -> CommandResult:
         if (refused := self._refused(by)) is not None:
             return refused
         request = self._state.of_code(normal_code(code))
         if request is None:
-            let_in = await self._let_in(code, answer != "denied", by)
+            let_in = await self._let_in(code, answer != "denied", by, guest)
             return self._guessed(by, NO_SUCH) if let_in is EXPIRED else let_in
+        if guest:
+            return NOT_A_PERSON
         return await self._decide(request, answer, by)
 
     async def _decide(

@@ -4,12 +4,15 @@ import msgspec
 
 from elwood.agent.approvals.state import Question
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.inbound import Principal, Role
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 
 
 class Known(msgspec.Struct, frozen=True):
-    """This person may talk to us."""
+    """This person, or group, may talk to us; a person as a *role*."""
+
+    role: Role = "member"
 
 
 class Stranger(msgspec.Struct, frozen=True):
@@ -21,12 +24,22 @@ class Stranger(msgspec.Struct, frozen=True):
 class Meet(Request[Known | Stranger], frozen=True, kw_only=True):
     """May *principal* talk to us?  From an Intake, for people who are not in the configuration.
 
-    *route* is where they wrote, *name* what they call themselves (untrusted).
+    *route* is where they wrote, *name* what they call themselves (untrusted).  Without *asks*
+    nothing is asked of the owner, and nobody gets a code.  May also be about a group, which was
+    *brought* to us by a person.
     """
 
     principal: str
     name: str
     route: Route
+    asks: bool = True
+    brought: Principal | None = None
+
+
+class EndAccess(Request[bool], frozen=True, kw_only=True):
+    """We are out of the group *principal*.  From an Intake; may be repeated.  False: no room."""
+
+    principal: str
 
 
 class FindPerson(Request[str | None], frozen=True, kw_only=True):
@@ -54,9 +67,10 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
-    """The owner approves the pairing *code*.  From the control socket."""
+    """The owner approves the pairing *code*, of a *guest* perhaps.  From the control socket."""
 
     code: str
+    guest: bool = False
 
 
 class MoveChat(Request[None], frozen=True, kw_only=True):
@@ -126,12 +140,14 @@ class WithdrawRequests(Request[bool], frozen=True, kw_only=True):
 class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
     """*by* types a decision about the question *code*.
 
-    From a session (`/allow`, `/deny`) or the control socket.
+    From a session (`/allow`, `/deny`) or the control socket.  It may be the code of a person, who
+    is let in, perhaps as a *guest*.
     """
 
     code: str
     answer: OwnerAnswer
     by: str
+    guest: bool = False
 
 
 class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
@@ -165,6 +181,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 ApprovalsMail = (
     Meet
+    | EndAccess
     | FindPerson
     | ButtonPressed
     | ApprovePairing

@@ -111,6 +111,17 @@ def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
 
 def access_question(asked: AccessRequested) -> Rich:
     """Ask about a stranger; the name is theirs, so it stands as code: no link, no mention."""
+    if asked.is_group:
+        return _rich(
+            (asked.by, "code"),
+            (" wants me in the group ", ""),
+            (asked.name or "without a name", "code"),
+            (
+                f" ({asked.principal}). Shall I answer there? Everybody in it can then talk to me, "
+                "but I trust only you and whom you let in.",
+                "",
+            ),
+        )
     return _rich(
         ("Somebody wants to talk to me: ", ""),
         (asked.name or "somebody", "code"),
@@ -136,8 +147,9 @@ def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
     )
 
 
-def access_buttons(code: str) -> tuple[tuple[str, str], ...]:
-    return ("Approve", button("p", code, "once")), ("Deny", button("p", code, "denied"))
+def access_buttons(asked: AccessRequested) -> tuple[tuple[str, str], ...]:
+    yes, no = ("Answer there", "Stay silent") if asked.is_group else ("Approve", "Deny")
+    return (yes, button("p", asked.code, "once")), (no, button("p", asked.code, "denied"))
 
 
 def button(kind: Kind, id: str, answer: OwnerAnswer) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer, Ruling
+from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
@@ -16,6 +17,8 @@ from elwood.foundation.text.lines import one_line
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0
 CODE_LENGTH = 8
+# Seconds for which the owner may say that a group is to be answered: they may be on holiday.
+GROUP_LASTS = 30 * 86400.0
 # Codes open at a time; for a new one the oldest lapses.
 MAX_OPEN_CODES = 200
 # Seconds for which somebody turned away gets no further code.
@@ -43,20 +46,38 @@ CONTROL = "console:control"
 
 
 class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
-    """A stranger, *principal*, calling themselves *name*, was given *code*."""
+    """A stranger, *principal*, calling themselves *name*, was given *code*.
+
+    Or *principal* is a group (``tg:-5``) of that name, into which *by* has brought us.
+    """
 
     code: str
     principal: str
     name: str
     route: Route
+    by: str = ""
+
+    @property
+    def is_group(self) -> bool:
+        return bool(self.by)
 
 
 class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
-    """*by* decided about *code*: the one decision that counts."""
+    """*by* decided about *code*: the one decision that counts.
+
+    A *guest* may talk, and no more: their words are not trusted.
+    """
 
     code: str
     approved: bool
     by: str
+    guest: bool = False
+
+
+class AccessEnded(msgspec.Struct, frozen=True, tag="left"):
+    """We are out of the group *principal*, so the yes to it holds no more."""
+
+    principal: str
 
 
 class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
@@ -66,7 +87,7 @@ class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
     new: int
 
 
-PeopleEntry = AccessRequested | AccessDecided | ChatMoved
+PeopleEntry = AccessRequested | AccessDecided | ChatMoved | AccessEnded
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
@@ -76,16 +97,17 @@ class AccessRequest(msgspec.Struct, frozen=True):
     asked: AccessRequested
 
     def is_fresh(self, now: float) -> bool:
-        return is_fresh(CODE_LASTS, now - self.at)
+        return is_fresh(GROUP_LASTS if self.asked.is_group else CODE_LASTS, now - self.at)
 
 
 class People(msgspec.Struct):
-    """What the log of approvals adds up to."""
+    """What the log of approvals adds up to: who was let in, groups among them."""
 
     known: dict[str, str] = msgspec.field(default_factory=dict)
     requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
     denied: dict[str, float] = msgspec.field(default_factory=dict)
     moved: dict[int, int] = msgspec.field(default_factory=dict)
+    guests: dict[str, None] = msgspec.field(default_factory=dict)
 
     def apply(self, at: float, entry: PeopleEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
@@ -103,12 +125,22 @@ class People(msgspec.Struct):
                 if entry.approved:
                     self.known[request.asked.principal] = request.asked.name
                     self.denied.pop(request.asked.principal, None)
+                    if entry.guest:
+                        self.guests[request.asked.principal] = None
                 else:
                     self.denied[request.asked.principal] = at
                     while len(self.denied) > MAX_DENIED:
                         del self.denied[next(iter(self.denied))]
             case ChatMoved():
                 self.moved[entry.new] = self.moved.get(entry.old, entry.old)
+            case AccessEnded(principal):
+                self.known.pop(principal, None)
+
+    def role(self, principal: str) -> Role | None:
+        """Say what somebody is who was let in; None if they were not."""
+        if principal not in self.known:
+            return None
+        return "guest" if principal in self.guests else "member"
 
     def open(self, now: float) -> list[AccessRequested]:
         """List the requests that can still be answered at *now*, oldest first."""
@@ -119,9 +151,10 @@ class People(msgspec.Struct):
         request = self.requests.get(normal_code(code))
         return request.asked if request is not None and request.is_fresh(now) else None
 
-    def may_ask(self, principal: str, now: float) -> bool:
+    def may_ask(self, principal: str, now: float, *, insists: bool = False) -> bool:
+        """Tell whether *principal* gets a code; not if turned away, unless an owner *insists*."""
         denied = self.denied.get(principal)
-        if denied is not None and 0 <= now - denied < DENIED_FOR:
+        if denied is not None and 0 <= now - denied < DENIED_FOR and not insists:
             return False
         return all(asked.principal != principal for asked in self.open(now))
 
@@ -410,7 +443,7 @@ class ApprovalBook(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case AccessRequested() | AccessDecided() | ChatMoved():
+            case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded():
                 self.people.apply(at, entry)
             case _:
                 self.calls.apply(at, entry)

@@ -100,7 +100,8 @@ async def _arrives(
 class TellOwner:
     """Tells the owner what nobody asked for, at the first of *owner_routes* when it is sent.
 
-    Without any, the log has it.  *redact* takes secrets out.
+    Where nothing can arrive, as they have blocked us there, the next one counts.  Without any, the
+    log has it.  *redact* takes secrets out.
     """
 
     def __init__(
@@ -120,23 +121,25 @@ class TellOwner:
         """
         text = self._redact(text)
         under = [(words, typing(number)) for number, words in enumerate(buttons)]
-        while (route := self._best()) is not None:
-            stays = partial(self._is_best, route)
+        lost: list[Route] = []
+        while (route := self._best(lost)) is not None:
+            stays = partial(self._is_best, route, lost)
             if await post_until_delivered(
                 self._outboxes, route, (Rich(text),), under, repeat=again, wanted=stays
             ):
                 return True
             if stays():
-                return False
-            again = True
+                lost.append(route)
+            else:
+                again = True
         log.warning("nowhere to tell", extra={"text": text})
-        return True
+        return not lost
 
-    def _best(self) -> Route | None:
-        return next(iter(self._owner_routes()), None)
+    def _best(self, lost: Sequence[Route]) -> Route | None:
+        return next((route for route in self._owner_routes() if route not in lost), None)
 
-    def _is_best(self, route: Route) -> bool:
-        return self._best() == route
+    def _is_best(self, route: Route, lost: Sequence[Route]) -> bool:
+        return self._best(lost) == route
 
 
 # --- what an Intake of any channel owes a sender -------------------------------------------------

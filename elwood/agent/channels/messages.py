@@ -29,9 +29,13 @@ class Unsent(msgspec.Struct, frozen=True):
 
 
 class Undeliverable(msgspec.Struct, frozen=True):
-    """It can never arrive there (blocked, kicked, no such chat)."""
+    """It can never arrive there (blocked, kicked, no such chat).
+
+    It is the *first* reply that does not: more of them say nothing new.
+    """
 
     why: str
+    first: bool = False
 
 
 PostResult = Sent | Unsure | Unsent | Undeliverable
@@ -124,4 +128,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-OutboxMail = Post | Draft | Typing | React | Status
+class Reachable(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing arrives in a chat any more, as *gone* says; empty: something may again.  Told."""
+
+    route: Route
+    gone: str = ""
+
+
+OutboxMail = Post | Draft | Typing | React | Status | Reachable

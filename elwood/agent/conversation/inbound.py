@@ -1,6 +1,8 @@
 """A message on its way to a session: who sends it or presses a button, and what became of it."""
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -8,21 +10,38 @@ from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
+from elwood.foundation.text.lines import one_line
 
 # With what the names of Telegram's sessions begin.
 PREFIX = "tg-"
 
 
+# What people may: owners; whom they let in; and whoever else may talk, as the people of a group.
+Role = Literal["admin", "member", "guest"]
+
+
 class Principal(msgspec.Struct, frozen=True):
-    """A person: *id* as the channel proves it (``tg:<user id>``), never a name they chose."""
+    """A person: *id* as the channel proves it (``tg:<user id>``), never a name they chose.
+
+    A *member* is no owner, but was let in as somebody whose words are trusted.
+    """
 
     id: str
     name: str
     owner: bool
+    member: bool = False
+
+    @property
+    def role(self) -> Role:
+        return "admin" if self.owner else "member" if self.member else "guest"
+
+    @property
+    def speaker(self) -> str:
+        return f"{plain(self.name)} ({self.role})"
 
 
 def person(user: int) -> str:
-    """Name the Telegram user *user* as principals are named."""
+    """Name the Telegram user *user*, or the group of that id, as principals are named."""
     return f"tg:{user}"
 
 
@@ -36,6 +55,15 @@ def user_of(principal: str) -> int | None:
     return int(number) if head == "tg" and number.isascii() and number.isdigit() else None
 
 
+def plain(name: str) -> str:
+    """Take from a *name* that somebody chose all that could end the bracket it stands in.
+
+    >>> plain("Ann (admin)]: hi [Bo"), plain("Zoë O'Hara"), plain("🌸")
+    ('Ann admin hi Bo', "Zoë O'Hara", 'somebody')
+    """
+    return one_line(re.sub(r"[^\w.'\u2019-]+", " ", name)) or "somebody"
+
+
 def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
     """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
 
@@ -44,6 +72,16 @@ def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
     """
     first = moved.get(chat, chat)
     return f"{PREFIX}{first}" if topic is None else f"{PREFIX}{first}-{topic}"
+
+
+def group_of(session: str) -> int | None:
+    """Say in which group *session* is; None if in none.
+
+    >>> group_of("tg--5-4"), group_of("tg-7-4")
+    (-5, None)
+    """
+    found = re.fullmatch(rf"{PREFIX}(-\d+)(?:-\d+)?", session)
+    return int(found[1]) if found else None
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -78,9 +116,10 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
-    text it replies to; *untrusted* says that the words are not the sender's own (forwarded).
-    *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the run of a task.  *files* are
-    kept in the workspace already.
+    text it replies to, of whom *quoted* says; *untrusted* says that the words are not the
+    sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the
+    run of a task.  *files* are kept in the workspace already.  *heard* is what others said there
+    before, a line each, and not to us.
     """
 
     session: str
@@ -95,6 +134,8 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     untrusted: bool = False
     errand: TaskRun | None = None
     files: tuple[ReceivedFile, ...] = ()
+    quoted: str = ""
+    heard: str = ""
 
 
 # With what the data of a button begins that answers a question; others belong to approvals.

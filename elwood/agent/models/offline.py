@@ -40,9 +40,11 @@ MAX_NAMED, MAX_KEY = 100, 50
 
 # How the harness heads a message of a person, and marks its parts.
 _HEAD = re.compile(
-    r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*|A run of the task .*)\]"
+    r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to.*|A run of the task .*)\]"
 )
-_MARK = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
+_MARK = re.compile(
+    r"^(?:\[(?:edited|sent [^\]]{1,20} ago|[^\[\]]{1,70} \((?:admin|member|guest)\))\]:? ?)+"
+)
 # Data that stands before the words of a person, as `wrap_untrusted` writes it.
 _WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
 # Notes that are offered together with a question.

@@ -137,7 +137,8 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
     if isinstance(decision, Allow):
         decision = _of_person(action, situation) or _of_place(situation) or decision
     if isinstance(decision, Ask) and situation.is_untrusted:
-        decision = Ask(f"{decision.why}, and {_read(situation)}", remember=False)
+        read = f", and {_read(situation)}" if situation.label.untrusted else ""
+        decision = Ask(f"{decision.why}{read}", remember=False)
     match rules.tools.get(tool), decision:
         case ("deny", Allow() | Ask()):
             return Deny(f"your settings forbid {tool}")

@@ -242,21 +242,26 @@ class SessionActor:
         screened = screen(text) if inbound.errand is None else None
         if isinstance(screened, Masked):
             text = screened.text
+        who = inbound.principal
         if isinstance(screened, Credential):
             text = NOT_KEPT
         elif inbound.quote:
-            text = f"[replying to: {well_formed(inbound.quote)}]\n{text}"
+            author = f" {inbound.quoted}" if inbound.quoted else ""
+            text = f"[replying to{author}: {well_formed(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
             self._core.redactor(text),
-            inbound.principal.id,
+            who.id,
             inbound.route,
             inbound.sent_at,
             inbound.message,
             inbound.edits,
-            inbound.untrusted or not inbound.principal.owner,
+            inbound.untrusted or not who.owner,
             inbound.errand,
             tuple(map(self._redacted, inbound.files)),
+            who.member and not inbound.untrusted,
+            "" if inbound.route.private or inbound.errand else who.speaker,
+            self._core.redactor(well_formed(inbound.heard)),
         )
         if state.is_as_before(received):
             return Taken()
@@ -273,6 +278,8 @@ class SessionActor:
             return Busy(waiting)
         if (why := self._core.admission.refusal) and not is_command(received):
             return Refused(f"{why}.")
+        if is_command(received) and (why := self._commands.refusal(received)):
+            return await self._take(received, _said(received, why))
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))

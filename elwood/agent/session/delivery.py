@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
@@ -35,7 +36,7 @@ from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
-from elwood.foundation.text.lines import duration, one_line
+from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
 from elwood.foundation.text.splitting import parts, split, with_footer
 
@@ -68,6 +69,9 @@ MAX_BEFORE = 3000
 DRAFTS_PER_TURN = 1000
 
 
+# Characters of an answer that is told to the owner as it could not be delivered.
+LOST = 1000
+
 Place = tuple[str, int, int | None]
 
 
@@ -84,6 +88,7 @@ class Delivery:
         self._blocking = core.environment.blocking
         self._limit = core.config.of(WatchdogSettings).delivery
         self._channels = core.channels
+        self._redactor = core.redactor
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
@@ -136,8 +141,10 @@ class Delivery:
         markdown = ""
         if self._channels.draws_markdown(replied.route) and not undelivered.posted:
             markdown = native(replied.text, replied.footer)
-        cut = partial(_messages, replied, self._channels.takes_files(replied.route), bool(markdown))
-        pieces = cut() if len(replied.text) <= MUCH else await self._blocking(cut)
+        made = partial(
+            _messages, replied, self._channels.takes_files(replied.route), bool(markdown)
+        )
+        pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
             *(Button(text, typing(command)) for text, command in replied.pages.items()),
@@ -178,8 +185,10 @@ class Delivery:
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         await self._log.keep(Posted(*key, message), *done, last_words=True)
                         break
-                    case Undeliverable(why):
+                    case Undeliverable(why, first):
                         log.warning("reply is undeliverable", extra={"why": why})
+                        if first:
+                            await self._tell_owner(replied, why)
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
                     case Unsure():
@@ -192,6 +201,21 @@ class Delivery:
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)
+
+    async def _tell_owner(self, replied: Replied, why: str) -> None:
+        """Tell the owner, elsewhere, of the first answer that cannot be delivered to a chat."""
+        route = replied.route
+
+        def elsewhere() -> list[Route]:
+            routes = self._channels.owner_routes()
+            return [one for one in routes if not one.is_same_chat(route)]
+
+        place = f"the {'chat' if route.private else 'group'} {route.chat}"
+        await TellOwner(self._channels.outboxes, elsewhere, self._redactor)(
+            f"Nothing I send to {place} arrives any more ({why}). This is the first answer that "
+            f"was lost; later ones are kept for `elwood session show {self._log.id}`.\n\n"
+            f"{cut(replied.text, LOST)}"
+        )
 
     async def _ask(self, post: Post) -> PostResult:
         outbox = self._channels.outboxes.get(post.route.channel)

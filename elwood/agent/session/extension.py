@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from elwood.agent.session.commands.rights import OWNER, Right
 from elwood.agent.session.log.entries import Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 
@@ -95,14 +96,14 @@ class CommandAnswer(msgspec.Struct, frozen=True):
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command that a feature brings; the first line of *help* stands in /help and in menus.
 
-    The others are what `/help NAME` says besides; *group* is the heading that it stands under.
-    One about what is *private*, as a sentence begins with it, is for the owner's own chats.
+    The others are what `/help NAME` says besides; *group* is the heading that it stands under,
+    *right* says who may use it.
     """
 
     name: str
     help: str
     run: Callable[[CommandCall], Awaitable[CommandAnswer]]
-    private: str = ""
+    right: Right = OWNER
     group: str = "Looking after me"
 
 

@@ -15,6 +15,7 @@ from elwood.agent.channels.messages import (
     Draft,
     OutboxMail,
     Post,
+    Reachable,
     React,
     Sent,
     Status,
@@ -286,7 +287,7 @@ class ConsoleOutbox:
                     elif self._aside is not None and why not in ("", self._told):
                         self._told = why
                         await self._aside(f"{printable(why)}\n")
-                case React():
+                case React() | Reachable():
                     pass  # it stands there, and is seen
                 case _:
                     assert_never(message)

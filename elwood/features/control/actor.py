@@ -61,7 +61,8 @@ def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]
     """Make what approvals are asked in the name of whoever may use the socket."""
 
     async def pair(words: Sequence[str]) -> CommandResult:
-        return await approvals.ask(ApprovePairing(code="".join(words)))
+        code, guest = "".join(words[:1]), "guest" in words[1:]
+        return await approvals.ask(ApprovePairing(code=code, guest=guest))
 
     async def show(words: Sequence[str]) -> CommandResult:
         return await approvals.ask(ListApprovals(by=CONTROL))

@@ -55,7 +55,7 @@ def _settle(config: "Config", command: str, *words: str) -> int:
 
 
 def _pair(config: "Config", given: Namespace) -> int:
-    return _settle(config, "pair", given.code)
+    return _settle(config, "pair", given.code, *(["guest"] if given.guest else []))
 
 
 def _approve(config: "Config", given: Namespace) -> int:
@@ -76,6 +76,7 @@ def _of_inspect(parser: ArgumentParser) -> None:
 
 def _of_pair(parser: ArgumentParser) -> None:
     parser.add_argument("code", metavar="CODE", help="the pairing code")
+    parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
 
 
 def _of_approve(parser: ArgumentParser) -> None:

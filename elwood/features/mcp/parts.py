@@ -76,7 +76,6 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="mcp",
                 help=f"my MCP servers, and how they do\n{USAGE}",
                 run=partial(command, addresses),
-                private="What my MCP servers do",
                 group="What I may do",
             )
         ],

@@ -239,7 +239,9 @@ class MemoryExtension(SessionExtension):
     async def _observe(self) -> str:
         """Learn from what is new; say why that failed."""
         state, nodes = self._log.state, self._new
-        label, done, upto = state.taint.label, state.done, nodes[-1].seq
+        # What a member says of themselves is trusted, but nothing about the owner.
+        label = state.taint.label | Label(untrusted=state.members)
+        done, upto = state.done, nodes[-1].seq
         messages = tuple(node.message for node in nodes)
         known = await self._memory.ask(Overlook())
         shown = request(messages, (*known.newest, *known.pending), label)

@@ -86,7 +86,6 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
                 name="memory",
                 help=f"what I remember\n{USAGE}",
                 run=partial(command, memory, others.searches),
-                private="What I remember",
                 group="What I know and plan",
             )
         ],

@@ -75,8 +75,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.table.warn("sandbox", seen.warning)
 
     async def show(call: CommandCall) -> CommandAnswer:
-        is_guest = call.received.untrusted
-        return CommandAnswer("That is for my owner only." if is_guest else seen.text)
+        return CommandAnswer(seen.text)
 
     async def answer(words: object) -> CommandResult:
         return CommandResult(seen.text, ok=seen.is_sound)

@@ -114,7 +114,6 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="skills",
                 help="the skills that I have",
                 run=partial(command, shelf),
-                private="What I have learned to do",
                 group="What I know and plan",
             )
         ],

@@ -88,7 +88,6 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="tasks",
                 help=f"what is planned\n{USAGE}",
                 run=partial(tasks_command, timetable, core.clock, core.admission),
-                private="What is planned",
                 group="What I know and plan",
             )
         ],

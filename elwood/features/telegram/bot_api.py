@@ -215,6 +215,26 @@ class StopPressed(msgspec.Struct):
     message_thread_id: int | None = None
 
 
+class ChatMember(msgspec.Struct):
+    """Whether somebody is in a chat; *is_member* counts for those who are restricted there."""
+
+    status: str = ""
+    is_member: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        return self.status not in ("left", "kicked", "restricted") or self.is_member
+
+
+class MembershipChanged(msgspec.Struct):
+    """We were brought into a chat, or out of it; in a private chat the person (un)blocked us."""
+
+    chat: TelegramChat
+    from_: TelegramUser = msgspec.field(name="from")
+    old_chat_member: ChatMember
+    new_chat_member: ChatMember
+
+
 class Update(msgspec.Struct):
     """Something happened; of the kinds we know at most one is set."""
 
@@ -223,6 +243,7 @@ class Update(msgspec.Struct):
     edited_message: TelegramMessage | None = None
     callback_query: CallbackQuery | None = None
     stopped_message_generation: StopPressed | None = None
+    my_chat_member: MembershipChanged | None = None
 
 
 class UnreadableUpdate(msgspec.Struct):

@@ -24,7 +24,13 @@ from elwood.foundation.text.markdown import Entity
 T = TypeVar("T")
 
 # What we ask for; everything else would be confirmed unread.
-ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "stopped_message_generation")
+ALLOWED_UPDATES = (
+    "message",
+    "edited_message",
+    "callback_query",
+    "stopped_message_generation",
+    "my_chat_member",
+)
 # Seconds beyond the long poll after which the connection must be dead (TG-36).
 POLL_MARGIN = 15.0
 # Seconds for an answer to any other call, and to one that only decorates.

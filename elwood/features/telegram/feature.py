@@ -25,7 +25,7 @@ class TelegramSettings:
 
     *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
     length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
-    remove a webhook that somebody set.
+    remove a webhook that somebody set.  With *observe* the last messages of a group go along.
     """
 
     SECTION: ClassVar = Section("telegram", "The Telegram channel.")
@@ -48,6 +48,10 @@ class TelegramSettings:
         30, help="most messages to all chats", check=between(1, 1000)
     )
     poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
+    observe: bool = setting(
+        False,
+        help="let the model read what was said in a group before it was asked (privacy mode off)",
+    )
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
     rich_messages: bool = setting(
         False, help="let Telegram draw headings and tables; old apps may show nothing"

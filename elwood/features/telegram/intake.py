@@ -15,14 +15,15 @@ from elwood.agent.approvals.messages import (
     ApprovalsMail,
     ButtonPressed,
     CommandResult,
-    FindPerson,
+    EndAccess,
+    Known,
     Meet,
     MoveChat,
     MovedChats,
     Stranger,
 )
 from elwood.agent.channels.client import TRIES, IntakeReplies, ask
-from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.channels.messages import OutboxMail, Reachable
 from elwood.agent.conversation.inbound import (
     Inbound,
     Principal,
@@ -38,11 +39,14 @@ from elwood.agent.media.client import NotUnderstood
 from elwood.agent.media.store import FileKeeper
 from elwood.agent.session.commands.slash import EVERYDAY, menu
 from elwood.agent.session.extension import SlashCommand
+from elwood.agent.session.log.state import is_typed
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
+    MembershipChanged,
     SharedFile,
     StopPressed,
+    TelegramChat,
     TelegramMessage,
     TelegramUser,
     UnreadableUpdate,
@@ -69,7 +73,9 @@ from elwood.features.telegram.reading import (
     is_for_another,
     name_of,
     order_of,
+    overheard,
     quote,
+    quoted,
     route_of,
     said,
     says_others_words,
@@ -95,6 +101,9 @@ NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
 DOWNLOADS = 2
 # Seconds without another picture after which an album is whole: longer than between two polls.
 ALBUM_WAIT = 1.5
+# Messages of a group that are kept though they were not for us, in how many, and seconds for which
+# they go along; also the least time between two notes that a group is not ours.
+MAX_HEARD, MAX_HEARD_IN, HOUR = 20, 100, 3600.0
 # What is said to a press on an answer that cannot be told any more.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
 EXPIRED = "This button has expired. Please type the command instead."
@@ -139,6 +148,10 @@ class Intake:
         self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._replies = IntakeReplies(self._outbox)
+        # What was said to others, with its Unix time, by session; lost with the process.
+        self._heard: dict[str, deque[tuple[int, str]]] = {}
+        # When it was noted last that a group is not ours.
+        self._noted: dict[int, float] = {}
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
@@ -222,6 +235,8 @@ class Intake:
             await self._press(query)
         elif update.stopped_message_generation is not None:
             return await self._stop(update.update_id, update.stopped_message_generation)
+        elif update.my_chat_member is not None:
+            return await self._member(update.my_chat_member)
         elif update.edited_message is not None:
             return await self._message(update.update_id, [update.edited_message], edited=True)
         elif update.message is not None:
@@ -236,21 +251,22 @@ class Intake:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
             return await self._move(message.migrate_from_chat_id, message.chat.id)
+        if not self._outbox.offer(Reachable(route=route_of(message))):
+            return False
         who = identify(message, self._us)
-        if who is None or message.is_service:
+        if who is None or message.is_service or not (who.for_us or self._settings.observe):
             return True
         route = route_of(message)
-        if not who.principal.owner:
-            met = await ask(
-                self._approvals,
-                lambda: Meet(principal=who.principal.id, name=who.principal.name, route=route),
-            )
-            if met is None:
-                return False
-            if isinstance(met, Stranger):
-                if met.code is not None:
-                    await self._greet.send((route, met.code))
-                return True
+        admitted = await self._admit(who, message.chat, route, asks=True)
+        if admitted is None:
+            return False
+        if isinstance(admitted, Stranger):
+            return await self._turn_away(admitted, who, message.chat, route)
+        if not who.for_us:
+            if not edited and (line := overheard(who, message)):
+                self._overhear(who.session, message.date, line)
+            return True
+        who = msgspec.structs.replace(who, principal=admitted)
         if edited and message.location is not None:
             return True  # one that moves
         if not (who.text or message.attached):
@@ -315,6 +331,81 @@ class Intake:
             await trio.sleep(2.0**attempt)
         raise AssertionError("unreachable")
 
+    async def _admit(
+        self, who: Addressed, chat: TelegramChat, route: Route, *, asks: bool
+    ) -> Principal | Stranger | None:
+        """Say who may talk here, with their role; None if nobody can say it now.
+
+        In a group that we answer in everybody may.  In private whoever does not, *asks* to.
+        """
+        if not route.private:
+            group = await self._meet(self._us.group(chat.id), route)
+            if not isinstance(group, Known):
+                return group
+        if who.principal.owner:
+            return who.principal
+        met = await self._meet(who.principal.id, route, who.principal.name, asks=asks)
+        if isinstance(met, Known) or (met is not None and not route.private):
+            return msgspec.structs.replace(who.principal, member=met == Known("member"))
+        return met
+
+    async def _meet(
+        self, principal: str, route: Route, name: str = "", *, asks: bool = False
+    ) -> Known | Stranger | None:
+        if principal == self._us.group(route.chat) and self._us.is_allowed(route.chat):
+            return Known()
+        asks = asks and route.private
+        return await ask(
+            self._approvals, lambda: Meet(principal=principal, name=name, route=route, asks=asks)
+        )
+
+    async def _turn_away(
+        self, stranger: Stranger, who: Addressed, chat: TelegramChat, route: Route
+    ) -> bool:
+        """Give a stranger their code; in a group that is not ours say nothing, but note it."""
+        if stranger.code is not None:
+            await self._greet.send((route, stranger.code))
+        if route.private or not who.for_us:
+            return True
+        now = self._now()
+        self._noted = {group: at for group, at in self._noted.items() if now - at < HOUR}
+        if chat.id not in self._noted:
+            self._noted[chat.id] = now
+            about = {"group": chat.id, "by": who.principal.id}
+            log.warning("asked in a group that I do not answer in", extra=about)
+        return await self._ask_owner(chat, who.principal) if who.principal.owner else True
+
+    async def _ask_owner(self, chat: TelegramChat, by: Principal) -> bool:
+        """Have the owner asked whether we answer in a group, into which *by* brought us."""
+        group, route = self._us.group(chat.id), Route("telegram", chat.id, private=False)
+        brought = partial(Meet, principal=group, name=chat.title or "", route=route, brought=by)
+        return await ask(self._approvals, brought) is not None
+
+    async def _member(self, change: MembershipChanged) -> bool:
+        """Take in that we came into a chat, or out of it."""
+        chat, by = change.chat, self._us.principal(change.from_)
+        was_there, is_there = change.old_chat_member.is_there, change.new_chat_member.is_there
+        private = chat.type == "private"
+        gone = "" if is_there else "they blocked me" if private else f"{by.name} took me out"
+        if not self._outbox.offer(Reachable(route=Route("telegram", chat.id), gone=gone)):
+            return False
+        if private or chat.type == "channel" or was_there == is_there:
+            return True
+        log.info("membership changed", extra={"chat": chat.id, "by": by.id, "is_there": is_there})
+        if not is_there:
+            group = self._us.group(chat.id)
+            ended = await ask(self._approvals, lambda: EndAccess(principal=group))
+            return bool(ended)
+        return self._us.is_allowed(chat.id) or await self._ask_owner(chat, by)
+
+    def _overhear(self, session: str, at: int, line: str) -> None:
+        """Keep what was said in a group, but not to us, for whoever speaks to us next."""
+        lines = self._heard.pop(session, deque(maxlen=MAX_HEARD))
+        lines.append((at, line))
+        self._heard[session] = lines
+        if len(self._heard) > MAX_HEARD_IN:
+            del self._heard[next(iter(self._heard))]
+
     async def _inbound(
         self,
         number: int,
@@ -326,6 +417,9 @@ class Intake:
     ) -> bool:
         name = f"{message.chat.id}:{message.message_id}"
         sent_at = message.edit_date if edited and message.edit_date else message.date
+        is_command = is_typed(who.text)  # what it stands below says nothing to it
+        lines = () if is_command else self._heard.get(who.session, ())
+        heard = "\n".join(line for at, line in lines if self._now() - at < HOUR)
         taken = await ask(
             self._sessions,
             lambda: Inbound(
@@ -337,11 +431,15 @@ class Intake:
                 sent_at=float(sent_at),
                 message=name,
                 edits=name if edited else None,
-                quote=quote(message),
-                untrusted=says_others_words(message, self._us),
+                quote=None if is_command else quote(message),
+                untrusted=not is_command and says_others_words(message, self._us),
+                quoted=quoted(message, self._us),
+                heard=heard,
                 files=files,
             ),
         )
+        if isinstance(taken, Taken) and heard:
+            del self._heard[who.session]
         return await self._replies.settle(taken, number, route)
 
     async def _choose(self, number: int, query: CallbackQuery) -> bool:
@@ -353,7 +451,10 @@ class Intake:
             await self._answer(query, WRITE_INSTEAD)
             return True
         who, route = identify_press(query, message, self._us), route_of(message)
-        if who is None or not await self._is_known(who.principal):
+        if who is None:
+            return True
+        admitted = await self._admit(who, message.chat, route, asks=False)
+        if not isinstance(admitted, Principal):
             return True
         if is_for_another(query, message):
             await self._answer(query, NOT_YOURS)
@@ -366,7 +467,7 @@ class Intake:
             lambda: Inbound(
                 session=who.session,
                 id=f"tg:{self._us.bot}:{message.chat.id}:{message.message_id}",
-                principal=who.principal,
+                principal=admitted,
                 route=route,
                 text=who.text,
                 sent_at=self._now(),
@@ -383,9 +484,10 @@ class Intake:
         """Take the stop button of a draft as if whoever sees it had typed the command."""
         user, topic = pressed.chat.id, pressed.message_thread_id
         who = Principal(person(user), "", user in self._us.owners)
-        if pressed.chat.type != "private" or not await self._is_known(who):
-            return True
         route = Route("telegram", user, topic)
+        known = who.owner or isinstance(await self._meet(who.id, route), Known)
+        if pressed.chat.type != "private" or not known:
+            return True
         taken = await ask(
             self._sessions,
             lambda: Inbound(
@@ -398,10 +500,6 @@ class Intake:
             ),
         )
         return await self._replies.settle(taken, number, route)
-
-    async def _is_known(self, principal: Principal) -> bool:
-        recognise = partial(FindPerson, principal=principal.id)
-        return principal.owner or await ask(self._approvals, recognise) is not None
 
     async def _answer(self, query: CallbackQuery, text: str, *, done: bool = False) -> None:
         """Say what came of a press; when that is *done* with, take its buttons away."""
@@ -427,8 +525,9 @@ class Intake:
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
-        if not self._us.is_allowed(old):
-            return True
+        group = await self._meet(self._us.group(old), Route("telegram", old, private=False))
+        if not isinstance(group, Known):
+            return group is not None
         await ask(self._approvals, lambda: MoveChat(old=old, new=new))
         moved = await ask(self._approvals, MovedChats)
         if moved is None or new not in moved:

@@ -15,6 +15,7 @@ from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
     PostResult,
+    Reachable,
     React,
     Sent,
     Status,
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 # Messages that may wait for one chat, and marks of messages as seen, which give way to newer ones.
 MAX_WAITING, MAX_REACTIONS = 64, 8
 SEEN = "👀"
+# Chats of which it is kept that nothing arrives there.
+MAX_GONE = 1000
 # Seconds after which an idle chat is forgotten: its longest window has passed.
 IDLE = 60.0
 # Seconds at most by which a flood wait is prolonged at random.
@@ -303,6 +306,9 @@ class Outbox:
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
+        # Chats where nothing arrives, and why; and of these, where something was to arrive since.
+        self._gone: dict[int, str] = {}
+        self._missed: set[int] = set()
         self._stopping = False
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
@@ -313,7 +319,10 @@ class Outbox:
                 route = Route("telegram", chat, private=chat > 0)
                 self._queue(nursery, route).gone.append(message)
             async for mail in mailbox:
-                self._take(self._queue(nursery, mail.route), mail)
+                if isinstance(mail, Reachable):
+                    self._know(mail.route.chat, mail.gone)
+                else:
+                    self._take(self._queue(nursery, mail.route), mail)
             self._stopping = True
             for queue in self._queues.values():
                 queue.ending += [one.message for one in queue.screens.values() if one.message]
@@ -330,13 +339,25 @@ class Outbox:
             nursery.start_soon(self._keep, route.chat, queue)
         return queue
 
-    def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
+    def _know(self, chat: int, gone: str) -> None:
+        """Note that nothing arrives in *chat*, as *gone* says; or, if empty, that it may again."""
+        if not gone:
+            self._gone.pop(chat, None)
+            self._missed.discard(chat)
+        elif chat not in self._gone:
+            self._gone[chat] = gone
+            while len(self._gone) > MAX_GONE:  # forgotten, it costs one call that is refused
+                self._know(next(iter(self._gone)), "")
+
+    def _take(self, queue: _ChatQueue, mail: Post | Draft | Typing | React | Status) -> None:
         match mail:
             case Post():
                 if len(queue.posts) >= MAX_WAITING:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
                 queue.posts.append(mail)
+            case _ if queue.chat in self._gone:
+                return  # nobody would see it
             case Draft() | Typing() | Status():
                 topic = mail.route.topic
                 if topic not in queue.screens:
@@ -408,6 +429,8 @@ class Outbox:
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
+            elif error.code == 403:
+                self._know(queue.chat, explain(error))
         except (Unreachable, Interrupted):
             pass  # decoration; the answer does not depend on it
 
@@ -430,6 +453,10 @@ class Outbox:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
+        gone = post.is_reply and queue.chat in self._gone
+        if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
+            self._missed.add(queue.chat)
+            outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
             queue.gone.extend(queue.ending)
@@ -448,6 +475,9 @@ class Outbox:
         arrived: Sent | None = None
         while left:
             await self._room(queue)
+            if queue.chat in self._gone:
+                lost = Undeliverable(self._gone[queue.chat])
+                return lost if arrived is None else _partly(lost)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
             piece = left.popleft()
@@ -485,6 +515,8 @@ class Outbox:
         if cure == "unknown":
             report_error(SEND, why)
             return Unsure(why)
+        if isinstance(error, TelegramError) and error.code == 403:
+            self._know(queue.chat, why)
         again = piece.smaller() if cure == "split" else (piece,)
         if cure == "wait":
             self._flooded(queue, error)

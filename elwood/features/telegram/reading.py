@@ -7,7 +7,7 @@ from mimetypes import guess_extension
 
 import msgspec
 
-from elwood.agent.conversation.inbound import Principal, person, session_of, typed
+from elwood.agent.conversation.inbound import Principal, person, plain, session_of, typed
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
@@ -17,10 +17,13 @@ from elwood.features.telegram.bot_api import (
     UnreadableUpdate,
     Update,
 )
+from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.text.lines import one_line
 
 # Characters of a quote that are passed on: a quote reminds, it does not carry a document.
 MAX_QUOTE = 4096
+# Characters of what a group said before that are kept of each message.
+MAX_OVERHEARD = 500
 # Characters of a question that its answer is shown with.
 MAX_QUESTION = 300
 # Characters of a file's name, and of its id.
@@ -44,6 +47,8 @@ def order_of(update: Update | UnreadableUpdate) -> Order:
             return query.message.chat.id if query.message else query.from_.id, True
         if update.stopped_message_generation is not None:
             return update.stopped_message_generation.chat.id, True
+        if update.my_chat_member is not None:
+            return update.my_chat_member.chat.id, False
     return 0, False
 
 
@@ -73,17 +78,28 @@ class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether *group*, or what it was before an upgrade, is in the configuration."""
         return group in self.groups or self.moved.get(group) in self.groups
 
+    def group(self, chat: int) -> str:
+        """Name a group as principals are named, the same after an upgrade."""
+        return person(self.moved.get(chat, chat))
+
+    def principal(self, user: TelegramUser) -> Principal:
+        return Principal(person(user.id), one_line(user.name) or "somebody", user.id in self.owners)
+
 
 class Addressed(msgspec.Struct, frozen=True):
-    """*principal* says *text* to us in *session*; whether they may is not decided by that."""
+    """*principal* says *text* in *session*; whether they may is not decided by that.
+
+    In a group it may be not *for_us*.
+    """
 
     principal: Principal
     session: str
     text: str
+    for_us: bool = True
 
 
 def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
-    """Say who speaks, in which session, and take our own name out of the text; None: not for us.
+    """Say who speaks, in which session, and take our own name out of the text; None: nobody.
 
     Rights hang on ``from.id`` alone: names can be chosen, and a group holds many people.  In
     groups only what mentions us, answers us or commands us by name is for us (TG-27, TG-31).
@@ -133,11 +149,8 @@ def _address(
     if sender is None or sender.is_bot:
         return None
     chat = message.chat
-    if chat.type != "private" and not (us.is_allowed(chat.id) and is_for_us):
-        return None
-    name = one_line(sender.name) or "somebody"
-    who = Principal(person(sender.id), name, sender.id in us.owners)
-    return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
+    session = session_of(chat.id, message.topic, us.moved)
+    return Addressed(us.principal(sender), session, text, is_for_us or chat.type == "private")
 
 
 # --- in which words -------------------------------------------------------------------------------
@@ -148,6 +161,27 @@ def quote(message: TelegramMessage) -> str | None:
     if message.quote is not None and message.quote.text:
         return message.quote.text[:MAX_QUOTE]
     return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
+
+
+def quoted(message: TelegramMessage, us: BotIdentity) -> str:
+    """Say whose words a message in a group replies to: ours, or somebody's, by name."""
+    if message.chat.type == "private":
+        return ""
+    answered = message.reply_to_message
+    if answered is None or answered.sender_chat is not None or answered.from_ is None:
+        return "somebody"
+    if answered.from_.id == us.bot:
+        return "you"
+    origin = answered.forward_origin or answered.from_
+    return f'"{plain(origin.name)}"'  # or somebody called You could pass for us
+
+
+def overheard(who: Addressed, message: TelegramMessage) -> str:
+    """Put what was said, but not to us, into one line; empty if it has no words for us."""
+    text = one_line(said(message, who.text), MAX_OVERHEARD) if _text(message) else ""
+    if (secret := screen(text)) is not None:
+        text = secret.text if isinstance(secret, Masked) else ""
+    return f"{plain(who.principal.name)}: {text}" if text else ""
 
 
 def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:

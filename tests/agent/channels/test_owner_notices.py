@@ -70,6 +70,15 @@ async def test_news_that_did_not_arrive_follow_the_owner() -> None:
     assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, True)]
 
 
+async def test_where_the_owner_has_blocked_us_the_next_place_counts() -> None:
+    def answer(post: Post) -> PostResult:
+        return Undeliverable("blocked") if post.route == PLACES[0] else Sent("1")
+
+    async with outbox(answer) as (boxes, heard):
+        assert await TellOwner(boxes, lambda: PLACES, str)("It failed.")
+    assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, False)]
+
+
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
     assert await TellOwner({}, tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text
@@ -91,7 +100,7 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
     async with outbox(lambda post: left.pop(0)) as (boxes, heard):
         assert await post_until_delivered(boxes, PLACES[0], (Rich("hi"),)) == arrived
         left = list(answers)
-        assert await TellOwner(boxes, lambda: PLACES, str)("It failed.") == arrived
+        assert await TellOwner(boxes, lambda: PLACES[:1], str)("It failed.") == arrived
     assert [post.repeat for post in heard] == repeats * 2
 
 

@@ -300,7 +300,7 @@ async def test_somebody_elses_words_decide_nothing(world: World) -> None:
     await wake_up(world, Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
 
     assert not world.decided
-    assert world.said == ["Only your own words decide, and these are somebody else's."]
+    assert world.said == ["/allow is for my owner only."]
 
 
 async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world: World) -> None:

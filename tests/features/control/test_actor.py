@@ -81,9 +81,10 @@ class Setting:
 async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
     async for message in mailbox:
         match message:
-            case ApprovePairing(code=code):
+            case ApprovePairing(code=code, guest=guest):
                 good = code == "K7Q2"
-                message.reply.set(CommandResult("paired" if good else "no such code", good))
+                paired = "paired as a guest" if guest else "paired"
+                message.reply.set(CommandResult(paired if good else "no such code", good))
             case ListApprovals(by=by):
                 message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
             case DecideRequest() | RevokePermission():
@@ -150,6 +151,7 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
         revoke = RevokePermission(number=3, by=CONTROL)
         for request, ok, told in (
             ("pair K7Q2", True, "paired"),
+            ("pair K7Q2 guest", True, "paired as a guest"),
             ("pair nope", False, "no such code"),
             ("decide ABC234 always", True, repr(decide)),
             ("decide ABC234 yes", False, "a code and an answer are wanted"),

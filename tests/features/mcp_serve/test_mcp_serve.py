@@ -156,7 +156,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             # A program cannot say yes itself, even if it knew the code.
             code = question.text.partition("/allow ")[2].split()[0]
             _, text = await call(client, "ask", message=f"/allow {code} once")
-            assert "Only your own words decide" in text
+            assert "/allow is for my owner only." in text
             with trio.fail_after(PATIENCE):
                 await heard.wait()
             assert told[0][1] == "a question to you: act m0001"

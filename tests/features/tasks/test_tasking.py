@@ -28,7 +28,6 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
             SlashCommand(
                 name="tasks",
                 help="",
-                private="What is planned",
                 run=partial(
                     tasks_command, address, OwnerClock(world.now, ZoneInfo("UTC")), world.admission
                 ),

@@ -15,7 +15,7 @@ from elwood.agent.approvals.messages import (
     ApprovePairing,
     ButtonPressed,
     CommandResult,
-    FindPerson,
+    EndAccess,
     Known,
     Meet,
     MoveChat,
@@ -26,6 +26,7 @@ from elwood.agent.channels.messages import (
     Draft,
     OutboxMail,
     Post,
+    Reachable,
     Sent,
     Status,
     Typing,
@@ -94,8 +95,9 @@ class Neighbours:
     met: list[Meet] = attrs.field(factory=list)
     presses: list[ButtonPressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
+    reached: list[Reachable] = attrs.field(factory=list)
+    ended: list[str] = attrs.field(factory=list)
     moved: dict[int, int] = attrs.field(factory=dict)
-    let_in: dict[str, str] = attrs.field(factory=dict)
     # None: no answer at all.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
@@ -138,8 +140,9 @@ class Neighbours:
                 case Meet():
                     self.met.append(mail)
                     mail.reply.set(self.meet(mail))
-                case FindPerson():
-                    mail.reply.set(self.let_in.get(mail.principal))
+                case EndAccess(principal=principal):
+                    self.ended.append(principal)
+                    mail.reply.set(True)
                 case ButtonPressed():
                     self.presses.append(mail)
                     mail.reply.set(self.press(mail))
@@ -154,6 +157,10 @@ class Neighbours:
 
     async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
         async for mail in mailbox:
+            if isinstance(mail, Reachable):
+                self.reached.append(mail)
+                self._stir()
+                continue
             assert isinstance(mail, Post)
             self.posts.append(mail)
             mail.reply.set(self.post(mail))

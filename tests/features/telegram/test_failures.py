@@ -175,9 +175,14 @@ async def test_tg_06_07_29_edits_and_buttons_keep_to_the_rules() -> None:
 async def test_tg_08_12_13_who_cannot_be_reached_is_not_tried_again(code: int, why: str) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendMessage", times=-1, chat=5, code=code, description=why)
-        outcome = await out.post("x", route=Route("telegram", 5))
-        assert outcome == Undeliverable(f"sendMessage: {code} {why}")
+        outcome = await out.post("x", route=Route("telegram", 5), is_reply=True)
+        assert outcome == Undeliverable(f"sendMessage: {code} {why}", first=code == 403)
         assert fake.counts["sendMessage error"] == 1
+        if code == 403:  # nothing more is tried there
+            again = await out.post("x", route=Route("telegram", 5), is_reply=True)
+            assert again == Undeliverable(outcome.why)
+            out.typing(route=Route("telegram", 5))
+            assert [params["chat_id"] for _, params in fake.calls] == [5]
         assert isinstance(await out.post("y"), Sent)
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from elwood.agent.approvals.messages import Known, Stranger
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY
@@ -197,8 +199,8 @@ async def test_a_question_is_answered_once_however_often_it_is_pressed() -> None
 
 async def test_only_those_who_may_write_may_press() -> None:
     async with fake_telegram() as fake, intake(fake, groups=(GROUP,)) as house:
-        house.let_in["tg:55"] = "Eve"
-        for chat, user in ((GROUP, STRANGER), (-7, OWNER), (GROUP, 55), (GROUP, OWNER)):
+        house.meet = lambda meet: Known() if meet.principal == "tg:55" else Stranger(None)
+        for chat, user in ((STRANGER, STRANGER), (-7, OWNER), (GROUP, 55), (GROUP, OWNER)):
             asked = question(fake, chat=chat)
             topic = {"message_thread_id": 9, "is_topic_message": True}
             fake.press("q:0", user=user, message=asked, **topic)
@@ -208,7 +210,32 @@ async def test_only_those_who_may_write_may_press() -> None:
         assert {got.session for got in house.inbound} == {f"tg-{GROUP}-9"}
         assert house.inbound[1].route == Route("telegram", GROUP, 9, False, asked.message_id)
         assert not house.posts
-        assert not house.met
+        assert not any(meet.asks for meet in house.met)
+
+
+async def test_a_group_that_the_owner_said_yes_to_stays_ours_after_an_upgrade() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        house.meet = lambda meet: Known() if meet.principal == "tg:-5" else Stranger(None)
+        fake.push({"message": fake.message(None, chat=-5, migrate_to_chat_id=GROUP)})
+        await house.until(lambda: house.moved)
+        fake.say("@elwood_bot hi", chat=GROUP, user=STRANGER)
+        await house.until(lambda: house.inbound)
+        assert house.inbound[0].session == "tg--5"
+        assert house.inbound[0].principal.role == "guest"
+
+
+@pytest.mark.parametrize("status", ["left", "kicked", "restricted"])
+async def test_who_takes_us_out_ends_the_yes_and_who_speaks_is_reached_again(status: str) -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.member(GROUP, status)
+        fake.member(OWNER, "kicked")
+        await fake.until(lambda: not fake.unconfirmed)
+        told = {mail.route.chat: mail.gone for mail in house.reached}
+        assert told == {GROUP: "Ann took me out", OWNER: "they blocked me"}
+        assert house.ended == [f"tg:{GROUP}"]
+        fake.say("back again")
+        await house.until(lambda: house.inbound)
+        assert house.reached[-1].gone == ""
 
 
 async def test_an_answer_that_cannot_be_read_is_asked_for_in_writing() -> None:
@@ -277,7 +304,7 @@ async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
 
 async def test_the_stop_button_of_a_draft_is_as_if_stop_were_typed() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
-        house.let_in["tg:55"] = "Bo"
+        house.meet = lambda meet: Known() if meet.principal == "tg:55" else Stranger(None)
         for user in (OWNER, 55, STRANGER):
             pressed = {"chat": {"id": user, "type": "private"}, "draft_id": 3}
             fake.push({"stopped_message_generation": pressed | {"message_thread_id": 9}})

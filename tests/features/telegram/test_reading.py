@@ -47,7 +47,8 @@ def message(
 )
 def test_in_a_group_only_our_name_addresses_us(text: str, expected: str | None) -> None:
     found = identify(message(text, chat=GROUP, sender=2), US)
-    assert (found.text if isinstance(found, Addressed) else None) == expected
+    assert isinstance(found, Addressed)
+    assert (found.text if found.for_us else None) == expected
 
 
 def test_rights_hang_on_the_id_and_never_on_the_name() -> None:
@@ -61,4 +62,6 @@ def test_rights_hang_on_the_id_and_never_on_the_name() -> None:
 def test_an_answer_to_us_is_for_us_and_one_to_others_is_not(author: int) -> None:
     answered = {"message_id": 2, "chat": {"id": GROUP}, "from": {"id": author}}
     reply = message("yes", chat=GROUP, sender=2, reply_to_message=answered)
-    assert (identify(reply, US) is not None) == (author == 7)
+    found = identify(reply, US)
+    assert found is not None
+    assert found.for_us == (author == 7)

@@ -17,7 +17,8 @@ from elwood.agent.models.spending import Spent, in_list, in_words
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.commands.paging import asked_page, page
-from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request, withheld
+from elwood.agent.session.commands.rights import ANYBODY, RIGHTS, refusal
+from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery
 from elwood.agent.session.extension import CommandAnswer, CommandCall, Extensions, SessionExtension
@@ -29,7 +30,7 @@ from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import Format, items_of, tool_listing, written
 from elwood.agent.session.reading.render import listing as receipts
-from elwood.agent.session.turn.prompt import render
+from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.turn import TO_SAY_WHY
 from elwood.agent.session.turn.unsupported_claims import with_receipts
@@ -95,6 +96,9 @@ class Commands:
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
         command = parse(received.text)
+        if why := self.refusal(received):  # an older version asked so late
+            await self._accept(received, CommandAnswer(why))
+            return
         async with trio.open_nursery() as beside:
             beside.start_soon(self._show_typing, received.route)
             if moves(received):
@@ -110,6 +114,13 @@ class Commands:
         while outbox is not None:
             outbox.offer(Typing(route=route))
             await trio.sleep(TYPING_EVERY)
+
+    def refusal(self, received: Received) -> str:
+        """Say why a command is not for who typed it; empty if it is."""
+        name = parse(received.text).name
+        found = self._shared.command(name)
+        right = RIGHTS.get(name) or (found.right if found is not None else ANYBODY)
+        return refusal(name, right, received.role, private=received.route.private)
 
     async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
@@ -172,20 +183,19 @@ class Commands:
             case "export":
                 return CommandAnswer(await self._export(command.given, received, again))
             case "status":
-                return CommandAnswer(await self._status(owner=not withheld("", received)))
+                is_own = received.route.private and not received.untrusted
+                return CommandAnswer(await self._status(owner=is_own))
             case "budget":
-                return CommandAnswer(withheld("What is spent", received) or await self._budget())
+                return CommandAnswer(await self._budget())
             case "receipts":
                 calls = (await self._history()).calls
                 return receipts(calls, command.given, self._core.clock.zone)
             case "tools":
-                text = withheld("What I can use", received) or await log_.look_since(
+                text = await log_.look_since(
                     0, lambda _, log: tool_listing(self._tools, command.given, log)
                 )
                 return CommandAnswer(text)
             case "model":
-                if why := withheld("Which model thinks", received):
-                    return CommandAnswer(why)
                 model, answer = choose(self._core.config, log_.state.model, command.given)
                 if model != log_.state.model:
                     await log_.keep(ModelChosen(model))
@@ -195,8 +205,6 @@ class Commands:
             case "allow" | "deny" | "approvals" | "trust":
                 return CommandAnswer(await self._approve(command, received))
         if (found := shared.command(command.name)) is not None:
-            if found.private and (why := withheld(found.private, received)):
-                return CommandAnswer(why)
             return await found.run(
                 CommandCall(session=log_.id, given=command.given, received=received, again=again)
             )
@@ -211,7 +219,7 @@ class Commands:
         self, received: Received, meant: Sequence[Received], nursery: trio.Nursery
     ) -> None:
         """Let a command stand for what is *meant* by it, which a turn answers."""
-        text, untrusted = "\n".join(one.text for one in meant), any(one.untrusted for one in meant)
+        text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
         files = tuple(file for one in meant for file in one.files)
         await self._log.keep(Retried(received.id, text, untrusted, files=files))
         self._runner.arrived()
@@ -231,7 +239,7 @@ class Commands:
             request = Complete(
                 session=self._log.account,
                 role=state.model or "default",
-                prompt=state.prompt or await self._runner.prompt.now(),
+                prompt=state.prompt or await self._runner.prompt.now(self._log.id),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
                 until=trio.current_effective_deadline() - TO_SAY_WHY,
             )
@@ -253,10 +261,6 @@ class Commands:
 
     async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
-        if received.untrusted:
-            return "Only your own words decide, and these are somebody else's."
-        if why := withheld("What is permitted", received):
-            return why
         asked = request(command, received.principal)
         if asked is None:
             return f"I do not understand that. {help_text((), command.name)}"

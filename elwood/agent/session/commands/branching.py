@@ -28,6 +28,7 @@ from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
 from elwood.agent.session.turn.compaction import is_notice_of_cut, make_room
+from elwood.agent.session.turn.prompt import spoken
 from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
@@ -124,7 +125,7 @@ class Branching:
         back = await self._back()
         if back is None:
             return Moved((), "There is nothing to try again in this conversation.")
-        text = "\n".join(one.text for one in back.inputs if one.text.strip())
+        text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
         files = tuple(file for one in back.inputs for file in one.files)
         if not (text or files):
             return Moved((), "What you said last is empty, so I cannot try it again.")

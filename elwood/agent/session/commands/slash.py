@@ -14,7 +14,6 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.session.extension import SlashCommand
-from elwood.agent.session.log.entries import Received
 from elwood.foundation.runtime import Request
 
 # The first line stands in /help and in menus; the others are what /help NAME says besides.
@@ -39,7 +38,8 @@ COMMANDS = {
     "approvals": "what waits for your yes, and what is permitted\n"
     "/approvals revoke NUMBER takes a permission back.",
     "allow": "let a call run that waits, or a person in\n"
-    "/allow CODE once, conversation, always or source; the code stands in the question.",
+    "/allow CODE once, conversation, always or source; the code stands in the question. For "
+    "a person who is to talk, but not to be trusted: /allow CODE guest.",
     "deny": "refuse a call that waits\n/deny CODE; the code stands in the question.",
     "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
     "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
@@ -80,6 +80,8 @@ def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
     match command.name, command.given.split():
         case "allow", [code]:
             return DecideRequest(code=code, answer="once", by=by)
+        case "allow", [code, "guest"]:
+            return DecideRequest(code=code, answer="once", by=by, guest=True)
         case "allow", [code, word] if (answer := answer_of(word)) and answer != "denied":
             return DecideRequest(code=code, answer=answer, by=by)
         case "deny", [code]:
@@ -91,15 +93,6 @@ def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
         case "trust", [host]:
             return TrustDomain(host=host, by=by)
     return None
-
-
-def withheld(what: str, received: Received) -> str:
-    """Say why *what* is private is not told to those who read the answer; empty if it may be."""
-    if received.untrusted:
-        return f"{what} is for my owner only."
-    if not received.route.private:
-        return f"{what} is private, and others read this chat: ask me in our own."
-    return ""
 
 
 def menu(more: Iterable[SlashCommand]) -> dict[str, dict[str, str]]:

@@ -49,6 +49,7 @@ class Branch(msgspec.Struct):
     *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
     the ids of calls that gave private data.  *untold* are notices that wait until no request is
     under way, and no call: they would come between.  Only while a turn is open are there any.
+    Where *members* have spoken, not all that is trusted is the owner's; that stays so on any line.
     """
 
     path: list[Node] = []
@@ -58,6 +59,7 @@ class Branch(msgspec.Struct):
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
     untold: list[str] = []
+    members: bool = False
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -92,11 +94,15 @@ class Branch(msgspec.Struct):
         """Take in what a message brings besides its words."""
         origin, errand = f"a message sent by {received.principal}", received.errand
         private = errand is not None and errand.private
-        self.taint.add(Label(untrusted=received.untrusted, private=private), origin)
+        is_strange = received.untrusted and not received.member
+        self.taint.add(Label(untrusted=is_strange, private=private), origin)
         for file in received.files:
             self.taint.add(Label(untrusted=file.untrusted), file.path)
+        self.taint.add(Label(untrusted=bool(received.heard)), "what others said in the group")
+        self.members = self.members or received.member
         # What a run told the person is the model's: what it names, the owner has not named.
-        if not self.taint.sources and (errand is None or errand.says not in TOLD):
+        is_told = errand is not None and errand.says in TOLD
+        if not (self.taint.sources or received.untrusted or is_told):
             remember(self.named, received.text)
 
     def summarise(self, summary: str, upto: int, begun: int) -> None:

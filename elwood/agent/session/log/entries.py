@@ -8,6 +8,7 @@ conversation: each entry's parent is the head at the time it was written, and `R
 import msgspec
 
 from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
+from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Assistant, Message, Prompt, ReceivedFile, Usage
 from elwood.agent.conversation.route import Route
@@ -29,8 +30,9 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     *message* names the message in its channel, so that an edit can find it; *edits* is that name
     when this is an edit.
     *sent_at* is the sender's time, Unix seconds.  *untrusted* are words that are not the owner's:
-    somebody else's, or forwarded ones.  *errand* is there if it is a run of a task, which nobody
-    typed.
+    somebody else's, or forwarded ones; those that a *member* says are trusted nevertheless.
+    *errand* is there if it is a run of a task, which nobody typed.  *speaker* names who speaks, and
+    their role, where several do; *heard* is what others said there before, and not to us.
     """
 
     id: str
@@ -43,6 +45,14 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     untrusted: bool = False
     errand: TaskRun | None = None
     files: tuple[ReceivedFile, ...] = ()
+    member: bool = False
+    speaker: str = ""
+    heard: str = ""
+
+    @property
+    def role(self) -> Role:
+        """Whose rights the words have: those of others have a guest's, whoever passes them on."""
+        return "admin" if not self.untrusted else "member" if self.member else "guest"
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):

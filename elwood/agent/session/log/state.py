@@ -218,9 +218,14 @@ class Session(Branch):
 
     def _retry(self, entry: entries.Retried) -> None:
         asked = self.waiting[entry.input]
-        untrusted = asked.untrusted or entry.untrusted
+        # What it stands for may be the words of others than who typed it.
         asked = msgspec.structs.replace(
-            asked, text=entry.text, untrusted=untrusted, files=entry.files
+            asked,
+            text=entry.text,
+            untrusted=asked.untrusted or entry.untrusted,
+            member=asked.member and not entry.untrusted,
+            speaker="",  # it stands in the text
+            files=entry.files,
         )
         self.waiting[entry.input] = asked
         self.bring(entry.origins, entry.private)
@@ -448,7 +453,12 @@ MOVING = frozenset({"/new", "/archive", "/undo", "/retry", "/branch", "/resume",
 
 def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
-    words = received.text.split(maxsplit=1) if received.errand is None else []
+    return received.errand is None and is_typed(received.text)
+
+
+def is_typed(text: str) -> bool:
+    """Tell whether *text*, if a person writes it, is a slash command."""
+    words = text.split(maxsplit=1)
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
 
 

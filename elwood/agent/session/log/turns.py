@@ -126,8 +126,9 @@ class Turn(msgspec.Struct):
 
     @property
     def principal(self) -> str:
-        """Who made it happen: whoever spoke last."""
-        return self.inputs[-1].principal if self.inputs else self.kept[-1].principal
+        """Who made it happen: whoever spoke last, of those who may least."""
+        inputs = [one for one in self.inputs if one.untrusted] or self.inputs
+        return inputs[-1].principal if inputs else self.kept[-1].principal
 
     @property
     def named(self) -> frozenset[str]:
@@ -229,7 +230,7 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
 
 # Messages of a turn that are kept, calls, and characters of each.
 MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
-_QUOTE = "[replying to: "
+_QUOTE = "[replying to"
 
 
 class FinishedTurn(msgspec.Struct, frozen=True):

@@ -135,7 +135,9 @@ class History:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
-                asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted, files=files)
+                asked = msgspec.structs.replace(
+                    asked, text=text, untrusted=untrusted, files=files, speaker=""
+                )
                 self._waiting[id_] = asked
             case entries.TurnStarted() | entries.Joined() if turn is not None:
                 taken = [self._waiting.pop(id_) for id_ in entry.inputs if id_ in self._waiting]

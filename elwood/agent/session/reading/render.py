@@ -204,7 +204,9 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]
         for heard in turn.heard:
             one = heard.received
             if one.text.strip() and history.is_present(heard.seq):
-                who = f"{one.principal} (not their own words)" if one.untrusted else one.principal
+                who = one.speaker or one.principal
+                if one.untrusted and not one.speaker:
+                    who = f"{who} (not their own words)"
                 items.append(ExportItem(heard.at, who, redact(one.text)))
         answer = turn.answer
         if answer is not None and answer.text and history.is_present(turn.answered):

@@ -261,7 +261,7 @@ class TurnRunner:
 
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now()
+        prompt = await self.prompt.now(self._log.id)
         for extension in self._extensions:
             if (reminded := await extension.remind()) is not None:
                 await self._log.stage(reminded)
