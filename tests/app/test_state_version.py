@@ -38,7 +38,7 @@ SHAPES = {
         "sessions": "4f6ab4735b94",
         "approvals": "3fb90848ec01",
         "usage": "dad8bdebb6ed",
-        "schedule": "3a7de1000fd8",
+        "schedule": "fd61a589759b",
         "anchors": "667fac1d898f",
     }
 }

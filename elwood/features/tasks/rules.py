@@ -60,7 +60,8 @@ _FILES = {
     "config": "config.toml",
     "heartbeat": "HEARTBEAT.md",
     "house": "Elwood itself",
-    "talk": "agent.toml",
+    "talk": "a conversation",
+    "own": "agent.toml",
 }
 
 
