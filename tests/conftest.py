@@ -46,6 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
     )
+    parser.addoption("--updates", type=int, default=10_000, help="updates of random shapes (10000)")
+    parser.addoption(
+        "--busy-minutes", type=int, default=3, help="of simulated heavy use of Telegram (3; 60)"
+    )
+    parser.addoption(
+        "--telegram-double", default=None, help="folder to install another Bot API in, from npm"
+    )
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 
 

@@ -29,24 +29,26 @@ from tests.fake_http import (
     port_of,
     whole,
 )
+from tests.telegram_rules import (
+    MAX_CAPTION,
+    MAX_TEXT,
+    Rates,
+    is_fault_of_ours,
+    units,
+    wrong,
+    wrong_entities,
+)
 
 BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
 # Recognisable in any output, and without the form of a real one.
 TOKEN = "4242:fake-token"
 OWNER = 1001
-MAX_TEXT = 4096
-MAX_CAPTION = 1024
 MAX_RICH = 32_768
 # How a picture ends that the server cannot read.
 BROKEN = b"broken"
 MAX_POLL = 50
 # Some of those that a bot may react with.
 EMOJI = {"👍", "👎", "❤", "🔥", "🎉", "🤔", "👀", "🙏", "👌", "💯", "⚡", "🏆", "✍", "🤷", "😢"}
-ENTITY_TYPES = {
-    "mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bold",
-    "italic", "underline", "strikethrough", "spoiler", "blockquote", "expandable_blockquote",
-    "code", "pre", "text_link", "text_mention", "custom_emoji", "date_time",
-}  # fmt: skip
 
 
 @attrs.define
@@ -121,7 +123,10 @@ class FakeTelegram:
         # What is shown behind "/", by scope: names and descriptions.
         self.menus: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
-        self.webhook = ""
+        # Where a server of one's own, `--local`, keeps files; its answers name them there.
+        self.local: Path | None = None
+        # Where updates are brought to; a test brings them.
+        self.webhook = self.webhook_secret = self.webhook_error = ""
         self.blocked: set[int] = set()
         self.unknown: set[int] = set()
         self.moved: dict[int, int] = {}
@@ -130,6 +135,10 @@ class FakeTelegram:
         # Messages per chat within a second that are too many; a violation costs *flood_wait*.
         self.flood_limit: int | None = None
         self.flood_wait = 1
+        # The vendor's figures for all chats, if set; who exceeds them has made a mistake.
+        self.rates: Rates | None = None
+        # Requests that were wrong in themselves: none may be left at the end.
+        self.violations: list[str] = []
         # A proxy in between that answers every poll at once.
         self.instant = False
         # When the first poll came.
@@ -308,8 +317,14 @@ class FakeTelegram:
                 return whole(fault.code, b"<html>Bad Gateway</html>", "text/html")
             return _refused(Refusal(fault.code, fault.description, fault.parameters))
         try:
+            if why := wrong(method, params):
+                raise Refusal(400, f"Bad Request: {why}")
+            if self.rates is not None and "chat_id" in params:
+                self._count(method, params["chat_id"])
             result = await self._perform(method, params)
         except Refusal as refusal:
+            if is_fault_of_ours(refusal.description):
+                self.violations.append(f"{method}: {refusal.description} {params}")
             self._note(method, params, f"{refusal.code} {refusal.description}")
             return _refused(refusal)
         self._note(method, params, fault.kind if fault else "ok")
@@ -375,14 +390,27 @@ class FakeTelegram:
             case "getFile":
                 if (name := params["file_id"]) not in self.shared:
                     raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily ...")
+                if self.local is not None:
+                    (path := self.local / name).write_bytes(self.shared[name])
+                    return {"file_id": name, "file_unique_id": "u", "file_path": str(path)}
                 if len(self.shared[name]) > 20 << 20:
                     raise Refusal(400, "Bad Request: file is too big")
                 self._paths[f"things/{name}"] = name
                 return {"file_id": name, "file_unique_id": "u", "file_path": f"things/{name}"}
             case "setMyCommands":
                 return self._set_menu(params["commands"], params.get("scope", {"type": "default"}))
+            case "setWebhook":
+                if not params["url"].startswith("https://"):
+                    why = "bad webhook: An HTTPS URL must be provided for webhook"
+                    raise Refusal(400, f"Bad Request: {why}")
+                if not re.fullmatch(r"[\w-]{1,256}", params.get("secret_token", "-"), re.ASCII):
+                    raise Refusal(400, "Bad Request: secret token contains unallowed characters")
+                self.webhook, self.webhook_secret = params["url"], params.get("secret_token", "")
+                return True
             case "getWebhookInfo":
-                return {"url": self.webhook, "pending_update_count": len(self._updates)}
+                told = {"last_error_message": self.webhook_error} if self.webhook_error else {}
+                pending = {"pending_update_count": len(self._updates)}
+                return {"url": self.webhook, **pending, **told}
             case "deleteWebhook":
                 self.webhook = ""
                 return True
@@ -480,7 +508,7 @@ class FakeTelegram:
             "text": params.get("caption", ""),
             "entities": params.get("caption_entities", []),
         }
-        if _units(caption["text"]) > MAX_CAPTION:
+        if units(caption["text"]) > MAX_CAPTION:
             raise Refusal(400, "Bad Request: message caption is too long")
         made = self._made(chat, _checked(caption) if caption["text"] else "", params)
         self.files[made["message_id"]] = (name, data)
@@ -500,7 +528,7 @@ class FakeTelegram:
             if one["type"] == "photo" and data.endswith(BROKEN):
                 raise Refusal(400, "Bad Request: IMAGE_PROCESS_FAILED")
             caption = one.get("caption", "")
-            if _units(caption) > MAX_CAPTION:
+            if units(caption) > MAX_CAPTION:
                 raise Refusal(400, "Bad Request: message caption is too long")
             checked = {"text": caption, "entities": one.get("caption_entities", [])}
             made.append((_checked(checked) if caption else "", given, (name, data)))
@@ -515,17 +543,13 @@ class FakeTelegram:
         text = params["rich_message"]["markdown"]
         if not text.strip():
             raise Refusal(400, "Bad Request: RICH_MESSAGE_CONTENT_REQUIRED")
-        if _units(text) > MAX_RICH:
+        if units(text) > MAX_RICH:
             raise Refusal(400, "Bad Request: message is too long")
         if "![" in text:
             raise Refusal(400, "Bad Request: RICH_MESSAGE_PHOTO_NO_MEDIA_FOUND")
         return self._made(chat, text, params)
 
     def _made(self, chat: int, text: str, params: dict[str, Any]) -> dict[str, Any]:
-        for row in (params.get("reply_markup") or {}).get("inline_keyboard", []):
-            for button in row:
-                if not 1 <= len(button["callback_data"].encode()) <= 64:
-                    raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
         reply = params.get("reply_parameters") or {}
         if reply.get("message_id") in self.gone and not reply.get("allow_sending_without_reply"):
             raise Refusal(400, "Bad Request: message to be replied not found")
@@ -546,7 +570,7 @@ class FakeTelegram:
             raise Refusal(400, "Bad Request: PEER_ID_INVALID")
         if not params.get("draft_id"):
             raise Refusal(400, "Bad Request: RANDOM_ID_INVALID")
-        if _units(params.get("text", "")) > MAX_TEXT:
+        if units(params.get("text", "")) > MAX_TEXT:
             raise Refusal(400, "Bad Request: message is too long")
         self.drafts.append((chat, params["draft_id"], params.get("text", "")))
         return True
@@ -584,6 +608,8 @@ class FakeTelegram:
             )
         message.text, message.edits = text, message.edits + 1
         message.params = message.params | {"reply_markup": markup}
+        if method == "editMessageText":
+            message.params |= {"entities": params.get("entities")}
         return {"message_id": message.message_id, "chat": {"id": chat}, "date": 0}
 
     def _admit(self, params: dict[str, Any], *, counts: bool = False) -> int:
@@ -604,6 +630,15 @@ class FakeTelegram:
         if self.flood_limit is not None:
             self._flood(chat, counts)
         return chat
+
+    def _count(self, method: str, chat: int) -> None:
+        assert self.rates is not None
+        if (wait := self.rates.refuse(method, chat, self.clock())) is not None:
+            self.violations.append(f"{method}: too many for {chat}")
+            seconds = int(wait) + 1
+            raise Refusal(
+                429, f"Too Many Requests: retry after {seconds}", {"retry_after": seconds}
+            )
 
     def _flood(self, chat: int, counts: bool) -> None:
         now = self.clock()
@@ -674,33 +709,18 @@ def _refused(refusal: Refusal) -> Reply:
     return json_reply(said, refusal.code)
 
 
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
 def _checked(params: dict[str, Any]) -> str:
     """Return the text as the server keeps it, or refuse it."""
     text = str(params.get("text", ""))
     trimmed = text.strip()
     if not trimmed:
         raise Refusal(400, "Bad Request: message text is empty")
-    if _units(trimmed) > MAX_TEXT:
+    if units(trimmed) > MAX_TEXT:
         raise Refusal(400, "Bad Request: message is too long")
     if "parse_mode" in params:
         raise Refusal(400, "Bad Request: can't parse entities: the fake knows no parse mode")
-    encoded = trimmed.encode("utf-16-le", "surrogatepass")
-    for entity in params.get("entities", []):
-        start, length = entity["offset"], entity["length"]
-        end = start + length
-        if entity["type"] not in ENTITY_TYPES:
-            raise Refusal(400, f"Bad Request: can't parse entities: unknown {entity['type']}")
-        if start < 0 or length <= 0 or end > len(encoded) // 2:
-            raise Refusal(400, "Bad Request: can't parse entities: entity out of bounds")
-        for cut in (start, end):
-            if 0xDC <= encoded[2 * cut + 1 : 2 * cut + 2].ljust(1, b"\0")[0] <= 0xDF:
-                raise Refusal(400, "Bad Request: can't parse entities: inside of a character")
-        if entity["type"] == "text_link" and not entity.get("url"):
-            raise Refusal(400, "Bad Request: can't parse entities: no URL")
+    if why := wrong_entities(trimmed, params.get("entities", [])):
+        raise Refusal(400, f"Bad Request: can't parse entities: {why}")
     return trimmed
 
 
@@ -713,6 +733,7 @@ async def fake_telegram(**more: Any) -> AsyncIterator[FakeTelegram]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, connection(fake.respond), [listener])
         yield fake
+        assert not fake.violations, fake.violations
         nursery.cancel_scope.cancel()
 
 

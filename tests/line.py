@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from elwood.agent.channels.channel import Channel
-from elwood.agent.channels.messages import OutboxMail, Post, Sent
+from elwood.agent.channels.messages import Edit, OutboxMail, Post, Sent
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
@@ -62,6 +62,8 @@ class Line:
                 message.reply.set(Sent(str(len(self.posts))))
                 self._came.set()
                 self._came = trio.Event()
+            elif isinstance(message, Edit):
+                message.reply.set(Sent(message.message))
 
     @property
     def texts(self) -> list[str]:

@@ -254,6 +254,7 @@ def _approvals(core: Core) -> Approvals:
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),
+        zone=core.clock.zone,
     )
 
 

@@ -108,7 +108,10 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             # The tool: the owner is asked by the gate, and what it says comes without the key.
             await line.say("track P17")
             question = await line.hear(lambda text: "May I use track_parcel?" in text)
-            code = re.search(r"/allow (\w+)", question)
+            assert "\n\nnumber: P17\n\n" in question
+            await line.say("/approvals")
+            listed = await line.hear(lambda text: "Waiting for a decision" in text)
+            code = re.search(r"(\w+): track_parcel", listed)
             assert code is not None
             await line.say(f"/allow {code[1]} once")
             done = await line.hear(lambda text: "watching P17" in text)

@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "4f6ab4735b94",
-        "approvals": "3fb90848ec01",
+        "approvals": "db2f2b612609",
         "usage": "dad8bdebb6ed",
         "schedule": "fd61a589759b",
         "anchors": "667fac1d898f",

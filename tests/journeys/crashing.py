@@ -163,6 +163,7 @@ class Trial:
                     await self.story.happen(self)
                     await self.quiet()
                     self._over.set()
+                assert not fake.violations, fake.violations
                 outside.cancel_scope.cancel()
             self.ended_at = h.now()
 
@@ -208,7 +209,7 @@ class Trial:
             if found is None:
                 continue
             self.prompts[data] += not again
-            manner = next((m for m in MANNERS if f'"name":"{m} ' in message.text), "")
+            manner = next((m for m in MANNERS if f"name: {m} " in message.text), "")
             if not manner or (manner == "next" and self.lives == 1):
                 continue
             answer, seconds = MANNERS[manner]

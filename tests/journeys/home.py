@@ -532,6 +532,7 @@ async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
         async with trio.open_nursery() as nursery:
             network = Wires(nursery, {fake.port: fake.respond})
             yield Home(folder, runtime, fake, network=network)
+            assert not fake.violations, fake.violations
             nursery.cancel_scope.cancel()
 
 
@@ -544,6 +545,16 @@ class Wires(httpcore2.AsyncNetworkBackend):
     def __init__(self, nursery: trio.Nursery, servers: dict[int, Answer]) -> None:
         self._nursery = nursery
         self._servers = servers
+        self._ends: list[Any] = []
+        self._is_cut = False
+
+    def cut(self, is_cut: bool = True) -> None:
+        """Break all connections and refuse new ones, or let them be made again."""
+        self._is_cut = is_cut
+        for end in self._ends:
+            end.send_stream.close()
+            end.receive_stream.close()
+        self._ends.clear()
 
     def serve(self, answer: Answer) -> str:
         """Add a server; return its URL."""
@@ -554,7 +565,10 @@ class Wires(httpcore2.AsyncNetworkBackend):
     async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
         """Connect."""
         await trio.lowlevel.checkpoint()
+        if self._is_cut:
+            raise httpcore2.ConnectError("the wire is cut")
         here, there = trio.testing.memory_stream_pair()
+        self._ends.append(there)
         self._nursery.start_soon(connection(self._servers[port]), there)
         return _Wire(here)
 

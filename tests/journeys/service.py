@@ -37,7 +37,7 @@ GROUP = -100500
 # What the owner is told of the sandbox hangs on the machine, so most tests do without.
 NO_COMMANDS = '[sandbox]\nkind = "none"\n'
 # How a question about a call begins.
-QUESTION = "May I use "
+QUESTION = "May I "
 MARK = re.compile(r"\bm\d{4}\b")
 # What people ask for; what is told of their calls ends otherwise.
 WISH = re.compile(r"\b(act|look|run) (m\d{4})$", re.MULTILINE)

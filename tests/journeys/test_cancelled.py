@@ -3,6 +3,7 @@
 import json
 
 import trio
+from attrs import evolve
 from msgspec.structs import replace
 
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -47,11 +48,11 @@ def wanting(h: Home) -> Home:
 
 
 async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
-    """Wait for a run that has asked and ended without an answer; return the question."""
+    """Wait for a run that has asked and ended; return the question as a telephone still has it."""
     await trio.sleep(1)  # until the tasks of a file are taken in
     before = len(questions(h))
     await life.pass_time(90.0)
-    question = await asked(h, life, before + 1)
+    question = evolve(await asked(h, life, before + 1))
     await life.until(lambda: h.journal(session).exists() and h.fold(session).pending)
     await life.settled()
     return question

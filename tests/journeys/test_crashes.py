@@ -185,10 +185,10 @@ async def test_approvals(h: Home) -> None:
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
         crashed(life, "approvals")
         [asked] = [m for m in h.fake.sent if m.buttons]
+        code = asked.buttons[0].split(":")[1]
         h.disk.at("before write answered", crash)
         h.fake.press(asked.buttons[0])
         await life.until(lambda: len(h.fake.texts(77)) == 2 and not h.fake.unconfirmed)
-        code = asked.buttons[0].split(":")[1]
         told, welcome = h.fake.texts(77)
         assert told == PAIRING.format(code)
         assert welcome.startswith("You were let in")

@@ -69,6 +69,8 @@ async def planted(h: Home, life: Life) -> str:
     h.fake.say("hello", chat=OTHER, user=OTHER)
     question = await asked(h, life)
     await life.until(lambda: any(OTHERS in one for one in life.stuck()))
+    h.fake.press(question.button("?"), message=question)
+    await life.until(lambda: "/allow " in question.text)
     return question.text.partition("/allow ")[2].split()[0]
 
 

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import assert_never
 
+import msgspec
 import trio
 
 from elwood.agent.approvals import decisions
@@ -34,12 +36,17 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.prompt_text import (
     MAX_CROWD,
+    Kind,
+    View,
     access_buttons,
     access_question,
+    access_settled,
     button_pressed,
-    buttons,
     crowd_message,
+    details_message,
     request_messages,
+    settled_message,
+    view_buttons,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
@@ -60,11 +67,14 @@ from elwood.agent.approvals.state import (
     People,
     PermissionEntry,
     Question,
+    QuestionMessage,
+    RequestSettled,
+    RequestsShown,
     gist,
     where_to_ask,
 )
-from elwood.agent.channels.client import post_until_delivered
-from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.channels.client import edit_until_done, post_until_delivered
+from elwood.agent.channels.messages import Button, Edit, OutboxMail
 from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
@@ -105,6 +115,9 @@ NO_SUCH_CODE = CommandResult(
 )
 NOT_A_PERSON = CommandResult("This is the code of a call: only people can be guests.", ok=False)
 WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
+# Open questions that one /approvals shows again.
+MAX_SHOWN_AGAIN = 5
+SHOWN_AGAIN = Rich("I have asked this again below.")
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
@@ -114,7 +127,7 @@ class Approvals:
     *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
     are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
     its call was decided, and must not wait.  *redact* takes secrets out.  *when_awake* says when
-    the owner may be asked about what tasks want, at a Unix time.
+    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs.
     """
 
     def __init__(
@@ -129,8 +142,10 @@ class Approvals:
         redact: Callable[[str], str],
         settings: ApprovalSettings,
         when_awake: Callable[[float], float] = lambda now: now,
+        zone: tzinfo = UTC,
     ) -> None:
         self._journal = journal
+        self._outboxes = outboxes
         self._post = partial(post_until_delivered, outboxes)
         self._environment = environment
         self._owners = owners
@@ -139,6 +154,7 @@ class Approvals:
         self._redact = redact
         self._settings = settings
         self._when_awake = when_awake
+        self._zone = zone
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
         """Replay, ask again what is open, then answer until stopped."""
@@ -148,11 +164,13 @@ class Approvals:
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
         self._guesses: dict[str, Bucket] = {}
-        self._newcomers = self._people.open(self._environment.now())
+        now = self._environment.now()
+        waiting = [one for one in self._people.requests.values() if one.is_fresh(now)]
+        self._newcomers = [one.asked for one in waiting if not one.shown]
         self._has_newcomers = Signal()
         self._new_codes = NEW_CODES
         async with trio.open_nursery() as self._tasks:
-            self._tasks.start_soon(self._prompt_for_access)
+            self._tasks.start_soon(self._prompt_for_access, bool(self._newcomers))
             async with self._deciding:
                 await self._resume()
             async for message in mailbox:
@@ -199,14 +217,20 @@ class Approvals:
                 message.reply.set(await self._take(step))
             case RevokePermission(number=number, by=by):
                 message.reply.set(await self._take(decisions.revoke(state, number, by, now)))
-            case ListApprovals():
+            case ListApprovals(route=route):
                 message.reply.set(decisions.list_all(state, now))
+                if route is not None:
+                    self._show_again(route)
             case _:
                 assert_never(message)
 
     @property
     def _people(self) -> People:
         return self._journal.state.people
+
+    @property
+    def _messages(self) -> Mapping[str, QuestionMessage]:
+        return self._journal.state.messages
 
     @property
     def _state(self) -> ApprovalState:
@@ -255,8 +279,12 @@ class Approvals:
         asked = self._people.find(code, self._environment.now())
         if asked is None:
             return EXPIRED
-        if not await self._record(AccessDecided(asked.code, approved, by, guest)):
+        decided = AccessDecided(asked.code, approved, by, guest)
+        if not await self._record(decided):
             return NO_ROOM
+        if asked.code in self._timers:
+            self._timers.pop(asked.code).cancel()
+        self._tasks.start_soon(self._settle_access, asked, decided)
         who = f"{asked.name} ({asked.principal})"
         log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
         yes, no = f"{who} may talk to me now.", f"{who} stays out."
@@ -267,8 +295,11 @@ class Approvals:
             self._tasks.start_soon(self._post, asked.route, (welcome,))
         return CommandResult(yes if approved else no, ok=True)
 
-    async def _prompt_for_access(self) -> None:
-        """Show the owner who asks, as long as the codes are valid; a crowd comes together."""
+    async def _prompt_for_access(self, repeat: bool) -> None:
+        """Show the owner who asks, as long as the codes are valid; a crowd comes together.
+
+        The first notice is a *repeat* if it may have been sent before the start.
+        """
         pause = 0.0
         while self._owner_routes:  # without, `elwood pair` remains
             while not self._newcomers:
@@ -276,18 +307,38 @@ class Approvals:
             open_ = self._people.open(self._environment.now())
             asked = [one for one in self._newcomers if one in open_]
             self._newcomers.clear()
+            where = self._owner_routes[0]
             with trio.move_on_after(CODE_LASTS):
                 singly = [one for one in asked if one.is_group][:MAX_CROWD]
                 people = [one for one in asked if not one.is_group]
                 if len(people) > 1:
-                    await self._post(self._owner_routes[0], (crowd_message(people),))
+                    if await self._post(where, (crowd_message(people),), repeat=repeat):
+                        await self._record(RequestsShown(tuple(one.code for one in people)))
                     people = []
                 for one in (*people, *singly):
                     question, keys = access_question(one), access_buttons(one)
-                    await self._post(self._owner_routes[0], (question,), keys)
+                    sent = await self._post(where, (question,), keys, repeat=repeat)
+                    if sent is not None and sent.message:
+                        await self._record(RequestsShown((one.code,), sent.message, where))
+                        self._tasks.start_soon(self._lapse, one)
+            repeat = False
             pause = CROWD[min(CROWD.index(pause) + 1, len(CROWD) - 1)]
             await trio.sleep(pause)
             pause = pause if self._newcomers else 0.0
+
+    async def _lapse(self, asked: AccessRequested) -> None:
+        """Let the question about a stranger end when the code is over, or is already."""
+        if asked not in self._people.open(self._environment.now()):
+            await self._settle(asked.code)
+            return
+        with trio.CancelScope() as self._timers[asked.code]:
+            await trio.sleep(asked.lasts)
+            del self._timers[asked.code]
+            await self._settle_access(asked, None)
+
+    async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
+        now, zone = self._environment.now(), self._zone
+        await self._settle(asked.code, lambda at: access_settled(asked, decided, at, now, zone))
 
     # --- what may be done: asked, decided, over --------------------------------------------------
 
@@ -317,9 +368,20 @@ class Approvals:
         by, found = press.principal, button_pressed(press.data)
         if (refused := self._refused(by)) is not None:
             return refused
-        if found is None:
-            return self._guessed(by, EXPIRED)
-        kind, id, answer = found
+        kind, id, answer = found or ("a", "", "denied")
+        result = await self._pressed(press, kind, id, answer)
+        # Under a copy, or what was never recorded as shown, nobody else takes the buttons away.
+        known = self._messages.get(id)
+        is_copy = known is None or known.message != press.message
+        is_open = self._state.is_open(id) or self._people.find(id, self._environment.now())
+        if is_copy and not is_open and press.route is not None and press.message:
+            self._tasks.start_soon(self._edit, QuestionMessage(press.route, press.message))
+        return result
+
+    async def _pressed(
+        self, press: ButtonPressed, kind: Kind, id: str, answer: OwnerAnswer | View
+    ) -> CommandResult:
+        by = press.principal
         if kind == "p":
             return await self._let_in(id, answer == "once", by)
         if (request := self._state.requests.get(id)) is None:
@@ -328,6 +390,12 @@ class Approvals:
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
+        if answer == "details" or answer == "question":
+            if request.ruling is not None:
+                return EXPIRED
+            at = QuestionMessage(press.route, press.message)
+            self._tasks.start_soon(self._show, request, at, answer)
+            return CommandResult("", ok=True)
         return await self._decide(request, answer, by)
 
     async def _decide_typed(
@@ -362,6 +430,7 @@ class Approvals:
         """
         if not entries:
             return True
+        # As they were asked: of a decided one the whole is not kept.
         ended = [self._state.requests[e.id] for e in entries if isinstance(e, ApprovalDecided)]
         if not await self._record(*entries):
             return False
@@ -373,18 +442,22 @@ class Approvals:
                     self._end_in(lasts, self._state.requests[id])
                     self._tasks.start_soon(self._prompt, self._state.requests[id])
                 case ApprovalDecided():
-                    self._ended(ended.pop(0).question, entry)
+                    self._ended(ended.pop(0), entry)
                 case _:
                     log.info("permissions changed", extra={"entry": repr(entry)})
         return True
 
-    def _ended(self, question: Question, decided: ApprovalDecided) -> None:
-        about = {"question": gist(question), "as": decided.ruling, "by": decided.by}
+    def _ended(self, request: ApprovalRequest, decided: ApprovalDecided) -> None:
+        question, ruling, by = request.question, decided.ruling, decided.by
+        about = {"question": gist(question), "as": ruling, "by": by}
         log.info("call decided", extra=about)
         if decided.id in self._timers:
             self._timers.pop(decided.id).cancel()
-        if decided.ruling != "withdrawn":  # those who withdraw know it
+        if ruling != "withdrawn":  # those who withdraw know it
             self._tasks.start_soon(self._tell, question.session)
+        now = self._environment.now()
+        settled = msgspec.structs.replace(request, ruling=ruling, by=by, decided_at=now)
+        self._tasks.start_soon(self._settle_request, settled)
 
     async def _tell(self, session: str) -> None:
         while True:
@@ -433,7 +506,13 @@ class Approvals:
         for session in {request.question.session for request in decided}:
             self._tasks.start_soon(self._tell, session)
         for request in self._state.open():
-            self._tasks.start_soon(self._prompt, request, True)
+            if request.id not in self._messages:
+                self._tasks.start_soon(self._prompt, request, True)
+        for id in self._messages:
+            if (asked := self._people.find(id, now)) is not None:
+                self._tasks.start_soon(self._lapse, asked)
+            else:
+                self._tasks.start_soon(self._settle_if_over, id)
 
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""
@@ -451,10 +530,64 @@ class Approvals:
         while self._state.is_open(request.id) and (left := self._seconds_asleep(question)):
             repeat = False
             await trio.sleep(min(left, LOOK))
-        await self._post(
+        if request.id not in self._messages:
+            await self._ask(request, route, repeat)
+
+    def _show_again(self, route: Route) -> None:
+        """Ask once more what was asked in this chat, as far as it is open."""
+        for request in self._state.open()[-MAX_SHOWN_AGAIN:]:
+            place = where_to_ask(request.question, self._owner_routes)
+            if place is not None and place.is_same_chat(route):
+                self._tasks.start_soon(self._ask, request, route)
+
+    async def _ask(self, request: ApprovalRequest, route: Route, repeat: bool = False) -> None:
+        """Send *request* as a message with buttons; the only one, if it was sent before."""
+        sent = await self._post(
             route,
             request_messages(request, route),
-            buttons(request),
+            view_buttons(request, "question"),
             repeat=repeat,
             wanted=lambda: self._state.is_open(request.id),
         )
+        if sent is None or not sent.message:
+            return
+        before = self._messages.get(request.id)
+        await self._record(RequestsShown((request.id,), sent.message, route))
+        if before is not None:
+            await self._edit(before, SHOWN_AGAIN)
+        await self._settle_if_over(request.id)
+
+    async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
+        part = request_messages(request, at.route)[-1]
+        if view == "details":
+            part = details_message(request)
+        keys = view_buttons(request, view)
+        await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
+
+    async def _settle_if_over(self, id: str) -> None:
+        """Settle what was decided while its message was sent, or before a crash."""
+        if (request := self._state.requests.get(id)) is None:
+            await self._settle(id)
+        elif request.ruling is not None:
+            await self._settle_request(request)
+
+    async def _settle_request(self, request: ApprovalRequest) -> None:
+        await self._settle(request.id, lambda at: settled_message(request, at, self._zone))
+
+    async def _settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
+        """Let the message that asked *id* say *part*, without buttons, and record that it does."""
+        if (shown := self._messages.get(id)) is None:
+            return
+        if await self._edit(shown, part and part(shown.route)):
+            await self._record(RequestSettled(id, shown.message))
+
+    async def _edit(
+        self,
+        at: QuestionMessage,
+        part: Rich | None = None,
+        keys: Sequence[tuple[str, str]] = (),
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        under = tuple(Button(*key) for key in keys)
+        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=under)
+        return await edit_until_done(self._outboxes, edit, wanted)

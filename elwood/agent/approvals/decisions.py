@@ -9,7 +9,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
-from elwood.agent.approvals.prompt_text import MAX_SHOWN, RULINGS, domain_of, overview
+from elwood.agent.approvals.prompt_text import (
+    MAX_ARGUMENTS,
+    MAX_SHOWN,
+    RULINGS,
+    domain_of,
+    overview,
+)
 from elwood.agent.approvals.state import (
     MAX_STANDING,
     ApprovalDecided,
@@ -28,6 +34,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.lines import cut
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -86,7 +93,8 @@ def redacted(question: Question, redact: Callable[[str], str]) -> Question:
     if scope is not None:
         scope = replace(scope, words=redact(scope.words), covers=redact(scope.covers))
     subject, why = redact(question.subject), redact(question.why)
-    return replace(question, subject=subject, why=why, scope=scope)
+    arguments = cut(redact(question.arguments), MAX_ARGUMENTS)
+    return replace(question, subject=subject, why=why, scope=scope, arguments=arguments)
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:

@@ -56,7 +56,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
-    """*principal* pressed the button *data* under a message in *route*.  From an Intake.
+    """*principal* pressed the button *data* under *message* in *route*.  From an Intake.
 
     Without a route nobody knows where: then it answers no question about a call.
     """
@@ -64,6 +64,7 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
     principal: str
     data: str
     route: Route | None = None
+    message: str = ""
 
 
 class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
@@ -151,9 +152,13 @@ class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
-    """What waits for a decision and what is permitted for good, in words; for owners only."""
+    """What waits for a decision and what is permitted for good, in words; for owners only.
+
+    What was asked at *route* is asked there once more.
+    """
 
     by: str
+    route: Route | None = None
 
 
 class TrustDomain(Request[CommandResult], frozen=True, kw_only=True):

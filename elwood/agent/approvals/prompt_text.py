@@ -1,5 +1,6 @@
-"""How a question about calls looks: what will run, complete, with buttons and codes to answer by.
+"""How a question about calls looks: what will run, complete and in words, with buttons under it.
 
+The codes to answer by, and what only an expert asks for, stand behind the button "Details".
 Nothing in it comes from the model or from strangers without being escaped; buttons carry random
 ids only.
 """
@@ -7,21 +8,26 @@ ids only.
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from typing import Literal, get_args
 
 from elwood.agent.approvals.state import (
+    GIST,
+    AccessDecided,
     AccessRequested,
     ApprovalRequest,
     Permission,
     Question,
     answers,
     gist,
+    permitted,
 )
-from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.inbound import person
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 
@@ -35,6 +41,8 @@ MAX_CROWD = 10
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
 REASON, SOURCE, SOURCES = 300, 80, 5
+# Characters of the arguments that the details show: with all else they fit into one message.
+MAX_ARGUMENTS = 1500
 # Characters of a source's name on a button, and of a button that says what it covers.
 LABEL, BUTTON = 30, 40
 LETTERS: dict[OwnerAnswer, str] = {
@@ -44,6 +52,9 @@ LETTERS: dict[OwnerAnswer, str] = {
     "source": "s",
     "denied": "d",
 }
+# What a button shows in place of the question, and the question again.
+View = Literal["details", "question"]
+VIEWS: dict[View, str] = {"details": "?", "question": "<"}
 # On the buttons under what a stranger asks.
 ACCESS_LETTERS: dict[OwnerAnswer, str] = {"once": "y", "denied": "n"}
 RULINGS = {
@@ -57,9 +68,13 @@ RULINGS = {
     "withdrawn": "withdrawn, as it will not run any more",
 }
 
-# How to answer, by the channel: a console has no buttons.
-HOW = {"console": "Answer by typing one of:"}
-HOW_ELSE = "Answer by a button, or by typing one of:"
+# What came of a question, where that is no answer of the owner's.
+ENDED: dict[Ruling, str] = {
+    "expired": "Not done: nobody answered in time",
+    "withdrawn": "Not done: the question was taken back",
+}
+# A channel without buttons: there answers are typed.
+CONSOLE = "console"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -72,18 +87,58 @@ Kind = Literal["a", "p"]
 def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     """Write one question as messages to be read *at* a place; the last one gets the buttons."""
     question = request.question
-    shown = escape_invisible(question.subject) or "(nothing)"
-    before = f"May I use {_flat(question.tool)}?\n\n"
-    typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     strange = remark(question.subject)
-    after = (
-        f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
+    typed = f"Answer by typing one of:\n{_typed(request)}" if at.channel == CONSOLE else ""
+    return _messages(
+        request,
+        f"Why I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{_coverage(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_asker(question, at)}"
-        f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
-        f"/allow {request.code} {typed}\n/deny {request.code}"
+        f"{_asker(question, at)}{typed}".rstrip(),
     )
+
+
+def settled_message(request: ApprovalRequest, at: Route, zone: tzinfo) -> Rich:
+    """Write what the message with the buttons says *at* its place when all is decided."""
+    assert request.ruling is not None
+    ended = ENDED.get(request.ruling)
+    if request.ruling == "standing":
+        ended = f"Allowed by {_flat(request.by)}"
+    ended = ended or f"{RULINGS[request.ruling].capitalize()} {_by(request.by, at)}"
+    mark, when = "✓" if allows(request.ruling) else "⛔", _when(request.decided_at, zone)
+    covers = ""
+    if request.ruling in ("conversation", "always"):
+        covers = f"\nThis covers: {_flat(permitted(request.question), REASON)}"
+    return _messages(request, f"{mark} {ended}, {when}.{covers}")[-1]
+
+
+def details_message(request: ApprovalRequest) -> Rich:
+    """Write what stands behind a question: it takes its place, and has no buttons to decide by."""
+    question = request.question
+    what = f"{_flat(question.subject, GIST)}\n\nTool: {_flat(question.tool)}"
+    return _rich(
+        (f"{_headline(question)}\n{what}", ""),
+        ("\nIts arguments: ", ""),
+        (cut(escape_invisible(question.arguments), MAX_ARGUMENTS) or "(not kept)", "code"),
+        (f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n", ""),
+        (f"{_sources(question)}A yes is bound to {question.plan[:16]}\n", ""),
+        (f"\nYou can also type one of:\n{_typed(request)}", ""),
+    )
+
+
+def _headline(question: Question) -> str:
+    return f"May I {_flat(question.asks or f'use {question.tool}')}?"
+
+
+def _typed(request: ApprovalRequest) -> str:
+    typed = " | ".join(answer for answer in answers(request.question) if answer != "denied")
+    return f"/allow {request.code} {typed}\n/deny {request.code}"
+
+
+def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:
+    """Write what would run, as messages of which the last one closes with *end*."""
+    shown = escape_invisible(request.question.subject) or "(nothing)"
+    before, after = f"{_headline(request.question)}\n\n", f"\n\n{end}"
     frame = utf16_length(before + after)
     if frame + utf16_length(shown) <= LIMIT:
         return (_rich((before, ""), (shown, "code"), (after, "")),)
@@ -92,8 +147,15 @@ def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
+def view_buttons(request: ApprovalRequest, view: View) -> tuple[tuple[str, str], ...]:
+    """List the buttons under one question, or under its details: what they say and carry."""
+    if view == "details":
+        return (("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
+    return (*buttons(request), ("Details", f"a:{request.id}:{VIEWS['details']}"))
+
+
 def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
-    """List the buttons under one question: what they say and what they carry."""
+    """List the answers to one question: what they say and what they carry."""
     origins = request.question.origins
     words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
@@ -133,6 +195,20 @@ def access_question(asked: AccessRequested) -> Rich:
     )
 
 
+def access_settled(
+    asked: AccessRequested, decided: AccessDecided | None, at: Route, now: float, zone: tzinfo
+) -> Rich:
+    """Say what became of a stranger who asked; None: nothing, until the code was over."""
+    yes, no = "may talk to me now", "stays out"
+    if asked.is_group:
+        yes, no = "is a group that I answer in now", "is a group that I stay silent in"
+    ended = f"{no}: nobody decided in time"
+    if decided is not None:
+        ended = f"{yes if decided.approved else no}, decided {_by(decided.by, at)}"
+    name = asked.name or "somebody"
+    return _rich((name, "code"), (f" ({asked.principal}) {ended}, {_when(now, zone)}.", ""))
+
+
 def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
     """Tell of several strangers at once; no code is shown, so the owner has it from who asks."""
     names: list[Piece] = [
@@ -161,7 +237,7 @@ def button(kind: Kind, id: str, answer: OwnerAnswer) -> str:
     return f"{kind}:{id}:{_letters(kind)[answer]}"
 
 
-def button_pressed(data: str) -> tuple[Kind, str, OwnerAnswer] | None:
+def button_pressed(data: str) -> tuple[Kind, str, OwnerAnswer | View] | None:
     """Read what a button carries; None if it is not one of these.
 
     >>> button_pressed("a:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
@@ -169,9 +245,10 @@ def button_pressed(data: str) -> tuple[Kind, str, OwnerAnswer] | None:
     """
     match data.split(":"):
         case [("a" | "p") as kind, id, letter] if _ID.fullmatch(id):
-            found = (answer for answer, known in _letters(kind).items() if known == letter)
-            answer = next(found, None)
-            return None if answer is None else (kind, id, answer)
+            known: dict[str, OwnerAnswer | View] = {at: one for one, at in _letters(kind).items()}
+            if kind == "a":
+                known |= {at: view for view, at in VIEWS.items()}
+            return (kind, id, known[letter]) if letter in known else None
     return None
 
 
@@ -259,6 +336,17 @@ def _asker(question: Question, at: Route) -> str:
         if question.session.startswith(SESSION):
             return f"For {_flat(who)}.\n"
     return f"For {_flat(who)} in {_flat(question.session)}.\n"
+
+
+def _by(by: str, at: Route) -> str:
+    """Say who decided to who reads it *at* a place."""
+    if by == person(at.chat):
+        return "by you"
+    return "at the console" if by.startswith(CONSOLE) else f"by {_flat(by)}"
+
+
+def _when(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, zone):%a %H:%M}"
 
 
 def _sources(question: Question) -> str:

@@ -12,7 +12,7 @@ from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer, Ruling
 from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import normal_code
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import cut, one_line
 
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0
@@ -61,6 +61,11 @@ class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
     def is_group(self) -> bool:
         return bool(self.by)
 
+    @property
+    def lasts(self) -> float:
+        """Seconds for which it can be answered."""
+        return GROUP_LASTS if self.is_group else CODE_LASTS
+
 
 class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
     """*by* decided about *code*: the one decision that counts.
@@ -95,9 +100,10 @@ class AccessRequest(msgspec.Struct, frozen=True):
 
     at: float
     asked: AccessRequested
+    shown: bool = False
 
     def is_fresh(self, now: float) -> bool:
-        return is_fresh(GROUP_LASTS if self.asked.is_group else CODE_LASTS, now - self.at)
+        return is_fresh(self.asked.lasts, now - self.at)
 
 
 class People(msgspec.Struct):
@@ -170,7 +176,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
     *offered* are the answers besides once and no.  *host* is where it would go, if to one.
     *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
-    answer for the conversation or for good permits; without one that is *exact*.
+    answer for the conversation or for good permits; without one that is *exact*.  *asks* says in a
+    few words of ours what is to be done, *arguments* are the call's, as the model gave them.
     """
 
     session: str
@@ -186,6 +193,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     host: str | None = None
     scope: ApprovalScope | None = None
+    asks: str = ""
+    arguments: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -231,9 +240,21 @@ class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
 
 
 class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
-    """The questions *ids* were shown; only in journals of early versions."""
+    """The questions *ids* (of strangers: their codes) were shown, with buttons, as *message*.
+
+    Without one nothing can be changed there any more; those of early versions are without.
+    """
 
     ids: tuple[str, ...]
+    message: str = ""
+    route: Route | None = None
+
+
+class RequestSettled(msgspec.Struct, frozen=True, tag="settled"):
+    """The *message* that asked *id* has no buttons any more, or cannot be changed."""
+
+    id: str
+    message: str
 
 
 class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
@@ -274,14 +295,9 @@ class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
 
 
 PermissionEntry = (
-    ApprovalRequested
-    | RequestsShown
-    | RequestsGrouped
-    | ApprovalDecided
-    | DomainTrusted
-    | PermissionRevoked
+    ApprovalRequested | RequestsGrouped | ApprovalDecided | DomainTrusted | PermissionRevoked
 )
-ApprovalEntry = PeopleEntry | PermissionEntry
+ApprovalEntry = PeopleEntry | PermissionEntry | RequestsShown | RequestSettled
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
@@ -352,7 +368,7 @@ class ApprovalState(msgspec.Struct):
                 self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
             case PermissionRevoked(number):
                 self.permissions.pop(number, None)
-            case RequestsShown() | RequestsGrouped():
+            case RequestsGrouped():
                 pass
 
     def _decide(self, at: float, decided: ApprovalDecided) -> None:
@@ -364,7 +380,7 @@ class ApprovalState(msgspec.Struct):
             self._permit(permission)
         self.requests[decided.id] = msgspec.structs.replace(
             request,
-            question=msgspec.structs.replace(question, subject=question.subject[:GIST]),
+            question=msgspec.structs.replace(question, subject=cut(question.subject, GIST)),
             ruling=decided.ruling,
             by=decided.by,
             decided_at=at,
@@ -434,17 +450,39 @@ def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Pe
     )
 
 
+class QuestionMessage(msgspec.Struct, frozen=True):
+    """A message with buttons, as its channel named it."""
+
+    route: Route
+    message: str
+
+
 class ApprovalBook(msgspec.Struct):
-    """What the approvals journal adds up to."""
+    """What the approvals journal adds up to.
+
+    *messages* are those that still have buttons, by the ids and codes of what they ask.
+    """
 
     people: People = msgspec.field(default_factory=People)
     calls: ApprovalState = msgspec.field(default_factory=ApprovalState)
+    messages: dict[str, QuestionMessage] = {}
 
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
             case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded():
                 self.people.apply(at, entry)
+            case RequestsShown(ids, message, route):
+                for id in ids:
+                    if (met := self.people.requests.get(id)) is not None:
+                        self.people.requests[id] = msgspec.structs.replace(met, shown=True)
+                    if route is not None:
+                        self.messages[id] = QuestionMessage(route, message)
+                while len(self.messages) > MAX_KEPT:
+                    del self.messages[next(iter(self.messages))]
+            case RequestSettled(id, message):
+                if (known := self.messages.get(id)) is not None and known.message == message:
+                    del self.messages[id]
             case _:
                 self.calls.apply(at, entry)
 

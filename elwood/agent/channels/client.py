@@ -9,6 +9,7 @@ import trio
 
 from elwood.agent.channels.messages import (
     Button,
+    Edit,
     OutboxMail,
     Post,
     PostResult,
@@ -27,9 +28,11 @@ log = logging.getLogger(__name__)
 M = TypeVar("M")
 T = TypeVar("T")
 
-# Seconds for one try to post something, and between two tries, doubling up to the last.
+# Seconds for one try to post something, and between two tries: doubling up to the last, which is
+# sooner if nothing was sent: a channel that is away is looked after by its outbox, and asking that
+# costs nothing.
 POST_LIMIT = 60.0
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE = 0.5, 10.0, 4.0
 # Seconds for an answer from inside Elwood, and how often an Intake asks.
 PATIENCE, TRIES = 10.0, 3
 # Seconds between two notices to one chat that too much is waiting.
@@ -37,9 +40,9 @@ BUSY_NOTICE = 60.0
 
 
 async def post_once(
-    outbox: Address[OutboxMail], post: Post, within: float = POST_LIMIT
+    outbox: Address[OutboxMail], post: Post | Edit, within: float = POST_LIMIT
 ) -> PostResult:
-    """Post one message once; what nobody answers *within* seconds may have arrived."""
+    """Post, or edit, a message once; what nobody answers *within* seconds may have arrived."""
     with trio.move_on_after(within):
         try:
             return await outbox.ask(post)
@@ -58,43 +61,59 @@ async def post_until_delivered(
     *,
     repeat: bool = False,
     wanted: Callable[[], bool] = lambda: True,
-) -> bool:
+) -> Sent | None:
     """Post *parts* in order, with *buttons* (words and data) under the last one.
 
     *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
-    one never can, or they are not *wanted* any more; tells whether all have arrived.
+    one never can, or they are not *wanted* any more; names the last one if all have arrived.
     """
     outbox = outboxes.get(route.channel)
     if outbox is None:
         log.warning("not posted: no such channel here", extra={"channel": route.channel})
-        return False
+        return None
+    sent = None
     for number, part in enumerate(parts, 1):
         under = tuple(Button(*b) for b in buttons) if number == len(parts) else ()
         post = partial(Post, route=route, part=part, buttons=under)
-        if not await _arrives(outbox, post, repeat, wanted):
-            return False
-    return True
+        if (sent := await _arrives(outbox, post, repeat, wanted)) is None:
+            return None
+    return sent
+
+
+async def edit_until_done(
+    outboxes: Mapping[str, Address[OutboxMail]],
+    edit: "partial[Edit]",
+    wanted: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Make an edit until it is made, never can be, or is not *wanted*; False if nobody here can."""
+    outbox = outboxes.get(edit().route.channel)
+    if outbox is not None:
+        await _arrives(outbox, lambda repeat: edit(), False, wanted)
+    return outbox is not None
 
 
 async def _arrives(
-    outbox: Address[OutboxMail], post: "partial[Post]", repeat: bool, wanted: Callable[[], bool]
-) -> bool:
-    """Post one message until it has arrived; False if it never can, or is not wanted."""
+    outbox: Address[OutboxMail],
+    make: Callable[..., Post | Edit],
+    repeat: bool,
+    wanted: Callable[[], bool],
+) -> Sent | None:
+    """Post one message until it has arrived; None if it never can, or is not wanted."""
     pause = FIRST_PAUSE
     while wanted():
-        match await post_once(outbox, post(repeat=repeat)):
-            case Sent():
-                return True
+        match await post_once(outbox, make(repeat=repeat)):
+            case Sent() as sent:
+                return sent
             case Undeliverable(why):
                 log.warning("not deliverable", extra={"to": outbox.name, "why": why})
-                return False
+                return None
             case Unsure():
                 repeat = True
             case Unsent():
-                pass
+                pause = min(pause, UNSENT_PAUSE)
         await trio.sleep(pause)
         pause = min(LAST_PAUSE, 2 * pause)
-    return False
+    return None
 
 
 class TellOwner:

@@ -11,7 +11,7 @@ from elwood.foundation.text.markdown import Rich
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The channel has it, as *message*."""
+    """The channel has it, as *message*; empty where nothing can be changed any more."""
 
     message: str
 
@@ -73,6 +73,8 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     One that *is_reply* is a part of an answer that stands in the log of its conversation.
     *markdown* is the same text for a channel that draws Markdown itself.
+    Only when the channel has worked again for *calm* seconds is it sent: what is told of an outage
+    may be over by then.
     """
 
     route: Route
@@ -82,6 +84,19 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     buttons: tuple[Button, ...] = ()
     is_reply: bool = False
     markdown: str = ""
+    calm: float = 0.0
+
+
+class Edit(Request[PostResult], frozen=True, kw_only=True):
+    """Change the *message* that was sent, as `Sent` named it; once more changes nothing more.
+
+    Its text becomes *part*, unless that is None, and its buttons *buttons*.
+    """
+
+    route: Route
+    message: str
+    part: Rich | None = None
+    buttons: tuple[Button, ...] = ()
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,4 +150,4 @@ class Reachable(msgspec.Struct, frozen=True, kw_only=True):
     gone: str = ""
 
 
-OutboxMail = Post | Draft | Typing | React | Status | Reachable
+OutboxMail = Post | Edit | Draft | Typing | React | Status | Reachable

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -34,8 +34,11 @@ Risk = Literal["read", "write", "destructive"]
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
+# `asks` is what the owner is asked for in words, may I …; empty: to use the tool by its name.
 class ReadFiles(msgspec.Struct, frozen=True):
     """Look at what is the owner's, files or notes; whoever is answered learns of it."""
+
+    asks: ClassVar = "look at this"
 
 
 class WriteFile(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class WriteFile(msgspec.Struct, frozen=True):
     not written by Elwood in this conversation.
     """
 
+    asks: ClassVar = "change this file"
     protected: bool = False
     foreign: bool = False
 
@@ -52,6 +56,7 @@ class WriteFile(msgspec.Struct, frozen=True):
 class RunCommand(msgspec.Struct, frozen=True):
     """Run a command in the sandbox, judged by its words."""
 
+    asks: ClassVar = "run this command"
     judged: Literal["safe", "unclear", "forbidden"]
     why: str = ""
 
@@ -59,6 +64,7 @@ class RunCommand(msgspec.Struct, frozen=True):
 class FetchUrl(msgspec.Struct, frozen=True):
     """Read a page.  *url* is canonical; *extra* counts the characters of its path and query."""
 
+    asks: ClassVar = "open this page"
     url: str
     host: str
     destination: Destination = "open"
@@ -68,12 +74,14 @@ class FetchUrl(msgspec.Struct, frozen=True):
 class SearchWeb(msgspec.Struct, frozen=True):
     """Ask a search engine.  *quotes* says that the words contain some of the private data."""
 
+    asks: ClassVar = "search the web for this"
     quotes: bool = False
 
 
 class SendRequest(msgspec.Struct, frozen=True):
     """Change something on a web server."""
 
+    asks: ClassVar = "send this to a web server"
     host: str
     destination: Destination = "open"
 
@@ -81,26 +89,33 @@ class SendRequest(msgspec.Struct, frozen=True):
 class SendMessage(msgspec.Struct, frozen=True):
     """Say or ask something: the owner, a group, or a third person."""
 
+    asks: ClassVar = "send this message"
     to: Literal["owner", "group", "person"]
 
 
 class SaveMemory(msgspec.Struct, frozen=True):
     """Keep a fact for later conversations."""
 
+    asks: ClassVar = "remember this"
+
 
 class Schedule(msgspec.Struct, frozen=True):
     """Have something done later."""
+
+    asks: ClassVar = "plan this"
 
 
 class Reschedule(msgspec.Struct, frozen=True):
     """Pause, resume or cancel a task; *own* is the one whose run this is."""
 
+    asks: ClassVar = "change this task"
     own: bool = False
 
 
 class CallRemote(msgspec.Struct, frozen=True):
     """Call a tool of an MCP server, of the class our catalogue gives it."""
 
+    asks: ClassVar = ""
     risk: Risk
     open_world: bool = False
 
@@ -108,6 +123,7 @@ class CallRemote(msgspec.Struct, frozen=True):
 class Other(msgspec.Struct, frozen=True):
     """Anything else, of which only the risk is known."""
 
+    asks: ClassVar = ""
     risk: Risk
 
 

@@ -5,9 +5,12 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import assert_never
+from zoneinfo import ZoneInfo
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen
@@ -124,6 +127,9 @@ class UsageBook:
         ledger = self._journal.state
         return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
 
+    def clock_time(self) -> str:
+        return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
+
     def owe(self, caller: Caller, model: str, usage: Usage) -> None:
         """Note what a call cost: in memory, until `settle` has written it."""
         entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
@@ -167,6 +173,7 @@ class CircuitBreaker:
     def __init__(self, in_flight: int) -> None:
         self.fault: Fault | None = None
         self.failures = 0
+        self.failed_at = -math.inf
         self.not_before = 0.0
         self._slots = trio.Semaphore(in_flight)
         self._probe: Ticket | None = None
@@ -211,6 +218,7 @@ class CircuitBreaker:
         """Note a failure of the provider; return how many there were in a row."""
         if self.fault is None or self._probe is ticket:
             self.fault = fault
+            self.failed_at = trio.current_time()
             self.failures += 1
         return self.failures
 
@@ -248,6 +256,17 @@ class ModelAttempt:
     @property
     def provider(self) -> str:
         return split_name(self.model)[0]
+
+    def may_have_mended(self, breaker: CircuitBreaker) -> bool:
+        """Tell whether it is tried for a person who wrote after a failure that people can mend.
+
+        Not while another model answers them.
+        """
+        fault = breaker.fault
+        if fault is None or fault.kind not in PAUSES or self.give_up(fault).rest:
+            return False
+        is_persons = self.ask.role == "default" or "/" in self.ask.role
+        return is_persons and not self.ask.job and breaker.failed_at < self.since
 
     def end(self, fault: Fault) -> float:
         """Say until when a model may be tried that fails with *fault*."""
@@ -392,7 +411,7 @@ class Models:
             finally:
                 breaker.leave(ticket)
             if again is None:
-                return attempt.give_up(fault)
+                return attempt.give_up(self._dated(fault))
             attempt.wait(fault, again)
             if fault.kind not in _SHARED:  # else the breaker holds us back, with the others
                 await trio.sleep_until(again)
@@ -402,6 +421,8 @@ class Models:
         while True:
             fault = breaker.fault or ALL_TAKEN
             end = attempt.end(fault)
+            if attempt.may_have_mended(breaker):
+                breaker.not_before = trio.current_time()
             if breaker.fault is not None and breaker.not_before > trio.current_time():
                 if breaker.not_before > end or retry_in(fault, 1, 0.0) is None:
                     return attempt.give_up(fault)
@@ -428,7 +449,8 @@ class Models:
         """Note a failure, the *times*-th of its kind; say when the next try is, if there is one."""
         is_shared = fault.kind in _SHARED
         if is_shared:
-            times = breaker.failed(ticket, fault)
+            # A response that breaks off has begun, which is a success to the breaker.
+            times = max(times, breaker.failed(ticket, self._dated(fault)))
         now = trio.current_time()
         pause = retry_in(fault, times, self._jitter())
         again = None if pause is None or now + pause > attempt.end(fault) else now + pause
@@ -440,6 +462,13 @@ class Models:
         if again is None or again - attempt.since > SHOW_AFTER:
             report_error(attempt.provider, why, times=times)
         return again
+
+    def _dated(self, fault: Fault) -> Fault:
+        """Note when it was tried, if that is not done again soon."""
+        if fault.kind not in PAUSES:
+            return fault
+        detail = f"{fault.detail} (tried at {self._book.clock_time()})".strip()
+        return msgspec.structs.replace(fault, detail=detail)
 
     async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Completion:
         ask = attempt.ask

@@ -72,7 +72,9 @@ FALLBACK_AFTER = 120.0
 # Retries of what may be this request's own doing.
 RETRIES = {"conflict": 2, "nonsense": 1, "rejected": 2, "cut": 5, "stalled": 2}
 
-_BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 60.0, 120.0)
+# What is busy or away is back without a word, so that one of those who wait looks every few
+# seconds; who is told to slow down does.
+_BACKOFF, _SLOWER = (0.5, 1.0, 2.0, 4.0, 8.0), (30.0, 60.0, 120.0)
 _TRANSIENT = {
     "rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled", "nonsense",
 }  # fmt: skip
@@ -80,7 +82,8 @@ _WHOLE_PROVIDER = {"spend_limit", "bad_key", "no_key", "forbidden", "offline"}
 _PERMANENT = {"bad_key", "no_key", "forbidden", "spend_limit", "no_model"}
 _WORDS: dict[FailureKind, str] = {
     "rate_limit": "allows no more requests for now",
-    "spend_limit": "refuses: the spend limit of the account is reached",
+    "spend_limit": "has no credit left, or its spend limit is reached: add to it there, and write "
+    "to me again",
     "overloaded": "is overloaded",
     "server": "has a fault of its own",
     "conflict": "could not take the request",
@@ -96,7 +99,8 @@ _WORDS: dict[FailureKind, str] = {
     "history": "does not accept the conversation",
     "rejected": "rejects the request",
 }
-# Seconds in which a provider that only a person can mend is not asked again (LLM-02, 37, 38).
+# Seconds in which a provider that only a person can mend is not asked again, but when a person
+# writes and nobody else could answer: they may have mended it (LLM-02, 37, 38).
 PAUSES: dict[FailureKind, float] = {"bad_key": 300.0, "forbidden": 300.0, "spend_limit": 900.0}
 
 
@@ -124,8 +128,8 @@ def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
     if fault.retry_after is not None:
         # A little later than asked, never earlier: all who wait were told the same.
         return fault.retry_after + jitter * min(5.0, 0.1 + 0.25 * fault.retry_after)
-    longest = 30.0 if fault.kind == "offline" else _BACKOFF[-1]
-    delay = min(longest, _BACKOFF[min(times, len(_BACKOFF)) - 1])
+    steps = (*_BACKOFF, *_SLOWER) if fault.kind == "rate_limit" else _BACKOFF
+    delay = steps[min(times, len(steps)) - 1]
     # Short waits lose up to a quarter, as the SDK does; long ones get full jitter (LLM-04).
     return delay * (1 - 0.25 * jitter) if delay <= 8.0 else max(8.0, delay * (1 - jitter))
 

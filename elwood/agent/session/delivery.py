@@ -12,7 +12,7 @@ from functools import partial
 import trio
 
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import TellOwner
+from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
@@ -42,9 +42,6 @@ from elwood.foundation.text.splitting import parts, split, with_footer
 
 log = logging.getLogger("elwood.delivery")
 
-# First and longest wait between two attempts at a delivery, seconds.
-FIRST_DELAY = 0.5
-MAX_DELAY = 60.0
 # How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
 # delayed by the same times, and others must have their turn in between.
 AFTER_CRASH = 4.0
@@ -157,12 +154,11 @@ class Delivery:
             recorded = key in self._unsent
             self._unsent.discard(key)
             repeat = attempt > 0 and not recorded
-            delay = FIRST_DELAY
+            delay = FIRST_PAUSE
             while True:
                 if not recorded:
                     attempt += 1
                     await self._log.keep(Posting(*key, attempt), last_words=True)
-                recorded = False
                 post = Post(
                     route=replied.route,
                     part=piece,
@@ -192,12 +188,12 @@ class Delivery:
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
                     case Unsure():
-                        repeat = True
-                    case Unsent():
-                        pass
+                        repeat, recorded = True, False
+                    case Unsent():  # the record still says all that is known
+                        recorded, pause = True, min(delay, UNSENT_PAUSE)
                 log.info("delivery is tried again", extra={"outcome": repr(outcome)})
                 await trio.sleep(pause)
-                delay = min(MAX_DELAY, delay * 2)
+                delay = min(LAST_PAUSE, delay * 2)
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)

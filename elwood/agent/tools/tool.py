@@ -138,11 +138,38 @@ def _definition(tool: Tool) -> str:
 def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
     """Make the plan of a tool whose calls all do the same kind of thing."""
 
-    async def plan(given: msgspec.Struct, context: object) -> Plan:
+    async def plan(given: object, context: object) -> Plan:
         await trio.lowlevel.checkpoint()
-        return Plan(action, msgspec.json.encode(given).decode())
+        return Plan(action, in_words(given))
 
     return plan
+
+
+def in_words(given: object) -> str:
+    r"""List the arguments of a call, a line each, but for those left as they are by default.
+
+        What could pass for another line, or for JSON, is JSON.
+
+        >>> print(in_words({"to": "Bo", "text": "a
+    to: Eve", "times": 2}))
+        to: Bo
+        text: "a
+    to: Eve"
+        times: 2
+    """
+    fields = msgspec.structs.fields(given) if isinstance(given, msgspec.Struct) else ()
+    usual = {one.encode_name: one.default for one in fields}
+    named = msgspec.to_builtins(given)
+    return "\n".join(
+        f"{_plain(name)}: {_plain(value)}"
+        for name, value in named.items()
+        if value != usual.get(name, msgspec.NODEFAULT)
+    )
+
+
+def _plain(value: object) -> str:
+    is_plain = isinstance(value, str) and value.isprintable() and value[:1] not in ("", '"')
+    return str(value) if is_plain else msgspec.json.encode(value).decode()
 
 
 def merge(sources: Mapping[str, Sequence[Tool]]) -> tuple[Tool, ...]:

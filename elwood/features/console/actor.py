@@ -13,6 +13,7 @@ import trio
 
 from elwood.agent.channels.messages import (
     Draft,
+    Edit,
     OutboxMail,
     Post,
     Reachable,
@@ -275,6 +276,8 @@ class ConsoleOutbox:
             match message:
                 case Post():
                     await self._post(message)
+                case Edit():
+                    message.reply.set(Undeliverable("what was printed stays"))
                 case Draft():
                     if self._may_sign(again=True):
                         await self._sign(" ".join(message.text.split())[-PREVIEW:])
@@ -319,7 +322,7 @@ class ConsoleOutbox:
             line = f"{gap}{again}{text}\n" if text else ""
         if await self._try(line):
             self._posts += 1
-            post.reply.set(Sent(str(self._posts)))
+            post.reply.set(Sent(""))
         else:
             post.reply.set(Undeliverable("nobody reads the console any more"))
 

@@ -9,7 +9,15 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import ApprovalScope, Plan, ReadFiles, WriteFile
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, WorkspaceFiles, reaching
+from elwood.agent.tools.tool import (
+    Output,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    WorkspaceFiles,
+    in_words,
+    reaching,
+)
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
@@ -54,7 +62,9 @@ async def plan_look(
 ) -> Plan:
     """Say what would be looked at, by its name in *root*."""
     scope = await blocking(partial(folder_scope, verb, root, given.path))
-    return Plan(ReadFiles(), msgspec.json.encode(given).decode(), scope=scope)
+    is_all = verb in ("read", "list")
+    subject = f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}"
+    return Plan(ReadFiles(), subject, scope=scope)
 
 
 def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
@@ -213,7 +223,7 @@ class WriteText(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class Edit(msgspec.Struct, forbid_unknown_fields=True):
+class EditText(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="File, relative to the workspace")]
     old: Annotated[
         str,
@@ -245,7 +255,7 @@ class FileWriter:
             done = await self._blocking(write)
         return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
-    async def edit_file(self, given: Edit, context: ToolContext) -> str:
+    async def edit_file(self, given: EditText, context: ToolContext) -> str:
         """Replace one piece of a text file, or every one like it."""
         if given.old == given.new:
             raise ToolFailure("old and new are the same; nothing was changed")
@@ -270,7 +280,7 @@ class FileWriter:
         """Say what would be written where, and what stands there now."""
         return await self._plan("write", given.path, f":\n{given.content}", context)
 
-    async def plan_edit(self, given: Edit, context: ToolContext) -> Plan:
+    async def plan_edit(self, given: EditText, context: ToolContext) -> Plan:
         """Say what would be replaced where, and by what."""
         what = "wherever it stands" if given.all else "once"
         text = f", {what}; replace:\n{given.old}\n--- by:\n{given.new}"
@@ -285,7 +295,7 @@ class FileWriter:
         return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
 
 
-def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:
+def _edited(given: EditText, data: bytes) -> tuple[bytes, int]:
     """Make the edited file, and say how often the piece stood there."""
     try:
         text = data.decode()
@@ -343,7 +353,7 @@ def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
                 "Replace a piece of a text file of the workspace by another. The piece must be "
                 "given exactly, and so much of it that it stands in the file only once."
             ),
-            input=Edit,
+            input=EditText,
             run=writer.edit_file,
             risk="write",
             effect="once",

@@ -40,6 +40,8 @@ LATE = 1.0
 # Seconds that the channel has for one message to the owner, and between two tries.
 POST = 20.0
 RETRY = 10.0
+# Seconds for which a channel must work again before what got stuck meanwhile is told there.
+CALM = 15.0
 Outcome = Literal["sent", "unsure", "unsent", "down"]
 # Seconds that a vital actor may be away or deaf: more than its longest restart delay.
 VITAL = 90.0
@@ -361,7 +363,7 @@ class Health:
             outbox = self._outboxes.get(route.channel)
             if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
                 continue  # it would only wait there until it is wrong
-            post = Post(route=route, part=Rich(words(fresh)), repeat=repeat)
+            post = Post(route=route, part=Rich(words(fresh)), repeat=repeat, calm=CALM)
             try:
                 with trio.fail_after(POST):
                     answer = await outbox.ask(post)

@@ -140,6 +140,7 @@ class TelegramMessage(_Announced):
     text: str | None = None
     caption: str | None = None
     reply_markup: InlineButtons | None = None
+    entities: Any = None
     # A new form of a file must not cost the text beside it.
     photo: Any = None
     document: Any = None
@@ -261,6 +262,8 @@ class WebhookInfo(msgspec.Struct):
     """The webhook; *url* is empty if none is set."""
 
     url: str = ""
+    pending_update_count: int = 0
+    last_error_message: str = ""
 
 
 def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:

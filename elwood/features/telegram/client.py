@@ -36,6 +36,8 @@ POLL_MARGIN = 15.0
 # Seconds for an answer to any other call, and to one that only decorates.
 CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
+# Seconds for an answer to the question whether there is anybody.
+PROBE_TIMEOUT = 10.0
 # Seconds for the answer to a file, which Telegram looks at before it says yes.
 UPLOAD_TIMEOUT = 60.0
 # Bytes of a file that the API gives, and seconds for all of it.
@@ -71,7 +73,7 @@ class Bot:
         self._prefix, self._files = f"{base}/{bot}", f"{base}/file/{bot}"
 
     async def get_me(self) -> TelegramUser:
-        return await self._call("getMe", {}, TelegramUser)
+        return await self._call("getMe", {}, TelegramUser, PROBE_TIMEOUT)
 
     async def get_updates(
         self, offset: int | None, *, wait: int, limit: int = BATCH
@@ -146,18 +148,30 @@ class Bot:
             ask["message_thread_id"] = topic
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
-    async def edit_message_text(self, chat: int, message: int, text: str) -> None:
-        """Replace the text of one of our messages; an equal text is a success (TG-06)."""
+    async def edit_message_text(
+        self,
+        chat: int,
+        message: int,
+        text: str,
+        entities: Sequence[Entity] = (),
+        buttons: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Replace one of our messages, with its buttons; an equal one is a success (TG-06)."""
         ask: dict[str, Any] = {"chat_id": chat, "message_id": message, "text": text}
-        ask["link_preview_options"] = {"is_disabled": True}
+        ask |= {"link_preview_options": {"is_disabled": True}} | _markup(buttons)
+        if entities:
+            ask["entities"] = entities
         await self._edit("editMessageText", ask)
 
     async def delete_message(self, chat: int, message: int) -> None:
         await self._call("deleteMessage", {"chat_id": chat, "message_id": message}, bool)
 
-    async def edit_message_reply_markup(self, chat: int, message: int) -> None:
-        """Take the buttons off one of our messages."""
-        await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
+    async def edit_message_reply_markup(
+        self, chat: int, message: int, buttons: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Replace the buttons of one of our messages, by none at all if there are no *buttons*."""
+        ask = {"chat_id": chat, "message_id": message} | _markup(buttons)
+        await self._edit("editMessageReplyMarkup", ask)
 
     async def send_chat_action(self, chat: int, *, topic: int | None = None) -> None:
         """Show for five seconds that we are typing."""
@@ -184,6 +198,11 @@ class Bot:
 
     async def get_webhook_info(self) -> WebhookInfo:
         return await self._call("getWebhookInfo", {}, WebhookInfo)
+
+    async def set_webhook(self, url: str, secret: str) -> bool:
+        """Have updates brought to *url*, with *secret* in a header."""
+        ask = {"url": url, "secret_token": secret, "allowed_updates": ALLOWED_UPDATES}
+        return await self._call("setWebhook", ask, bool)
 
     async def delete_webhook(self) -> None:
         """Remove the webhook and keep the updates that wait."""
@@ -301,12 +320,15 @@ def _addressed(
         ask["message_thread_id"] = topic
     if reply_to is not None:
         ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
-    if keys := [_button(label, data) for label, data in buttons]:
-        # Two short ones stand side by side.
-        width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
-        rows = [keys[start : start + width] for start in range(0, len(keys), width)]
-        ask["reply_markup"] = {"inline_keyboard": rows}
-    return ask
+    return ask | _markup(buttons)
+
+
+def _markup(buttons: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    keys = [_button(label, data) for label, data in buttons]
+    # Two short ones stand side by side.
+    width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
+    rows = [keys[start : start + width] for start in range(0, len(keys), width)]
+    return {"reply_markup": {"inline_keyboard": rows}} if rows else {}
 
 
 def _button(label: str, data: str) -> dict[str, str]:

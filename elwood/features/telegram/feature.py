@@ -1,5 +1,6 @@
 """Telegram, as the app sees it."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import attrs
@@ -17,6 +18,13 @@ def _is_user(id: int) -> None:
 def _is_group(id: int) -> None:
     if id >= 0:
         raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
+
+
+def _is_place(text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not (text.startswith("/") or (host and port.isdecimal() and 0 < int(port) < 1 << 16)):
+        remedy = "write it like 127.0.0.1:8090 or /run/elwood/webhook.sock"
+        raise BadSetting(f"{text!r} is no place to listen at", remedy)
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +67,22 @@ class TelegramSettings:
         help="let the model read what was said in a group before it was asked (privacy mode off)",
     )
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
+    webhook_url: str = setting(
+        "",
+        help="https address that your web server passes on to `webhook_listen`; else Elwood polls",
+        check=is_url,
+        example='"https://example.org/elwood"',
+    )
+    webhook_listen: str = setting(
+        "127.0.0.1:8090",
+        help="host:port, or the path of a socket, for what comes by `webhook_url`",
+        check=_is_place,
+    )
+    local_files: Path | None = setting(
+        None,
+        help="folder in which a Bot API server of yours (`--local`, at `base_url`) keeps files",
+        example='"/var/lib/telegram-bot-api"',
+    )
     rich_messages: bool = setting(
         False, help="let Telegram draw headings and tables; old apps may show nothing"
     )

@@ -1,5 +1,6 @@
 """Receives from Telegram and confirms only what somebody has taken."""
 
+import hmac
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,8 +23,8 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.client import TRIES, IntakeReplies, ask
-from elwood.agent.channels.messages import OutboxMail, Reachable
+from elwood.agent.channels.client import TRIES, IntakeReplies, ask, post_once
+from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
 from elwood.agent.conversation.inbound import (
     Inbound,
     Principal,
@@ -51,6 +52,7 @@ from elwood.features.telegram.bot_api import (
     TelegramUser,
     UnreadableUpdate,
     Update,
+    read_updates,
 )
 from elwood.features.telegram.client import (
     FAILURES,
@@ -68,9 +70,11 @@ from elwood.features.telegram.reading import (
     Order,
     album_of,
     asked,
+    chosen,
     identify,
     identify_press,
     is_for_another,
+    message_name,
     name_of,
     order_of,
     overheard,
@@ -80,13 +84,17 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
-from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error, waiting
+from elwood.foundation.net.http_server import HttpServer, listener_at
+from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HAND_ON = "handing on a message"
+# Seconds at most between two tries to hand one on.
+LAST_RETRY = 8.0
 # What a stranger is told, with the code.
 PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
@@ -97,6 +105,8 @@ MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
 NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
 NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
+# Bytes of a file that a Bot API server of our own has fetched: it is held in memory for a moment.
+MAX_LOCAL = 100 << 20
 # Files that are downloaded and read at once, of all chats.
 DOWNLOADS = 2
 # Seconds without another picture after which an album is whole: longer than between two polls.
@@ -141,7 +151,8 @@ class Intake:
         self._approvals = approvals
         self._outbox = outbox
         self._now = now
-        self._new_poll = partial(Poll, bot, settings, random, silence)
+        kind = Webhook if settings.webhook_url else Poll
+        self._new_poll = partial(kind, bot, settings, random, silence)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
@@ -154,8 +165,10 @@ class Intake:
         self._noted: dict[int, float] = {}
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
+            self._beside = nursery
             nursery.start_soon(self._receive, nursery)
             nursery.start_soon(self._greet_in_turn, strangers)
+            nursery.start_soon(self._poll.listen)
             async for _ in mailbox:
                 pass
             nursery.cancel_scope.cancel()
@@ -217,7 +230,7 @@ class Intake:
                 )
                 self._replies.why = ""
                 await trio.sleep(pause)
-                pause = min(60.0, 2 * pause)
+                pause = min(LAST_RETRY, 2 * pause)
             clear_error(HAND_ON)
             for update in album:
                 waiting_for.remove(update)
@@ -320,11 +333,17 @@ class Intake:
 
     async def _download(self, file: SharedFile) -> bytes:
         """Download a file; raises what the last of several tries did."""
-        if (file.file_size or 0) > MAX_DOWNLOAD:
+        folder = self._settings.local_files
+        if (file.file_size or 0) > (MAX_DOWNLOAD if folder is None else MAX_LOCAL):
             raise TelegramError("getFile", 400, "file is too big")
         for attempt in range(TRIES):
             try:
-                return await self._bot.download(await self._bot.get_file(file.file_id))
+                where = await self._bot.get_file(file.file_id)
+                if folder is None:
+                    return await self._bot.download(where)
+                # A path on this machine, which must lie in the folder.
+                read = partial(Root(folder).read, where, MAX_LOCAL)
+                return await self._keeper.blocking(read)
             except FAILURES as error:
                 if attempt == TRIES - 1 or (isinstance(error, TelegramError) and error.code == 400):
                     raise
@@ -417,7 +436,7 @@ class Intake:
         route: Route,
         files: tuple[ReceivedFile, ...],
     ) -> bool:
-        name = f"{message.chat.id}:{message.message_id}"
+        name = message_name(message)
         sent_at = message.edit_date if edited and message.edit_date else message.date
         is_command = is_typed(who.text)  # what it stands below says nothing to it
         lines = () if is_command else self._heard.get(who.session, ())
@@ -476,10 +495,11 @@ class Intake:
                 quote="" if types(query.data) else asked(message),
             ),
         )
-        if isinstance(taken, Taken):
-            await self._answer(query, "✓", done=True)  # perhaps of the press before
-        else:
-            await self._answer(query, "")
+        await self._answer(query, "✓" if isinstance(taken, Taken) else "")
+        if isinstance(taken, Taken):  # perhaps the press before was
+            part = None if types(query.data) else chosen(message, who.text)
+            edit = Edit(route=route, message=message_name(message), part=part)
+            self._beside.start_soon(post_once, self._outbox, edit)  # else the next press does it
         return await self._replies.settle(taken, number, route)
 
     async def _stop(self, number: int, pressed: StopPressed) -> bool:
@@ -503,27 +523,24 @@ class Intake:
         )
         return await self._replies.settle(taken, number, route)
 
-    async def _answer(self, query: CallbackQuery, text: str, *, done: bool = False) -> None:
-        """Say what came of a press; when that is *done* with, take its buttons away."""
+    async def _answer(self, query: CallbackQuery, text: str) -> None:
+        """Say what came of a press."""
         with suppress(*FAILURES):
             await self._bot.answer_callback_query(query.id, text)
-        if done and query.message is not None:
-            where = query.message.chat.id, query.message.message_id
-            with suppress(*FAILURES):
-                await self._bot.edit_message_reply_markup(*where)
 
     async def _press(self, query: CallbackQuery) -> None:
-        """Have a press decided, say what came of it, and take used buttons away.
+        """Have a press decided, and say what came of it; who decides changes the message.
 
         The decision counts whether or not Telegram still shows our answer to it (TG-26).
         """
         where = route_of(query.message) if query.message else None
+        name = message_name(query.message) if query.message else ""
         who, data = person(query.from_.id), query.data or ""
-        pressed = partial(ButtonPressed, principal=who, data=data, route=where)
+        pressed = partial(ButtonPressed, principal=who, data=data, route=where, message=name)
         settled = await ask(self._approvals, pressed)
         if settled is None:
             settled = CommandResult("That did not work. Please press again in a minute.", ok=False)
-        await self._answer(query, settled.text, done=settled.ok)
+        await self._answer(query, settled.text)
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
@@ -573,7 +590,7 @@ LAST_WORD = 0.7
 # Long polls in a row that return early with nothing: so many are a fault of the network (TG-35).
 IDLE_POLLS = 60
 # Seconds to stay away after a failure: doubling between these.
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LAST_PAUSE = 1.0, 5.0
 # Seconds to stay away, and how often, when somebody else polls: a restart of ours may be the
 # reason, whose old poll dies soon (TG-01).
 CONFLICT_PAUSE = 5.0
@@ -605,12 +622,16 @@ class Poll:
         self._delivered: dict[int, bool] = {}  # and whether it is settled
         self._offset: int | None = None
         self._told: int | None = None  # the offset that Telegram knows
-        self._changed = trio.Event()
+        self._changed = Signal()
         self._failures = 0
         self._conflicts = 0
+        self._failed = False  # the last call
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
+
+    async def listen(self) -> None:
+        """Be there for those who come."""
 
     async def introduce(self) -> TelegramUser:
         """Wait until Telegram says who we are."""
@@ -638,7 +659,8 @@ class Poll:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
         self._began = trio.current_time()
-        wait = self._settings.poll if self._all_settled() else 0
+        # After a failure at once: that it is over must not show with the next message only.
+        wait = self._settings.poll if self._all_settled() and not self._failed else 0
         self._told = self._offset
         call = partial(self._bot.get_updates, self._told, wait=wait)
         updates = await self._tried("the next update", wait, call)
@@ -656,8 +678,7 @@ class Poll:
     def settle(self, number: int) -> None:
         """Let the update *number* be confirmed: somebody answers for it now."""
         self._delivered[number] = True
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.give()
 
     async def confirm(self) -> None:
         """Tell Telegram at the end what is settled: else it comes again with the next start.
@@ -697,9 +718,11 @@ class Poll:
                 result = await call()
         except FAILURES as error:
             self._told = None
+            self._failed = True
             await self._stay_away(error)
             return None
         self._failures = self._conflicts = 0
+        self._failed = False
         return result
 
     async def _stay_away(self, error: Failure) -> None:
@@ -707,7 +730,7 @@ class Poll:
         report_error(POLL, why)
         log.warning("poll failed", extra={"why": why})
         match error:
-            case TelegramError(code=401 | 404):
+            case TelegramError(code=400 | 401 | 404):
                 await self._need_a_person(why)
             case TelegramError(code=409) if error.says("webhook"):
                 await self._settle_webhook()
@@ -731,7 +754,7 @@ class Poll:
         """Find out whose webhook it is; remove it only if the configuration says so (TG-02)."""
         try:
             info = await self._bot.get_webhook_info()
-            if self._settings.delete_webhook:
+            if self._settings.delete_webhook or info.url.endswith(_mark(self._settings, "path")):
                 await self._bot.delete_webhook()
                 return
         except FAILURES:
@@ -748,3 +771,118 @@ class Poll:
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)
+
+
+# --- the webhook ----------------------------------------------------------------------------------
+
+# Connections at once, of which Telegram makes at most 40, and bytes of an update.
+CONNECTIONS = 64
+MAX_UPDATE = 1 << 20
+# Seconds that Telegram is kept waiting for a yes, before it brings the update again.
+YES_WITHIN = 50.0
+# Updates that may wait for one; more are brought again.
+MAX_UNSETTLED = 1_000
+# Seconds between two looks whether Telegram still brings updates here, and whether it can.
+LOOK = 60.0
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+LISTEN = "listening for Telegram"
+
+
+def _mark(settings: TelegramSettings, what: str) -> str:
+    """Make a word of the token, which nobody else can name and which need not be kept."""
+    assert settings.token is not None, "without a token the channel is off"
+    return hmac.new(settings.token.reveal().encode(), what.encode(), "sha256").hexdigest()
+
+
+class Webhook(Poll):
+    """Takes the updates that Telegram brings, and says yes to each when it is settled.
+
+    What it gets no yes to it brings again, also after a restart: this keeps nothing either.  By
+    its path we know a webhook of ours when none is wanted any more.
+    """
+
+    def __init__(
+        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
+    ) -> None:
+        super().__init__(bot, settings, random, silence)
+        self._brought: list[Update | UnreadableUpdate] = []
+        self._path = f"/{_mark(settings, 'path')}"
+        self._secret = _mark(settings, "secret")
+        self._url = settings.webhook_url.rstrip("/") + self._path
+
+    async def listen(self) -> None:
+        server = HttpServer(self._refuse, self._take, connections=CONNECTIONS, max_body=MAX_UPDATE)
+        place = self._settings.webhook_listen
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while True:
+                try:
+                    listener = listener_at(place)
+                except OSError as error:
+                    report_error(LISTEN, f"not possible at {place}: {error}")
+                    await trio.sleep(LAST_PAUSE)
+                    continue
+                clear_error(LISTEN)
+                await trio.serve_listeners(server.serve, [listener])
+
+    async def introduce(self) -> TelegramUser:
+        me = await super().introduce()
+        set_webhook = partial(self._bot.set_webhook, self._url, self._secret)
+        while await self._tried("the webhook", 0, set_webhook) is None:
+            pass
+        clear_error(POLL)
+        return me
+
+    async def fetch(self) -> list[Update | UnreadableUpdate]:
+        while not self._brought:
+            await self._changed.wait()
+        brought, self._brought = self._brought, []
+        return brought
+
+    def settle(self, number: int) -> None:
+        self._delivered.pop(number, None)
+        self._changed.give()
+
+    async def confirm(self) -> None:
+        """Each was confirmed by itself."""
+
+    async def _watch(self) -> None:
+        while True:
+            await trio.sleep(LOOK)
+            await self._tried("the webhook", 0, self._look)
+
+    async def _look(self) -> bool:
+        """See whether Telegram brings updates here, and have it do so."""
+        info = await self._bot.get_webhook_info()
+        if info.url != self._url:
+            await self._bot.set_webhook(self._url, self._secret)
+        if info.pending_update_count and info.last_error_message:
+            report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
+        else:
+            clear_error(POLL)
+        return True
+
+    def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:
+        if not path.endswith(self._path):
+            return 404
+        if method != "POST":
+            return 405
+        given = headers.get(SECRET_HEADER, "").encode()
+        return None if hmac.compare_digest(self._secret.encode(), given) else 403
+
+    async def _take(self, body: bytes) -> int:
+        """Hand an update on once, however often it is brought, and wait until it is settled."""
+        for update in read_updates(b"[%b]" % body) or ():
+            number = update.update_id
+            if number not in self._delivered:
+                if len(self._delivered) >= MAX_UNSETTLED:
+                    return 503
+                self._delivered[number] = False
+                self._brought.append(update)
+                self._changed.give()
+            with trio.move_on_after(YES_WITHIN):
+                while number in self._delivered:
+                    await self._changed.wait()
+            if number in self._delivered:
+                return 503
+        return 200

@@ -12,6 +12,7 @@ import trio
 from elwood.agent.channels.messages import (
     Attachment,
     Draft,
+    Edit,
     OutboxMail,
     Post,
     PostResult,
@@ -38,7 +39,7 @@ from elwood.features.telegram.client import (
 )
 from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
+from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import REPEAT_MARK, Rich, mark_repeat
 from elwood.foundation.text.splitting import MESSAGE_LIMIT, split
@@ -56,6 +57,8 @@ IDLE = 60.0
 JITTER = 0.25
 # Seconds to wait when flood control does not say how long.
 FLOOD = 5.0
+# Seconds between two looks whether Telegram is back.
+PROBE = 4.0
 # Messages of a group's budget that edits leave for what is final.
 EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
@@ -270,7 +273,7 @@ class _ChatQueue:
     chat: int
     messages: Bucket
     previews: Bucket
-    posts: deque[Post] = attrs.field(factory=deque)
+    posts: deque[Post | Edit] = attrs.field(factory=deque)
     # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
     screens: dict[int | None, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
@@ -310,25 +313,56 @@ class Outbox:
         self._gone: dict[int, str] = {}
         self._missed: set[int] = set()
         self._stopping = False
+        # Why nobody can be reached, as the probe found out; and since when they can be again.
+        self._away = ""
+        self._back_at = float("-inf")
+        self._doubt = Signal()
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Send until stopped; what is queued then is still sent, within the grace."""
         self._queues.clear()
-        async with trio.open_nursery() as nursery:
-            for chat, message in await self._passing.read() if self._passing else ():
-                route = Route("telegram", chat, private=chat > 0)
-                self._queue(nursery, route).gone.append(message)
-            async for mail in mailbox:
-                if isinstance(mail, Reachable):
-                    self._know(mail.route.chat, mail.gone)
-                else:
-                    self._take(self._queue(nursery, mail.route), mail)
-            self._stopping = True
-            for queue in self._queues.values():
-                queue.ending += [one.message for one in queue.screens.values() if one.message]
-                queue.gone.extend(queue.ending)
-                queue.screens.clear()
-                queue.wake.set()
+        self._away = ""
+        async with trio.open_nursery() as probing:
+            probing.start_soon(self._probe)
+            async with trio.open_nursery() as nursery:
+                for chat, message in await self._passing.read() if self._passing else ():
+                    route = Route("telegram", chat, private=chat > 0)
+                    self._queue(nursery, route).gone.append(message)
+                async for mail in mailbox:
+                    if isinstance(mail, Reachable):
+                        self._know(mail.route.chat, mail.gone)
+                    else:
+                        self._take(self._queue(nursery, mail.route), mail)
+                self._stopping = True
+                for queue in self._queues.values():
+                    queue.ending += [one.message for one in queue.screens.values() if one.message]
+                    queue.gone.extend(queue.ending)
+                    queue.screens.clear()
+                    queue.wake.set()
+            probing.cancel_scope.cancel()
+
+    async def _probe(self) -> None:
+        """After a failure that may be everybody's, ask until there is an answer.
+
+        Meanwhile nobody else tries: one that waits is as good as a hundred.
+        """
+        while True:
+            await self._doubt.wait()
+            while why := await self._trouble():
+                self._away = why
+                report_error(SEND, why)
+                await trio.sleep(PROBE * (1 - self._random() / 4))
+            if self._away:
+                self._away, self._back_at = "", trio.current_time()
+                clear_error(SEND)
+
+    async def _trouble(self) -> str:
+        """Say why Telegram answers nobody; empty if it does."""
+        try:
+            await self._bot.get_me()
+        except FAILURES as error:
+            return explain(error) if remedy(error) in ("not sent", "unknown") else ""
+        return ""
 
     def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
         queue = self._queues.get(route.chat)
@@ -349,9 +383,9 @@ class Outbox:
             while len(self._gone) > MAX_GONE:  # forgotten, it costs one call that is refused
                 self._know(next(iter(self._gone)), "")
 
-    def _take(self, queue: _ChatQueue, mail: Post | Draft | Typing | React | Status) -> None:
+    def _take(self, queue: _ChatQueue, mail: Post | Edit | Draft | Typing | React | Status) -> None:
         match mail:
-            case Post():
+            case Post() | Edit():
                 if len(queue.posts) >= MAX_WAITING:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
@@ -399,7 +433,7 @@ class Outbox:
     def _due(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
         """Find what is to be shown of work in this chat, if there is room for it."""
         now = trio.current_time()
-        if now < queue.flooded_until or self._all_previews.delay(now):
+        if self._away or now < queue.flooded_until or self._all_previews.delay(now):
             return None
         edits = not queue.messages.delay(now, leave=EDITS_LEAVE)
         draws = not queue.previews.delay(now)
@@ -447,18 +481,22 @@ class Outbox:
         if self._passing is not None:
             await self._passing.remove(queue.chat, message)
 
-    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        screen = queue.screens.pop(post.route.topic, None)
+    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post | Edit) -> None:
+        is_post = isinstance(post, Post)  # an edit takes nothing off the screen
+        screen = queue.screens.pop(post.route.topic, None) if is_post else None
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
-            outcome = await self._send(chat, queue, post)
-        gone = post.is_reply and queue.chat in self._gone
+            if isinstance(post, Edit):
+                outcome = await self._edit(queue, post)
+            else:
+                outcome = await self._send(chat, queue, post)
+        gone = isinstance(post, Post) and post.is_reply and queue.chat in self._gone
         if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
             self._missed.add(queue.chat)
             outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
-        if isinstance(outcome, Sent):
+        if isinstance(outcome, Sent) and is_post:
             queue.gone.extend(queue.ending)
             queue.ending.clear()
         elif isinstance(outcome, Undeliverable):
@@ -480,6 +518,9 @@ class Outbox:
                 return lost if arrived is None else _partly(lost)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
+            if self._away or trio.current_time() < self._back_at + post.calm:
+                away = Unsent(self._away or "it was away until now")
+                return away if arrived is None else _partly(away)
             piece = left.popleft()
             try:
                 number = await piece.send(self._bot, options, () if left else buttons)
@@ -495,6 +536,39 @@ class Outbox:
                 self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
 
+    async def _edit(self, queue: _ChatQueue, edit: Edit) -> PostResult:
+        message = int(edit.message.rpartition(":")[2])
+        buttons, part = [(button.text, button.data) for button in edit.buttons], edit.part
+        while True:
+            await self._room(queue)
+            if edit.reply.is_settled:
+                return Unsent("nobody waits for it any more")
+            if queue.chat in self._gone:
+                return Undeliverable(self._gone[queue.chat])
+            if self._away:
+                return Unsent(self._away)
+            try:
+                if part is None:
+                    await self._bot.edit_message_reply_markup(queue.chat, message, buttons)
+                else:
+                    text, entities = part.text, part.entities
+                    await self._bot.edit_message_text(queue.chat, message, text, entities, buttons)
+            except FAILURES as error:
+                cure, why = remedy(error), explain(error)
+                if cure in ("not sent", "unknown"):
+                    self._doubt.give()
+                match cure:
+                    case "wait":
+                        self._flooded(queue, error)
+                    case "not sent" | "no access":
+                        return Unsent(why)
+                    case "unknown":
+                        return Unsure(why)
+                    case _:
+                        return Undeliverable(why)
+            else:
+                return Sent(edit.message)
+
     def _learn(
         self,
         queue: _ChatQueue,
@@ -506,6 +580,8 @@ class Outbox:
         """Change *options* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
         cure = remedy(error)
+        if cure in ("not sent", "unknown"):
+            self._doubt.give()
         if piece.markdown and isinstance(error, TelegramError) and error.code in (400, 404):
             left.extendleft(reversed(_pieces(piece.text)))  # it can be said otherwise
             return None

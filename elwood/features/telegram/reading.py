@@ -18,7 +18,10 @@ from elwood.features.telegram.bot_api import (
     Update,
 )
 from elwood.foundation.secrets.redaction import Masked, screen
+from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.markdown import Entity, Rich
+from elwood.foundation.text.splitting import MESSAGE_LIMIT
 
 # Characters of a quote that are passed on: a quote reminds, it does not carry a document.
 MAX_QUOTE = 4096
@@ -50,6 +53,11 @@ def order_of(update: Update | UnreadableUpdate) -> Order:
         if update.my_chat_member is not None:
             return update.my_chat_member.chat.id, False
     return 0, False
+
+
+def message_name(message: TelegramMessage) -> str:
+    """Name *message* as the outbox names what it has sent."""
+    return f"{message.chat.id}:{message.message_id}"
 
 
 def route_of(message: TelegramMessage) -> Route:
@@ -203,6 +211,16 @@ def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
 def asked(message: TelegramMessage) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
     return one_line(_text(message), MAX_QUESTION)
+
+
+def chosen(message: TelegramMessage, answer: str) -> Rich | None:
+    """Write our question in *message*, and the *answer* that was pressed; None if it cannot be."""
+    try:
+        entities = msgspec.convert(message.entities or (), tuple[Entity, ...])
+    except msgspec.ValidationError:
+        return None
+    text = f"{message.text}\n\n✓ {answer}"
+    return Rich(text, entities) if message.text and utf16_length(text) <= MESSAGE_LIMIT else None
 
 
 def said(message: TelegramMessage, text: str) -> str:

@@ -118,8 +118,7 @@ class WebTools:
         url = self._url(given.url)
         told = destination(self._web.rules, url.host)
         action = FetchUrl(url.text, url.host, told, len(url.target))
-        scope = _all_of("read", url.host)
-        return Plan(action, f"GET {url.text}", outgoing=url.text, scope=scope)
+        return Plan(action, url.text, outgoing=url.text, scope=_all_of("read", url.host))
 
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
         """Say what would be sent where."""
@@ -150,7 +149,7 @@ class WebTools:
 
     async def plan_search(self, given: WebSearch, context: ToolContext) -> Plan:
         """Say what would be asked; whether it quotes private data is for the gate to see."""
-        return Plan(SearchWeb(), f"search the web for: {given.query}", outgoing=given.query)
+        return Plan(SearchWeb(), given.query, outgoing=given.query)
 
 
 def _all_of(verb: str, host: str) -> ApprovalScope:

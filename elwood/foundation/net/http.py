@@ -45,6 +45,14 @@ POOL_TIMEOUT = 60.0
 # Idle connections are closed before common servers close them (60 s), so that none dies in use.
 KEEPALIVE = 45.0
 MAX_IDLE = 20
+# Seconds of silence after which the system asks whether the other end is there, between its
+# questions, and how many: a long poll over a way that is gone ends with it, not with its time-out.
+_PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
+_KEEPALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in _PROBES.items()
+    if hasattr(socket, name)
+]
 # Bytes of one answer; more is refused as broken.
 MAX_BODY = 32 * 1024 * 1024
 
@@ -221,6 +229,7 @@ class Client:
                 keepalive_expiry=KEEPALIVE,
                 network_backend=self._backend,
                 uds=self._socket,
+                socket_options=None if self._socket else _KEEPALIVE,
             )
         return self._pools[scheme]
 

@@ -26,7 +26,15 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry, Question
-from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
+from elwood.agent.channels.messages import (
+    Edit,
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.environment import Environment
@@ -64,7 +72,9 @@ class World:
     now: float = 1_000_000.0
     codes: list[str] = attrs.field(factory=lambda: list(reversed(CODES)))
     posts: list[Post] = attrs.field(factory=list)
-    sent: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
+    edits: list[Edit] = attrs.field(factory=list)
+    # None: each is named by its number.
+    sent: Callable[[Post | Edit], Sent | Unsure | Unsent | Undeliverable] | None = None
     calls: Calls = attrs.field(factory=Calls)
     hints: list[str] = attrs.field(factory=list)
     takes_hints: bool = True
@@ -95,9 +105,12 @@ class Asker:
         return await self.box.address.ask(Meet(principal=f"tg:{number}", name=name, route=route))
 
     async def press(
-        self, data: str, by: str = OWNER, route: Route | None = OWNER_ROUTE
+        self, data: str, by: str = OWNER, route: Route | None = OWNER_ROUTE, message: str = ""
     ) -> CommandResult:
-        return await self.box.address.ask(ButtonPressed(principal=by, data=data, route=route))
+        press = ButtonPressed(principal=by, data=data, route=route, message=message)
+        result = await self.box.address.ask(press)
+        await trio.testing.wait_all_tasks_blocked()
+        return result
 
     async def pair(self, code: str) -> CommandResult:
         return await self.box.address.ask(ApprovePairing(code=code))
@@ -133,9 +146,9 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
 
     async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
         async for mail in mailbox:
-            assert isinstance(mail, Post)
-            world.posts.append(mail)
-            mail.reply.set(world.sent(mail))
+            assert isinstance(mail, Post | Edit)
+            (world.posts if isinstance(mail, Post) else world.edits).append(mail)  # type: ignore[arg-type]
+            mail.reply.set(world.sent(mail) if world.sent else Sent(str(len(world.posts))))
 
     async def house() -> None:
         children = [Child(outbox, be_outbox), Child(box, actor.run)]

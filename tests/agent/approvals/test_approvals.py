@@ -7,7 +7,8 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.agent.approvals.state import MAX_OPEN_CODES
+from elwood.agent.approvals.state import CODE_LASTS, MAX_OPEN_CODES
+from elwood.agent.channels.messages import Unsent
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 from tests.journeys.disk import BadDisk
 
@@ -91,6 +92,31 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
         assert await ask.meet(7) == Known()
 
 
+async def test_who_was_let_in_while_the_question_was_on_its_way_is_no_question_any_more(
+    world: World, autojump_clock: object
+) -> None:
+    world.sent = lambda _: Unsent("away")
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        assert (await ask.rule(CODES[0], "once")).ok
+        world.sent = None
+        await trio.sleep(2 * CODE_LASTS)
+        [edit] = world.edits
+        assert (edit.part, edit.buttons) == (None, ())
+
+
+async def test_a_code_that_is_over_takes_its_buttons_away(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await trio.sleep(CODE_LASTS + 1)
+        [edit] = world.edits
+        assert (edit.message, edit.buttons) == ("1", ())
+        assert edit.part is not None
+        assert edit.part.text.startswith("Eve (tg:7) stays out: nobody decided in time, ")
+
+
 async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
@@ -141,8 +167,7 @@ async def test_of_a_crowd_that_waits_at_the_start_one_notice_tells(
         await trio.sleep(30)
         [notice] = world.posts
         assert notice.part.text.splitlines() == [
-            "3 people want to talk to me:",
-            "Eve 7 (tg:7)",
+            "2 people want to talk to me:",  # the first was asked about by itself
             "Eve 8 (tg:8)",
             "Eve 9 (tg:9)",
             "If one of them gave you their code themselves: /allow CODE",

@@ -29,6 +29,8 @@ from elwood.agent.approvals.state import (
     DomainTrusted,
     PermissionRevoked,
     Question,
+    RequestSettled,
+    RequestsShown,
 )
 from elwood.agent.channels.messages import Post, Unsent
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer
@@ -110,6 +112,7 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
             "This conversation: exactly this",
             "Always: exactly this",
             "Deny",
+            "Details",
         ]
         settled = await ask.press(data(world, "Allow once"))
         assert settled == CommandResult("Allowed once: run_command make t1/c1", ok=True)
@@ -219,8 +222,7 @@ async def test_ap_06_a_restart_between_question_and_press_changes_nothing(world:
         old = data(world, "Allow once")
     async with running(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()
-        assert [post.repeat for post in world.posts] == [False, True]
-        assert world.posts[0].part == world.posts[1].part
+        assert len(world.posts) == 1  # it stands in the chat
         assert (await ask.press(old)).ok
         assert await ask.seek(question(plan="another")) == Pending()
         assert await ask.seek(question()) == Pending()  # the newest plan is the one that counts
@@ -323,7 +325,12 @@ async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_
         assert (await ask.press(data(world, before))).ok
         await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
-        assert labels(world.posts[-1]) == ["Allow once", "Trust https://evil.example", "Deny"]
+        assert labels(world.posts[-1]) == [
+            "Allow once",
+            "Trust https://evil.example",
+            "Deny",
+            "Details",
+        ]
         answers: tuple[OwnerAnswer, ...] = ("always", "conversation")
         for answer in answers:
             settled = await ask.rule(CODES[1][-6:], answer)
@@ -558,14 +565,15 @@ async def test_ap_29_every_step_leaves_an_entry(world: World) -> None:
         await ask.rule(CODES[1][-6:], "denied", CONTROL)
         first, second = ids(world)
     expires, stands = world.settings.expires, world.settings.standing
-    assert world.entries() == [
+    decisive = (ApprovalRequested, ApprovalDecided)
+    assert [entry for entry in world.entries() if isinstance(entry, decisive)] == [
         ApprovalRequested(first, CODES[0][-6:], question("a"), expires),
         ApprovalDecided(first, "always", OWNER, "plan of a", 1, stands),
         ApprovalRequested(second, CODES[1][-6:], question("b"), expires),
         ApprovalDecided(second, "denied", CONTROL, "plan of b"),
     ]
     times = [json.loads(line)["at"] for line in world.path.read_text().splitlines()]
-    assert times[1] - times[0] == 7
+    assert times[-1] - times[0] == 7
 
 
 # --- nobody to ask, too much to ask, what is not needed any more ----------------------------------
@@ -709,7 +717,7 @@ async def test_after_each_entry_a_new_start_comes_to_the_same_end(
     async with running(world, OWNER_ROUTE) as ask:
         await story(world, ask)
     lines = world.path.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 8
+    assert len(lines) == 16  # each is asked, shown, decided and settled
     for kept in range(len(lines) + 1):
         one = World(tmp_path / f"{kept}.jsonl")
         one.codes = list(reversed(CODES[kept:]))
@@ -719,10 +727,13 @@ async def test_after_each_entry_a_new_start_comes_to_the_same_end(
         done = [e.id for e in before if isinstance(e, ApprovalDecided)]
         async with running(one, OWNER_ROUTE) as ask:
             await trio.testing.wait_all_tasks_blocked()
-            shown = "\n".join(post.part.text for post in one.posts)
-            codes = {e.id: e.code for e in before if isinstance(e, ApprovalRequested)}
-            assert all((codes[id] in shown) == (id not in done) for id in open_), kept
+            known = {id for e in before if isinstance(e, RequestsShown) for id in e.ids}
+            asked = {post.buttons[0].data.split(":")[1] for post in one.posts}
+            assert asked == set(open_) - set(done) - known, kept
             assert all(post.repeat for post in one.posts)
+            settled = {e.id for e in before if isinstance(e, RequestSettled)}
+            assert len(one.edits) == len((known & set(done)) - settled)
+            assert not any(edit.buttons for edit in one.edits)
             assert one.hints == (["tg-1"] if done else [])
             for call in ("a", "b", "c", "d"):
                 await ask.seek(question(call))

@@ -1,18 +1,23 @@
 """How questions look, whatever is in them."""
 
 import re
+from datetime import UTC
 
+import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from elwood.agent.approvals.prompt_text import (
     ENDS,
+    MAX_ARGUMENTS,
     answer_of,
     button_pressed,
     buttons,
+    details_message,
     overview,
     request_messages,
+    settled_message,
 )
 from elwood.agent.approvals.state import ApprovalRequest, Question
 from elwood.agent.conversation.calls import ApprovalScope
@@ -44,6 +49,7 @@ def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
         principal="tg:1",
         offered=("conversation", "always", "source"),
         origins=tuple(more.get("origins", "").split("|")),
+        arguments=subject[:MAX_ARGUMENTS],
     )
     return ApprovalRequest(0.0, id, "ABC234", question, 300.0)
 
@@ -79,7 +85,14 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     assert min(map(len, spans)) >= min(ENDS, len(shown))
     if len(parts) > 1:
         assert f"[… {len(shown) - sum(map(len, spans))} characters; " in parts[-1].text
-    assert "/allow ABC234 once" in parts[-1].text
+    details = details_message(asked)
+    sound(details)
+    assert "/allow ABC234 once" in details.text
+    decided = msgspec.structs.replace(asked, ruling="once", by="tg:1")
+    settled = settled_message(decided, Route("telegram", 1), UTC)
+    sound(settled)
+    assert settled.text.endswith("\n\n✓ Allowed once by you, Thu 00:00.")
+    assert code_in((settled,))[:ENDS] == shown[:ENDS]
 
 
 @given(st.text(max_size=64))
@@ -115,10 +128,10 @@ def test_an_overview_has_one_line_for_each(subject: str) -> None:
 
 
 def test_a_question_cuts_a_reason_and_sources_where_it_says() -> None:
-    """64 characters of the tool, 300 of the reason, 80 of each of five sources."""
+    """60 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
     asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
     (rich,) = request_messages(asked, Route("telegram", 1))
     runs = [len(run) for run in re.findall("t{20,}|x{20,}|s{20,}", rich.text)]
-    assert runs == [63, 299, 79]  # and an ellipsis
+    assert runs == [59, 299, 79]  # and an ellipsis
     assert "a, b, c, d and 2 more." in rich.text

@@ -250,12 +250,12 @@ def post(text: str, *, repeat: bool = False) -> Post:
 
 async def test_a_pipe_gets_the_bare_text_with_blank_lines_between() -> None:
     async with outbox(terminal=False) as (mailbox, screen):
-        assert await mailbox.address.ask(post("hello")) == Sent("1")
-        assert await mailbox.address.ask(post("one\ntwo\n")) == Sent("2")
-        assert await mailbox.address.ask(post("maybe", repeat=True)) == Sent("3")
+        assert await mailbox.address.ask(post("hello")) == Sent("")
+        assert await mailbox.address.ask(post("one\ntwo\n")) == Sent("")
+        assert await mailbox.address.ask(post("maybe", repeat=True)) == Sent("")
         mailbox.address.offer(Typing(route=ROUTE))
         mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="so far"))
-        assert await mailbox.address.ask(post("")) == Sent("4")
+        assert await mailbox.address.ask(post("")) == Sent("")
     assert screen.text == "hello\n\none\ntwo\n\n(again) maybe\n"
 
 

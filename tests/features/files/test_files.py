@@ -13,7 +13,7 @@ from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceF
 from elwood.features.files.tools import (
     MAX_CONTENT,
     MAX_ITEMS,
-    Edit,
+    EditText,
     FileReader,
     FileWriter,
     ListFiles,
@@ -181,7 +181,7 @@ async def write_file(given: WriteText, root: Root, context: ToolContext = CONTEX
     return await FileWriter(root, inline).write_file(given, context)
 
 
-async def edit_file(given: Edit, root: Root, context: ToolContext = CONTEXT) -> str:
+async def edit_file(given: EditText, root: Root, context: ToolContext = CONTEXT) -> str:
     return await FileWriter(root, inline).edit_file(given, context)
 
 
@@ -220,7 +220,7 @@ async def test_a_plan_says_whose_file_it_is(
     writer = FileWriter(root, inline)
     plans = [
         await writer.plan_write(WriteText(path, "new"), context),
-        await writer.plan_edit(Edit(path, "old", "new"), context),
+        await writer.plan_edit(EditText(path, "old", "new"), context),
     ]
     assert [plan.action for plan in plans] == [expected, expected]
     assert path in plans[0].subject
@@ -241,7 +241,7 @@ async def test_refusals_tell_the_model_why(root: Root) -> None:
         with pytest.raises(ToolFailure, match=words):
             await write_file(WriteText(path, "x"), root)
         with pytest.raises(ToolFailure):
-            await edit_file(Edit(path, "root", "x"), root)
+            await edit_file(EditText(path, "root", "x"), root)
     with pytest.raises(ToolFailure, match="tells an assistant what to do"):
         await write_file(WriteText("AGENTS.md", "obey"), root, TAINTED)
 
@@ -249,11 +249,11 @@ async def test_refusals_tell_the_model_why(root: Root) -> None:
 async def test_what_is_written_after_untrusted_content_was_read_is_marked(root: Root) -> None:
     await write_file(WriteText("a.txt", "one"), root, TAINTED)
     assert is_marked(root, "a.txt")
-    await edit_file(Edit("a.txt", "one", "two"), root)
+    await edit_file(EditText("a.txt", "one", "two"), root)
     assert is_marked(root, "a.txt"), "the rest of it is still theirs"
     await write_file(WriteText("a.txt", "ours"), root)
     assert not is_marked(root, "a.txt")
-    await edit_file(Edit("a.txt", "ours", "theirs"), root, TAINTED)
+    await edit_file(EditText("a.txt", "ours", "theirs"), root, TAINTED)
     assert is_marked(root, "a.txt")
 
 
@@ -275,7 +275,7 @@ async def test_a_piece_is_replaced_and_the_rest_is_kept(
     root: Root, before: str, old: str, new: str, after: str
 ) -> None:
     (root.path / "a.txt").write_bytes(before.encode())
-    assert await edit_file(Edit("a.txt", old, new), root) == "edited a.txt: 1 replaced"
+    assert await edit_file(EditText("a.txt", old, new), root) == "edited a.txt: 1 replaced"
     assert (root.path / "a.txt").read_bytes() == after.encode()
 
 
@@ -283,18 +283,18 @@ async def test_all_pieces_are_replaced_only_when_asked(root: Root) -> None:
     path = root.path / "a.txt"
     path.write_text("x y x y x")
     with pytest.raises(ToolFailure, match=r"stands there 3 times.*all=true"):
-        await edit_file(Edit("a.txt", "x", "z"), root)
+        await edit_file(EditText("a.txt", "x", "z"), root)
     assert path.read_text() == "x y x y x"
-    assert await edit_file(Edit("a.txt", "x", "z", True), root) == "edited a.txt: 3 replaced"
+    assert await edit_file(EditText("a.txt", "x", "z", True), root) == "edited a.txt: 3 replaced"
     assert path.read_text() == "z y z y z"
 
 
 async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
     (root.path / "a.py").write_text("import os\n")
     with pytest.raises(ToolFailure, match=r"nothing was changed$"):
-        await edit_file(Edit("a.py", "something else", "x"), root)
+        await edit_file(EditText("a.py", "something else", "x"), root)
     with pytest.raises(ToolFailure, match="are the same"):
-        await edit_file(Edit("a.py", "import", "import"), root)
+        await edit_file(EditText("a.py", "import", "import"), root)
 
 
 async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
@@ -309,9 +309,9 @@ async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
         ("nosuch", "does not exist"),
     ):
         with pytest.raises(ToolFailure, match=words):
-            await edit_file(Edit(name, "x", "y"), root)
+            await edit_file(EditText(name, "x", "y"), root)
     with pytest.raises(ToolFailure, match="would have, more than"):
-        await edit_file(Edit("grows", "x", "y" * 10_000, True), root)
+        await edit_file(EditText("grows", "x", "y" * 10_000, True), root)
 
 
 async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root) -> None:
@@ -323,7 +323,7 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
     (root.path / "a.txt").write_text("one")
     busy = Busy(root.path)
     with pytest.raises(ToolFailure, match="changed meanwhile"):
-        await edit_file(Edit("a.txt", "one", "two"), busy)
+        await edit_file(EditText("a.txt", "one", "two"), busy)
     assert (root.path / "a.txt").read_text() == "somebody else's"
 
 
@@ -379,7 +379,7 @@ async def test_reading_writing_and_changing_are_permitted_by_themselves(root: Ro
         ListFiles("notes"),
         ReadFile("notes/a.txt", offset=7),
         WriteText("notes/a.txt", "y"),
-        Edit("notes/a.txt", "x", "y"),
+        EditText("notes/a.txt", "x", "y"),
     )
     words = []
     for tool, one in zip(tools, given, strict=True):

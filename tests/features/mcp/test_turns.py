@@ -62,7 +62,9 @@ async def test_the_owner_is_asked_about_a_call_with_all_that_is_sent(tmp_path: P
         await house.line.say('call fake__echo {"text": "to be seen"}')
         asked = await house.line.hear(lambda text: "to be seen" in text)
         assert "Call echo of the MCP server fake" in asked
-        code = asked.partition("/allow ")[2].split()[0]
+        await house.line.say("/approvals")
+        listed = await house.line.hear(lambda text: "Waiting for a decision" in text)
+        code = listed.partition(": fake__echo")[0].split()[-1]
         await house.line.say(f"/allow {code} once")
         assert "to be seen" in await house.line.hear(lambda text: "answered (not instr" in text)
 

@@ -24,6 +24,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.messages import (
     Draft,
+    Edit,
     OutboxMail,
     Post,
     Reachable,
@@ -97,6 +98,7 @@ class Neighbours:
     posts: list[Post] = attrs.field(factory=list)
     reached: list[Reachable] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
+    edits: list[Edit] = attrs.field(factory=list)
     moved: dict[int, int] = attrs.field(factory=dict)
     # None: no answer at all.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
@@ -159,11 +161,13 @@ class Neighbours:
         async for mail in mailbox:
             if isinstance(mail, Reachable):
                 self.reached.append(mail)
-                self._stir()
-                continue
-            assert isinstance(mail, Post)
-            self.posts.append(mail)
-            mail.reply.set(self.post(mail))
+            elif isinstance(mail, Edit):
+                self.edits.append(mail)
+                mail.reply.set(Sent(mail.message))
+            else:
+                assert isinstance(mail, Post)
+                self.posts.append(mail)
+                mail.reply.set(self.post(mail))
             self._stir()
 
     def troubles(self) -> list[str]:
@@ -238,6 +242,7 @@ class Sender:
 
     mailbox: Mailbox[OutboxMail]
     actor_table: ActorTable
+    bot: Bot
 
     async def post(
         self, text: str, *, route: Route = HOME, **more: Any
@@ -274,7 +279,7 @@ async def outbox(
     actor = Outbox(bot, random=half, pacing=pacing, passing=passing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
-            yield Sender(mailbox, actor_table)
+            yield Sender(mailbox, actor_table, bot)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()

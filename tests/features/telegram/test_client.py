@@ -89,3 +89,5 @@ async def test_a_message_with_its_parts_is_as_the_api_wants_it() -> None:
             with pytest.raises(TelegramError) as raised:
                 await bot.send_message(OWNER, "😀", (inside,))
             assert remedy(raised.value) == "plain"
+        assert len(fake.violations) == 3
+        fake.violations.clear()

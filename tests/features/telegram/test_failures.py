@@ -125,6 +125,8 @@ async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
         assert isinstance(await out.post("", part=wrong), Sent)
         assert fake.texts() == ["short"]
         assert "entities" not in fake.sent[0].params
+        assert len(fake.violations) == 1
+        fake.violations.clear()
         fake.fault("sendMessage", code=400, description="Bad Request: something new")
         assert isinstance(await out.post("", part=Rich("b", (Entity("bold", 0, 1),))), Sent)
         fake.fault("sendMessage", times=2, code=400, description="Bad Request: something new")
@@ -378,16 +380,16 @@ async def test_tg_26_27_28_a_press_is_of_who_pressed_and_is_answered() -> None:
         message = fake.show("Allow?", reply_markup=buttons)
         query = fake.press("p:ABCD2345:y", message=message)
         del fake.answered[query]  # too old for Telegram; it counts nevertheless
-        await fake.until(lambda: message.edits)
-        assert not message.buttons
-        assert house.presses[0].data == "p:ABCD2345:y"
+        await house.until(lambda: house.presses)
+        [press] = house.presses
+        assert (press.data, press.message) == ("p:ABCD2345:y", f"{OWNER}:{message.message_id}")
 
         house.press = lambda _: CommandResult("This is not yours to decide.", ok=False)
         query = fake.press("p:ABCD2345:y", user=666, message=message)
         await fake.until(lambda: fake.answered[query])
         assert house.presses[1].principal == "tg:666"  # though it was in the owner's chat
         assert "not yours" in fake.answered[query]
-        assert message.edits == 1
+        assert (message.edits, house.edits) == (0, [])  # who decides changes it, by the outbox
 
         house.press = lambda _: CommandResult("This has expired.", ok=False)
         query = fake.press("p:ZZZZZZZZ:y")  # the message cannot be seen any more
@@ -592,3 +594,29 @@ async def test_what_nobody_waits_for_is_not_sent(jumping_clock: MockClock) -> No
             await out.post("abandoned")
         assert isinstance(await out.post("third"), Sent)
         assert fake.texts() == ["first", "third"]
+
+
+async def test_while_nobody_can_be_reached_one_asks_for_all(jumping_clock: MockClock) -> None:
+    """And what is only worth telling if it lasts is not told in the first moments after."""
+    async with fake_telegram() as fake, outbox(fake) as out:
+        down, up = "http://127.0.0.1:9", fake.url
+
+        def turn(to: str) -> None:
+            out.bot._prefix = f"{to}/bot{TOKEN}/"
+
+        turn(down)
+        assert isinstance(await out.post("x"), Unsent)
+        await trio.sleep(1)
+        for chat in range(1, 50):
+            assert isinstance(await out.post("x", route=Route("telegram", chat)), Unsent)
+        assert out.troubles()
+        turn(up)
+        assert isinstance(await out.post("x"), Unsent)
+        await trio.sleep(5)
+        assert fake.counts == {"getMe ok": 1}
+        assert not out.troubles()
+        assert isinstance(await out.post("alarm", calm=15.0), Unsent)
+        assert isinstance(await out.post("answer"), Sent)
+        await trio.sleep(15)
+        assert isinstance(await out.post("alarm", calm=15.0), Sent)
+        assert fake.texts() == ["answer", "alarm"]

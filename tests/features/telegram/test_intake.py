@@ -10,7 +10,8 @@ from elwood.agent.approvals.messages import Known, Stranger
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY
-from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
+from elwood.foundation.text.markdown import Entity, Rich
+from tests.fake_telegram import BOT, OWNER, FakeTelegram, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
 
 GROUP = -100123
@@ -169,16 +170,18 @@ def question(fake: FakeTelegram, *, chat: int = OWNER, text: str = "Which\none?"
 async def test_a_pressed_answer_is_a_message_that_says_so() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         asked = question(fake)
-        query = fake.press("q:1", message=asked)
-        await fake.until(lambda: asked.edits)
-        [got] = house.inbound
+        bold = [{"type": "bold", "offset": 0, "length": 5}]
+        query = fake.press("q:1", message=asked, entities=bold)
+        await house.until(lambda: house.edits)
+        [got], [edit] = house.inbound, house.edits
+        assert (edit.message, edit.buttons) == (f"{OWNER}:{asked.message_id}", ())
+        assert edit.part == Rich("Which\none?\n\n✓ coffee", (Entity("bold", 0, 5),))
         assert (got.session, got.text, got.quote) == (f"tg-{OWNER}", "coffee", "Which one?")
         assert got.principal.id == f"tg:{OWNER}"
         assert got.principal.owner
         assert (got.route, got.untrusted) == (Route("telegram", OWNER), False)
         assert abs(got.sent_at - fake.clock()) < 60
         assert fake.answered[query] == "✓"
-        assert not asked.buttons
         assert not house.presses
         await fake.until(lambda: not fake.unconfirmed)
 
@@ -186,7 +189,6 @@ async def test_a_pressed_answer_is_a_message_that_says_so() -> None:
 async def test_a_question_is_answered_once_however_often_it_is_pressed() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         asked, another = question(fake), question(fake)
-        fake.faults.append(Fault("editMessageReplyMarkup", times=2))
         queries = [fake.press(data, message=asked) for data in ("q:0", "q:1")]
         third = fake.press("q:1", message=another)
         await fake.until(lambda: fake.answered[third])
@@ -262,10 +264,10 @@ async def test_a_press_that_nobody_took_leaves_the_buttons(jumping_clock: MockCl
         await house.until(lambda: house.posts)
         assert "the log is damaged" in house.notices[0]
         assert fake.answered[query] == ""
-        assert asked.buttons
+        assert not house.edits
         house.take = lambda _: Taken()
         fake.press("q:0", message=asked)
-        await fake.until(lambda: not asked.buttons)
+        await house.until(lambda: house.edits)
 
 
 async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:

@@ -67,6 +67,24 @@ async def test_a_photo_is_kept_and_can_be_looked_at() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
+async def test_a_server_of_our_own_names_large_files_in_its_folder_only(
+    tmp_path: Path, jumping_clock: MockClock
+) -> None:
+    theirs, outside = tmp_path / "4242:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K", tmp_path.parent
+    theirs.mkdir()
+    async with fake_telegram() as fake, intake(fake, local_files=tmp_path) as house:
+        large = b"x," * (11 << 20)
+        fake.local = theirs
+        fake.say(None, document=fake.file(large, file_name="a.csv", mime_type="text/csv"))
+        await house.until(lambda: house.inbound)
+        assert (house.workspace / house.inbound[0].files[0].path).read_bytes() == large
+        fake.local = outside
+        fake.say("and this", document=fake.file(b"secret", file_name="b.csv"))
+        await house.until(lambda: len(house.inbound) == 2)
+        assert "leads out of the folder" in house.texts[1]
+        assert not house.inbound[1].files
+
+
 async def test_a_picture_that_is_replied_to_is_shown_and_kept_once() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         shown = fake.message(None, photo=fake.photo(JPEG, 800, 600))

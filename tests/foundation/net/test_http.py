@@ -1,6 +1,7 @@
 """The HTTP client: what is surely not sent, what may be, and that nothing secret is in either."""
 
 import random
+import socket
 import ssl
 import traceback
 from collections.abc import AsyncIterator
@@ -71,6 +72,19 @@ async def test_an_answer_comes_whole_with_lower_case_headers() -> None:
     assert seen[0].headers["host"] == url.removeprefix("http://")
     assert seen[0].headers["content-type"] == "application/json"
     assert seen[0].headers["k"] == "v"
+
+
+async def test_the_system_looks_after_connections_that_are_silent_for_long() -> None:
+    """A way that is gone says nothing: without that a long poll would wait for its time-out."""
+    client = Client()
+    async with (
+        replying(Reply(pieces=(b"x",))) as (url, _),
+        client.stream("GET", url, read_timeout=PATIENCE) as answer,
+    ):
+        connection = answer._response.extensions["network_stream"].get_extra_info("socket")
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+    await client.aclose()
 
 
 @pytest.mark.parametrize(

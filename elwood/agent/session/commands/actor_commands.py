@@ -261,7 +261,7 @@ class Commands:
 
     async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
-        asked = request(command, received.principal)
+        asked = request(command, received.principal, received.route)
         if asked is None:
             return f"I do not understand that. {help_text((), command.name)}"
         settled = None

@@ -13,6 +13,7 @@ from elwood.agent.approvals.messages import (
     TrustDomain,
 )
 from elwood.agent.approvals.prompt_text import answer_of
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.extension import SlashCommand
 from elwood.foundation.runtime import Request
 
@@ -35,12 +36,13 @@ COMMANDS = {
     "receipts": "what was really done here\n/receipts 20: so many at once.",
     "budget": "what was spent, on what, and the limits",
     "export": "the conversation as a file\n/export md or /export html.",
-    "approvals": "what waits for your yes, and what is permitted\n"
+    "approvals": "what waits for your yes, asked again, and what is permitted\n"
     "/approvals revoke NUMBER takes a permission back.",
     "allow": "let a call run that waits, or a person in\n"
-    "/allow CODE once, conversation, always or source; the code stands in the question. For "
-    "a person who is to talk, but not to be trusted: /allow CODE guest.",
-    "deny": "refuse a call that waits\n/deny CODE; the code stands in the question.",
+    "/allow CODE once, conversation, always or source; the code stands in the details of the "
+    "question, and in /approvals. For a person who is to talk, but not to be trusted: "
+    "/allow CODE guest.",
+    "deny": "refuse a call that waits\n/deny CODE, as with /allow.",
     "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
     "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
     "model": "which model thinks\n"
@@ -75,8 +77,8 @@ def parse(text: str) -> TypedCommand:
     return TypedCommand(ALIASES.get(name, name), " ".join(words))
 
 
-def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
-    """Make of a command what approvals is asked, by the person *by*; None if it makes no sense."""
+def request(command: TypedCommand, by: str, route: Route) -> Request[CommandResult] | None:
+    """Make of a command what approvals is asked, by *by* at *route*; None if it makes no sense."""
     match command.name, command.given.split():
         case "allow", [code]:
             return DecideRequest(code=code, answer="once", by=by)
@@ -87,7 +89,7 @@ def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
         case "deny", [code]:
             return DecideRequest(code=code, answer="denied", by=by)
         case "approvals", []:
-            return ListApprovals(by=by)
+            return ListApprovals(by=by, route=route)
         case "approvals", ["revoke", number] if number.isascii() and number.isdigit():
             return RevokePermission(number=int(number[:9]), by=by)
         case "trust", [host]:

@@ -36,6 +36,7 @@ from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import OpenCall, call_key
 from elwood.agent.tools.tool import Output, Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
@@ -96,7 +97,7 @@ class ApprovalClient:
     """Asks *approvals* for the owner's decisions for the calls of the session of *log_*.
 
     *version* names the rules that decisions were made under, *now* is the wall clock.  *hints*
-    is given when there may be a decision.
+    is given when there may be a decision, or somebody has said more.
     """
 
     def __init__(
@@ -281,7 +282,10 @@ class ApprovalClient:
     async def _answer(
         self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
     ) -> Pending | Verdict | None:
-        """Ask until there is an answer, or it is too late; None if nobody could be asked."""
+        """Ask until there is an answer, somebody says something else, or it is too late.
+
+        None if nobody could be asked.
+        """
         known: Pending | None = None
         while True:
             pause = self.hints.wait
@@ -293,6 +297,8 @@ class ApprovalClient:
                 if isinstance(verdict, Verdict):
                     return verdict
                 known = verdict
+                if inputs(self._log.state):
+                    return known  # the question stays; the words are answered now
             with trio.move_on_at(until) as scope:
                 await pause()
             if scope.cancelled_caught:
@@ -330,4 +336,6 @@ class ApprovalClient:
             origins=origins,
             host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
             scope=wanted.scope if why.remember else None,
+            asks=action.asks,
+            arguments=call.call.arguments,
         )

@@ -37,7 +37,7 @@ from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, in_words
 from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
@@ -176,7 +176,7 @@ class Gate:
 
     async def _examine(self, tool: Tool, given: object) -> ExaminedCall:
         """Find out what the call would do.  Raises CallNotRun."""
-        plan = Plan(Other(tool.risk), f"{tool.name} {msgspec.json.encode(given).decode()}")
+        plan = Plan(Other(tool.risk), in_words(given))
         if tool.plan is not None:
             plan = await self._guarded(tool, partial(tool.plan, given, self._context()), "failed")
         if plan.outgoing and self._redactor.reveals(plan.outgoing):

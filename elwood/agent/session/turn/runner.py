@@ -128,6 +128,7 @@ class TurnRunner:
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
         self._arrivals.give()
+        self.approvals.hints.give()
 
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""

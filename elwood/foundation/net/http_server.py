@@ -1,0 +1,104 @@
+"""HTTP for the few who call us: a request is judged by its head, read, and answered by a status.
+
+Who sends too much, too slowly or nonsense is refused; nothing of what they sent is logged.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import h11
+import trio
+
+# Says by its method, its path and its headers (names in lower case) by which status a request is
+# refused that is not even read.
+Refuse = Callable[[str, str, Mapping[str, str]], int | None]
+# Bytes of a request before its body, and of what is read at once.
+MAX_HEAD = 1 << 14
+PIECE = 1 << 16
+# Seconds for a whole request to come, and for the answer to go.
+PATIENCE = 60.0
+
+
+class HttpServer:
+    """Serves at most so many *connections*; *take* gives the status of a request by its body."""
+
+    def __init__(
+        self,
+        refuse: Refuse,
+        take: Callable[[bytes], Awaitable[int]],
+        *,
+        connections: int,
+        max_body: int,
+    ) -> None:
+        self._refuse = refuse
+        self._take = take
+        self._free = connections
+        self._max_body = max_body
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Serve one connection: a request after the other, until no more can follow."""
+        async with stream:
+            if not self._free:
+                return
+            self._free -= 1
+            try:
+                with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
+                    await self._converse(stream)
+            finally:
+                self._free += 1
+
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        while True:
+            try:
+                with trio.fail_after(PATIENCE):
+                    body = await self._read(http, stream)
+                status = body if isinstance(body, int) else await self._take(body)
+            except h11.RemoteProtocolError as error:
+                status = error.error_status_hint
+            answer = h11.Response(status_code=status, headers=[("content-length", "0")])
+            with trio.fail_after(PATIENCE):
+                await stream.send_all(http.send(answer) + http.send(h11.EndOfMessage()))
+            http.start_next_cycle()
+
+    async def _read(self, http: h11.Connection, stream: trio.SocketStream) -> bytes | int:
+        """Return the body of the next request, or the status by which it is refused."""
+        body = b""
+        while True:
+            match http.next_event():
+                case h11.NEED_DATA:
+                    http.receive_data(await stream.receive_some(PIECE))
+                case h11.Request() as asked:
+                    named = {n.decode("latin-1"): v.decode("latin-1") for n, v in asked.headers}
+                    method, path = asked.method.decode("latin-1"), asked.target.decode("latin-1")
+                    if (status := self._refuse(method, path, named)) is not None:
+                        return status
+                case h11.Data(data=data):
+                    body += data
+                    if len(body) > self._max_body:
+                        return 413
+                case h11.EndOfMessage():
+                    return body
+                case _:
+                    raise trio.BrokenResourceError("they have hung up")
+
+
+def listener_at(place: str) -> trio.SocketListener:
+    """Listen at *place*: ``host:port``, or the path of a socket.  Raises OSError.
+
+    A socket is open to all users here: who comes must prove itself anyway, as at a port.
+    """
+    if not place.startswith("/"):
+        host, _, port = place.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = socket.create_server((host.strip("[]"), int(port)), family=family)
+    else:
+        if (path := Path(place)).is_socket():
+            path.unlink()  # of a process that is no more
+        made = socket.socket(socket.AF_UNIX)
+        made.bind(place)
+        path.chmod(0o666)
+        made.listen()
+    return trio.SocketListener(trio.socket.from_stdlib_socket(made))

@@ -1,0 +1,105 @@
+"""Many write at once, and for long: people are answered in order, and Telegram has no complaint."""
+
+import itertools
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+import trio
+
+from elwood.agent.channels.pacing import Pacing
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.session.log.entries import Received
+from tests.agent.session.scripted import answer
+from tests.fake_telegram import OWNER
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest
+from tests.telegram_rules import Rates
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+GROUP = -100500
+STRANGERS = range(2000, 2048)
+EACH = 10
+
+
+@pytest.fixture
+def paced(h: Home) -> Home:
+    """A home with the pace of the real one, at a Telegram that counts."""
+    h.pacing = Pacing()
+    h.fake.rates = Rates()
+    h.groups = (GROUP,)
+    return h
+
+
+async def flood(h: Home, numbers: Iterator[int]) -> None:
+    """Let fifty people write ten times, in turns, before anybody looks."""
+    for _ in range(EACH):
+        number = next(numbers)
+        for person in (OWNER, OTHER, *STRANGERS):
+            h.fake.say(f"word {number}", chat=person, user=person)
+    await h.fake.until(lambda: not h.fake.unconfirmed)
+
+
+async def test_of_fifty_who_write_at_once_owners_are_answered_and_strangers_cost_nothing(
+    paced: Home,
+) -> None:
+    h, numbers = paced, itertools.count()
+    async with h.life() as life:
+        await life.say("hello")
+        await flood(h, numbers)
+        await trio.sleep(300)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        await flood(h, numbers)
+        await trio.sleep(300)
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert trio.lowlevel.current_statistics().tasks_living <= tasks
+    assert sorted(h.sessions) == [MINE, OTHERS]
+    for session in (MINE, OTHERS):
+        said = [one.text for one in h.entries(session) if isinstance(one, Received)]
+        assert [text for text in said if text != "hello"] == [
+            f"word {number}" for number in range(2 * EACH)
+        ]
+    assert len(h.asked) <= 4 * EACH + 1  # none of a stranger
+    told = Counter(message.chat for message in h.fake.sent)
+    assert all(told[stranger] <= 1 for stranger in STRANGERS)
+    assert grown < 1 << 20  # what the fakes keep of it included
+
+
+async def test_in_a_busy_hour_telegram_never_asks_us_to_slow_down(
+    paced: Home, pytestconfig: pytest.Config
+) -> None:
+    h, chance = paced, Random(1)
+
+    async def think(request: ModelRequest) -> Completion:
+        """Speak for a while, with silences, and now and then for several messages."""
+        text = f"re: {newest(request)}"
+        for _ in range(chance.randrange(40)):
+            await trio.sleep(chance.choice([0.05, 0.3, 3.0]))
+            text += " and so on" * chance.choice([1, 1, 60])
+            h.show(text)
+        return answer(text)
+
+    async def write(chat: int, user: int, until: float) -> None:
+        mention = [{"type": "mention", "offset": 0, "length": 11}]
+        for number in itertools.count():
+            if trio.current_time() > until:
+                return
+            h.fake.say(f"@elwood_bot {number}", chat=chat, user=user, entities=mention)
+            await trio.sleep(chance.expovariate(1 / 15))
+
+    h.think = think
+    async with h.life():
+        until = trio.current_time() + 60 * pytestconfig.getoption("--busy-minutes")
+        async with trio.open_nursery() as nursery:
+            for chat, user in ((OWNER, OWNER), (OTHER, OTHER), (GROUP, OWNER)):
+                nursery.start_soon(write, chat, user, until)
+        await trio.sleep(600)
+    assert h.fake.drafts
+    assert h.fake.actions
+    assert {message.chat for message in h.fake.sent} == {OWNER, OTHER, GROUP}
+    assert not [key for key in h.fake.counts if "429" in key]

@@ -1,0 +1,94 @@
+"""The world was away and is back: within ten seconds everything flows again, and no stale alarm."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelFailure, ModelRequest
+from elwood.agent.models.routing import Fault
+from tests.journeys.home import OTHER, Home, obedient
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+SOON = 10.0
+
+
+def refuse(h: Home, is_away: bool) -> None:
+    h.network.cut(is_away)
+
+
+def fail(h: Home, is_away: bool) -> None:
+    """Let a proxy answer in the place of Telegram."""
+    h.fake.faults.clear()
+    if is_away:
+        h.fake.fault("*", "html", code=502, times=-1)
+
+
+@pytest.mark.parametrize("away", [refuse, fail])
+@pytest.mark.parametrize("seconds", [20.0, 60.0, 200.0])
+async def test_telegram_was_away(
+    h: Home, away: Callable[[Home, bool], None], seconds: float
+) -> None:
+    """One answer was on its way, and another is asked for meanwhile."""
+    go = trio.Event()
+
+    async def think(request: ModelRequest) -> Completion:
+        await go.wait()
+        return obedient(request)
+
+    h.think = think
+    async with h.life():
+        h.fake.say("before")
+        await h.fake.until(lambda: h.fake.counts["getUpdates ok"] > 1)
+        await trio.sleep(3)
+        calls = len(h.fake.calls)
+        away(h, True)
+        go.set()
+        await trio.sleep(5)
+        h.fake.say("meanwhile", chat=OTHER, user=OTHER)
+        await trio.sleep(seconds - 5)
+        asked = len(h.fake.calls) - calls
+        away(h, False)
+        with trio.fail_after(SOON):
+            await h.fake.until(lambda: len(h.fake.sent) >= 2)
+        await trio.sleep(120)
+        # What may have arrived is marked.
+        assert {text.removeprefix("(again) ") for text in h.fake.texts()} == {
+            "re: before", "re: meanwhile",
+        }  # fmt: skip
+        assert asked <= seconds  # nobody hammers
+
+
+async def test_the_model_was_overloaded(h: Home) -> None:
+    def away(request: ModelRequest) -> Completion:
+        raise ModelFailure("scripted", Fault("overloaded", "Overloaded"))
+
+    h.think = away
+    async with h.life():
+        h.fake.say("hello")
+        await trio.sleep(20)
+        h.think = obedient
+        asked = len(h.asked)
+        with trio.fail_after(SOON):
+            await h.fake.until(lambda: h.fake.sent)
+    assert h.fake.texts() == ["re: hello"]
+    assert asked < 10
+
+
+async def test_the_model_had_no_credit(h: Home) -> None:
+    """A message tries again, whoever else has been refused meanwhile."""
+
+    def away(request: ModelRequest) -> Completion:
+        raise ModelFailure("scripted", Fault("spend_limit", "Your credit balance is too low."))
+
+    h.think = away
+    async with h.life() as life:
+        assert await life.say("hello") == (
+            "I cannot answer now: scripted (m) has no credit left, or its spend limit is reached: "
+            "add to it there, and write to me again: Your credit balance is too low. "
+            "(tried at 20:26)"
+        )
+        await trio.sleep(60)
+        h.think = obedient
+        assert await life.say("and now?") == "re: and now?"

@@ -1,0 +1,183 @@
+"""The life of a question in the chat: one message, from the asking to what came of it."""
+
+import attrs
+import pytest
+import trio
+
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.tools.talk import MAX_OPTION
+from tests.agent.session.scripted import answer, call
+from tests.fake_telegram import OWNER, SentMessage
+from tests.journeys.home import Home, Life, newest
+from tests.journeys.test_approval_journeys import SOON, WAIT, asked, asking, press, questions, said
+
+ASKED = "May I use act?\n\nname: boldly"
+CALLS = ("editMessageText", "editMessageReplyMarkup", "sendMessage")
+
+
+def ends(question: SentMessage) -> str:
+    """What a question that has no buttons any more says last."""
+    assert not question.buttons
+    assert question.text.startswith(ASKED)
+    return question.text.rpartition("\n\n")[2].rpartition(", ")[0]
+
+
+async def closed(life: Life, question: SentMessage) -> str:
+    await life.until(lambda: not question.buttons)
+    return ends(question)
+
+
+async def test_a_restart_asks_nothing_again_and_the_old_message_is_settled(h: Home) -> None:
+    async with asking(h).life() as life:
+        await life.say("call act boldly")
+        [question] = questions(h)
+    for _ in range(2):
+        async with h.life() as life:
+            await trio.sleep(SOON)
+            assert questions(h) == [question]
+            assert question.edits == 0
+    async with h.life() as life:
+        await press(h, life, question, "o")
+        await life.settled()
+        assert await closed(life, question) == "✓ Allowed once by you"
+        assert h.effects.done == ["act boldly"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "outcome"),
+    [
+        ("/stop", "⛔ Not done: the question was taken back"),
+        ("/new", "⛔ Not done: the question was taken back"),
+        ("/deny", "⛔ Denied by you"),
+        ("/allow", "✓ Allowed once by you"),
+        ("", "⛔ Not done: nobody answered in time"),
+    ],
+)
+async def test_whatever_ends_a_question_is_said_in_its_place(
+    h: Home, typed: str, outcome: str
+) -> None:
+    asking(h).settings["approvals"] = ApprovalSettings(wait=WAIT, expires=100.0)
+    async with h.life() as life:
+        await life.say("call act boldly")
+        [question] = questions(h)
+        if typed in ("/deny", "/allow"):
+            await press(h, life, question, "?", empty=True)
+            await life.until(lambda: "/allow" in question.text)
+            typed = f"{typed} {question.text.partition('/allow ')[2].split()[0]}"
+        if typed:
+            h.fake.say(typed)
+        assert await closed(life, question) == outcome
+        assert len(questions(h)) == 1
+
+
+async def test_words_end_the_wait_for_an_answer_and_leave_the_question(h: Home) -> None:
+    asking(h).settings["approvals"] = ApprovalSettings(wait=60.0)
+    async with h.life() as life:
+        h.fake.say("call act boldly")
+        question = await asked(h, life)
+        before = trio.current_time()
+        await life.say("what does that do?")
+        assert trio.current_time() - before < SOON
+        assert "what does that do?" in said(h)[-1]
+        assert question.buttons
+        assert h.effects.done == []
+        await press(h, life, question, "o")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.broken() == []
+
+
+async def test_details_take_the_place_of_a_question_and_go_again(h: Home) -> None:
+    async with asking(h).life() as life:
+        h.fake.say("call act boldly")
+        question = await asked(h, life)
+        whole = question.text
+        await press(h, life, question, "?", empty=True)
+        await life.until(lambda: question.edits == 1)
+        assert '{"name": "boldly"}' in question.text
+        assert "/allow " in question.text
+        assert [data[-2:] for data in question.buttons] == [":<"]  # nothing is decided by these
+        await press(h, life, question, "<", empty=True)
+        await life.until(lambda: question.edits == 2)
+        assert question.text == whole
+        assert question.button("o")
+
+
+async def test_approvals_asks_again_and_takes_the_old_buttons_away(h: Home) -> None:
+    async with asking(h).life() as life:
+        await life.say("call act boldly")
+        old = attrs.evolve(questions(h)[0])
+        await life.say("/approvals")
+        [first, again] = [m for m in h.fake.sent if "May I" in m.text or "below" in m.text]
+        assert (first.text, first.buttons) == ("I have asked this again below.", [])
+        assert again.text == old.text
+        await press(h, life, old, "o")  # on a telephone that was away
+        await life.until(lambda: h.effects.done)
+        assert await closed(life, again) == "✓ Allowed once by you"
+        assert h.effects.done == ["act boldly"]
+
+
+async def test_in_a_flood_window_nothing_is_called_and_a_restart_settles_it(h: Home) -> None:
+    async with asking(h).life() as life:
+        await life.say("call act boldly")
+        [question] = questions(h)
+        wait = {"retry_after": 30}
+        h.fake.fault("editMessageText", code=429, description="Too Many Requests", parameters=wait)
+        await press(h, life, question, "d")
+        await life.until(lambda: h.fake.counts["editMessageText error"])
+        count = len([method for method, _ in h.fake.calls if method in CALLS])
+        await trio.sleep(25)
+        assert len([method for method, _ in h.fake.calls if method in CALLS]) == count
+        assert question.buttons
+        life.kill()
+        await life.died()
+    async with h.life() as life:
+        assert await closed(life, question) == "⛔ Denied by you"
+        await life.settled()
+    async with h.life() as life:  # it is written down that it was done
+        await trio.sleep(SOON)
+        assert question.edits == 1
+
+
+async def test_after_a_kill_before_it_is_known_as_sent_the_second_is_a_repeat(h: Home) -> None:
+    asking(h).kill("before write shown")
+    async with h.life() as life:
+        h.fake.say("call act boldly")
+        await life.died()
+    async with h.life() as life:
+        [first, second] = [await asked(h, life, 1), await asked(h, life, 2)]
+        assert (first.text, second.text) == (second.text.removeprefix("(again) "), second.text)
+        assert second.text.startswith("(again) ")
+        await press(h, life, first, "d")
+        await life.until(lambda: not (first.buttons or second.buttons))
+        await life.settled()
+        assert h.effects.done == []
+        assert h.broken() == []
+
+
+async def test_a_stranger_is_one_message_too(h: Home) -> None:
+    async with h.life() as life:
+        h.fake.say("hi", chat=77, user=77)
+        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
+        [question] = [m for m in h.fake.sent if m.buttons]
+    async with h.life() as life:
+        await trio.sleep(SOON)
+        assert len([text for text in h.texts() if "talk to me" in text]) == 1
+        h.fake.press(question.button("y"), message=question)
+        await life.until(lambda: not question.buttons)
+        assert question.text.startswith("Ann (tg:77) may talk to me now, decided by you, ")
+
+
+async def test_the_answer_to_a_question_of_the_model_stands_below_it(h: Home) -> None:
+    given = f'{{"question": "**Tea** or coffee?", "options": ["tea", "{"c" * MAX_OPTION}"]}}'
+
+    h.think = lambda request: (
+        call(("c1", "ask_user", given)) if newest(request) == "ask" else answer("Well.")
+    )
+    async with h.life() as life:
+        await life.say("ask")
+        [question] = [m for m in h.fake.sent if m.buttons]
+        h.fake.press("q:0", message=question)
+        await life.until(lambda: not question.buttons)
+        assert question.text == "Tea or coffee?\n\n✓ tea"
+        assert question.chat == OWNER
