@@ -35,8 +35,9 @@ _OWN = """\
 # agent.toml
 
 The assistant's own half of the configuration, in the state folder. It is read whenever it has
-changed; the assistant changes it by a tool, which asks you with a diff, and you by hand. `/settings` shows it, `/settings undo` takes the last change back. While something is wrong
-with it you are told, and what it said before stays in force. Nothing else may stand in it.
+changed. The assistant changes it by a tool, which asks you with a diff; you change it by hand.
+`/settings` shows it, `/settings undo` takes the last change back. While something is wrong with it
+you are told, and what it said before stays in force. Nothing else may stand in it.
 """
 _HEAD = """\
 # The configuration of Elwood.  Lines that begin with "#" and no blank show a default or, where
