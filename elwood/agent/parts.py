@@ -107,6 +107,7 @@ class Gathered:
     """What all features bring of some kinds; complete when the actors run, which is later."""
 
     chores: list[Chore] = attrs.field(factory=list)
+    tools: list[Tool] = attrs.field(factory=list)
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
     commands: list[SlashCommand] = attrs.field(factory=list)

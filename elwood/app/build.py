@@ -122,6 +122,7 @@ async def build(
             for channel in made.channels:
                 core.channels.add(channel)
             gathered.chores += made.chores
+            gathered.tools += made.tools
             gathered.searches += made.searches
             gathered.control += made.control
             gathered.commands += made.commands

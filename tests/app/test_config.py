@@ -76,7 +76,8 @@ WRONG = [
     ('[owner]\ntimezone = "Europe/Berln"',
      ": owner.timezone: there is no time zone 'Europe/Berln'; write a name like Europe/Berlin"),
     ('[turn]\n\ndedline = 5', ": turn.dedline: no such key; did you mean deadline?"),
-    ('[sessions]\nx = 5', ": sessions.x: no such key; there are archive, idle, in_memory, keep"),
+    ('[sessions]\nx = 5',
+     ": sessions.x: no such key; there are archive, idle, in_memory, keep, keep_runs"),
     ('[modles]\nx = 5', ": modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      ': models.max_tokens: expected a whole number, found the text "16000"; '

@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "4f6ab4735b94",
+        "sessions": "3c176d72a61e",
         "approvals": "db2f2b612609",
         "usage": "dad8bdebb6ed",
-        "schedule": "fd61a589759b",
+        "schedule": "b61c95a8b74b",
         "anchors": "667fac1d898f",
     }
 }

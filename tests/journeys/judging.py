@@ -95,6 +95,7 @@ def broken(logs: Journals, sent: Iterable[tuple[int, str]], done: Iterable[str])
     found += _answers([entry for entries in logs.values() for entry in entries], texts)
     acts = Counter(effect for effect in done if effect.startswith("act"))
     wanted = "\n".join(e.text for log in logs.values() for e in log if isinstance(e, Received))
+    wanted = wanted.replace('act {"name": "x"}', "act x")  # by a task, without a model
     for effect, times in acts.items():
         if times > max(1, wanted.count(effect)):
             found.append(f"P2: {effect} was done {times} times")

@@ -35,6 +35,8 @@ from elwood.features.tasks.task import Task
 from tests.journeys.judging import AGAIN, Journals
 
 Log = Sequence[tuple[int, float, TimetableEntry]]
+# How the ids end of what belongs to a run and is none: a note of it, and what follows it.
+BESIDE = (":note", ":then")
 # How the words about tasks begin, which no conversation has said.
 NEWS = ("Failed", "Missed: ", "Paused: ")
 
@@ -56,7 +58,7 @@ def _runs(log: Log, journals: Journals) -> Iterator[str]:
     runs = [e.run for _, _, e in log if isinstance(e, RunStarted) and e.run.task not in chores]
     begun = {message_of(run) for run in runs}
     yield from (f"{id_} began, and nobody was asked" for id_ in begun - asked)
-    yield from (f"{id_} never began" for id_ in asked - begun if not id_.endswith(":note"))
+    yield from (f"{id_} never began" for id_ in asked - begun if not id_.endswith(BESIDE))
     for _, _, entry in log:
         if not isinstance(entry, RunFinished):
             continue

@@ -277,6 +277,11 @@ OF_TASKS = {
     "a day back": Story(happen=partial(jumps, seconds=-DAY), think=acts, settings=settings()),
     "a day forward": Story(happen=partial(jumps, seconds=DAY), think=acts, settings=settings()),
     "in the conversation": Story(happen=is_talked_to, think=acts, settings=settings(session=MINE)),
+    "a tool, and then a model": Story(
+        happen=hours,
+        think=reports,
+        settings=settings("", tool="act", arguments='{"name": "x"}', on_success="Sum it up."),
+    ),
     "wanted": Story(happen=is_wanted, think=acts, settings=settings()),
     "cancelled": Story(
         happen=is_cancelled,

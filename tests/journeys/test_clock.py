@@ -3,21 +3,26 @@
 import json
 import time
 
+import msgspec
 import pytest
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.conversation.calls import FetchUrl, Plan, RunCommand
 from elwood.agent.conversation.message import Completion, Human, Notice, Results
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
-from elwood.features.tasks.messages import ListTasks
+from elwood.agent.session.log.entries import Replied
+from elwood.agent.tools.tool import Tool, ToolContext
+from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.anchors import EVERY
 from tests.agent.session.scripted import answer, call
+from tests.every_tool import every_tool
 from tests.journeys.home import DONE, EPOCH, Home, Life, newest
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
@@ -69,6 +74,183 @@ async def test_an_idle_day_costs_nothing_and_writes_next_to_nothing(h: Home) -> 
         assert len(h.asked) == 2, "a restart is no news"
     assert h.texts() == []
     assert not h.broken()
+
+
+async def test_a_plain_checklist_is_gone_through_at_each_look(h: Home) -> None:
+    """The world changes while the list does not; what was told is not told again."""
+    h.settings |= ALWAYS
+    is_red = True
+
+    def think(request: ModelRequest) -> Completion:
+        if "The build is red" in newest(request):
+            return answer(f"Still as you were told, so there is nothing new. {QUIET}")
+        return answer("The build is red." if is_red else QUIET)
+
+    h.think = think
+    write(h, "HEARTBEAT.md", "- See whether the build is red.\n")
+    async with h.life() as life:
+        await pass_time(h, life, 4 * HALF_HOUR)
+        asked = len(h.asked)
+        assert asked >= 4
+        assert h.texts() == ["The build is red."]
+        is_red = False
+        await pass_time(h, life, DAY)
+        assert len(h.asked) == asked + 48
+        write(h, "HEARTBEAT.md", "# Heartbeat\n")
+        await pass_time(h, life, DAY / 4)
+        assert len(h.asked) == asked + 48, "an empty one costs nothing"
+    assert h.texts() == ["The build is red."]
+    assert not h.broken()
+
+
+async def test_an_outage_pauses_no_checklist(h: Home) -> None:
+    h.settings |= ALWAYS
+    is_well = False
+    h.think = lambda request: answer("All is dark." if is_well else "")
+    write(h, "HEARTBEAT.md", "- Is the light on?\n")
+    async with h.life() as life:
+        await pass_time(h, life, DAY / 4)
+        [told] = h.texts()
+        assert told.startswith('Failed 2 times in a row: "Heartbeat"')
+        is_well = True
+        await pass_time(h, life, HALF_HOUR)
+    assert h.texts()[1:] == ["All is dark."]
+
+
+async def test_pages_and_commands_are_watched_unasked_or_not_at_all(h: Home) -> None:
+    """By the tools for them, as the policy allows; what would be asked about is told instead."""
+    page, effects = "one", h.effects
+
+    class Address(msgspec.Struct):
+        text: str
+
+    def watching(name: str, head: str, plan: Plan) -> Tool:
+        async def examine(given: Address, context: ToolContext) -> Plan:
+            await trio.lowlevel.checkpoint()
+            return plan
+
+        async def look(given: Address, context: ToolContext) -> str:
+            await trio.lowlevel.checkpoint()
+            effects.done.append(f"look {given.text}")
+            return page
+
+        def watched(text: str) -> Address | None:
+            return Address(text) if text.startswith(head) else None
+
+        return Tool(name, "Look.", Address, look, plan=examine, watched=watched)
+
+    url = "https://a.example/"
+    h.more_tools = (
+        watching("page", "https:", Plan(FetchUrl(url, "a.example"), url)),
+        watching("command", "$ ", Plan(RunCommand("unclear", "it changes something"), "make")),
+    )
+    h.settings |= ALWAYS
+    h.think = lambda request: answer(f"It says {page}.")
+    write(h, "HEARTBEAT.md", f"Watch: {url}\n- What does it say?\n")
+    async with h.life() as life:
+        await pass_time(h, life, 4 * HALF_HOUR)
+        assert h.texts() == ["It says one."]
+        page = "two"
+        await pass_time(h, life, 4 * HALF_HOUR)
+        assert h.texts() == ["It says one.", "It says two."]
+        assert set(effects.done) == {f"look {url}"}
+        write(h, "HEARTBEAT.md", "Watch: $ make\n- What does it say?\n")
+        await pass_time(h, life, 4 * HALF_HOUR)
+        h.settings["policy"] = PolicySettings(deny=("page",))
+    assert h.texts()[2].startswith(
+        "Failed 2 times in a row: \"Heartbeat\": '$ make' cannot be watched: it changes something; "
+        "watch a page, or a command that only looks and runs unasked."
+    )
+    assert set(effects.done) == {f"look {url}"}
+    write(h, "HEARTBEAT.md", f"Watch: {url}\n- What does it say now?\n")
+    async with h.life() as life:
+        await pass_time(h, life, 4 * HALF_HOUR)
+    assert "cannot be watched: your settings forbid page" in h.texts()[3]
+
+
+def test_what_is_watched_by_which_tool() -> None:
+    found = {
+        (tool.name, text): tool.watched(text)
+        for tool in every_tool()
+        for text in ("https://a.example/x", "$ git log -1", "inbox/*.md")
+        if tool.watched is not None and tool.watched(text) is not None
+    }
+    assert {key: msgspec.to_builtins(given) for key, given in found.items()} == {
+        ("web_fetch", "https://a.example/x"): {"url": "https://a.example/x", "offset": 0},
+        ("run_command", "$ git log -1"): {"command": "git log -1", "timeout": 60},
+    }
+
+
+async def test_a_tool_runs_without_a_model_and_one_is_asked_when_it_failed(h: Home) -> None:
+    every = Every(3600.0)
+    tidy = Task("tidy", "Tidy", every, tool="act", arguments='{"name": "x"}', origin="config")
+    after = Task("after", "After", every, tool="look", arguments='{"name": "y"}', origin="config")
+    after = msgspec.structs.replace(after, silent=True, on_success="What was seen?")
+    wrong = Task("wrong", "Wrong", every, tool="fail", arguments="{}", origin="config")
+    wrong = msgspec.structs.replace(wrong, notify=False, on_failure="Why is that?")
+    h.settings["tasks"] = ConfiguredTasks((tidy, after, wrong))
+    h.think = lambda request: answer(f"re: {newest(request).split(']')[-1].strip()}")
+    async with h.life() as life:
+        await pass_time(h, life, 2 * HALF_HOUR)
+        told = sorted(h.texts())
+        assert [text.split("\n")[0] for text in told] == ["acted on x", "re: Why is that?"]
+        assert "✓ act x" in told[0]
+        kept = [e.text for e in h.entries("task-after") if isinstance(e, Replied)]
+        assert kept[0].startswith("saw y")
+        assert kept[1].startswith("re: What was seen?")
+        assert len(h.asked) == 2
+        assert "saw y" in str(h.asked), "it goes on where the tool was"
+        await life.say("/tasks log tidy")
+        assert ": acted on x" in h.texts()[-1]
+        assert "done in 1 s" in h.texts()[-1]
+        await pass_time(h, life, DAY / 4)
+    assert not [text for text in h.texts() if "Wrong" in text], "its owner is not told"
+    assert not h.broken()
+
+
+async def test_a_tool_waits_for_a_yes_longer_than_its_run(h: Home) -> None:
+    task = Task("tidy", "Tidy", Every(3600.0), tool="act", arguments='{"name": "x"}')
+    h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
+    h.settings["approvals"] = ApprovalSettings(wait=1.0)
+    async with h.life() as life:
+        await pass_time(h, life, 3600.0, 3600.0)
+        [seen] = await life.address("timetable").ask(ListTasks())
+        assert (seen.result, h.effects.done) == ("waiting", [])
+        data, message = h.fake.button("once") or ("", None)
+        h.fake.press(data, message=message)
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+    assert (h.effects.done, h.asked) == (["act x"], [])
+    assert h.texts()[-1].startswith("acted on x")
+    assert not h.broken()
+
+
+async def test_what_the_owner_denied_is_not_asked_for_again(h: Home) -> None:
+    task = Task("tidy", "Tidy", Every(3600.0), tool="act", arguments='{"name": "x"}')
+    h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
+    async with h.life() as life:
+        await trio.sleep(DONE)
+        h.clock_error -= 3600.0
+        life.address("scheduler").offer(Woken())
+        await life.until(lambda: h.fake.button("Deny"))
+        data, message = h.fake.button("Deny") or ("", None)
+        h.fake.press(data, message=message)
+        await life.settled()
+        await pass_time(h, life, HALF_HOUR, 120.0)
+    asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
+    assert (len(asked), h.effects.done) == (1, [])
+    assert h.texts()[-1].startswith('Failed: "Tidy": ')
+
+
+async def test_a_task_may_run_where_the_owner_is(h: Home) -> None:
+    task = Task("news", "News", Every(3600.0), prompt="What is new?", session="current")
+    h.settings["tasks"] = ConfiguredTasks((task,))
+    h.think = lambda request: answer(f"after {len(request.messages)}")
+    async with h.life() as life:
+        await life.say("hello")
+        await pass_time(h, life, 2 * HALF_HOUR)
+    assert h.texts() == ["after 1", "after 3"]
+    assert not [name for name in h.sessions if name.startswith("task-")]
 
 
 async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(h: Home) -> None:

@@ -22,6 +22,8 @@ from tests.journeys.stories import OF_TALK, STORIES, tells
 
 # Stories in which actors fall.
 FALLS = ("in time, and late", "acts", "reminder", "heartbeat", "fails twice", "allowed late")
+# Nobody but its caller knows what came of a call that was cut off: its run has failed.
+CALLS = "a tool, and then a model"
 # Steps behind the first kill within which the second one falls: a recovery and more.
 BEHIND = 30
 
@@ -112,7 +114,7 @@ def test_a_kill_at_any_step_breaks_no_promise(
     for at in steps(len(calm.names), name, request):
         trial = Trial(tmp_path / str(at), STORIES[name], at).run()
         wrong = broken(trial)
-        if name not in OF_TALK and results(trial) != results(calm):
+        if name not in (*OF_TALK, CALLS) and results(trial) != results(calm):
             wrong.append(f"{results(trial)} instead of {results(calm)}")
         if more := set(trial.home.effects.done) - set(calm.home.effects.done):
             wrong.append(f"{more} would not have been done")

@@ -6,7 +6,7 @@ are fakes that survive Elwood, as what they stand for does.
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -160,6 +160,7 @@ class House:
             journal,
             hint=self.scheduler.address.offer,
             changed=self._changed,
+            log_runs=self._changed,
             clock=world.now,
             zone="Europe/Berlin",
         )
@@ -218,7 +219,7 @@ class House:
                 await self.timetable.address.insist(adopt)
                 self._adopted[origin] = tasks
 
-    async def _changed(self, tasks: Sequence[Task]) -> None:
+    async def _changed(self, given: object) -> None:
         await trio.lowlevel.checkpoint()
 
     async def _refusal(self, task: Task) -> str:

@@ -9,17 +9,11 @@ import msgspec
 PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
 # What a model answers that has nothing to tell; it stands for the whole answer or is left out.
 QUIET = "HEARTBEAT_OK"
+# Words beside it that are left out with it: models cannot help a remark.
+FEW_WORDS = 10
 # How models write it.  In other words than its own it may be part of a sentence.
 _TOKEN = re.compile(r"\b(?:(?i:heartbeat_ok)|HEARTBEAT[ -]OK)\b")
-_ALONE = re.compile(r"heartbeat[ _-]?ok", re.IGNORECASE)
-# What they say beside it that says no more than it does.
-_NO_NEWS = re.compile(
-    r"(?:there (?:is|'s) |i have )?nothing (?:new|urgent|more|else|to (?:report|tell|do|add|say)|"
-    r"(?:has |have )?changed|needs (?:your |the owner's )?attention)|no (?:news|changes?|updates?)"
-    r"|(?:all (?:is )?|everything (?:is )?)(?:quiet|clear|good|well|fine|ok|okay|in order)|"
-    r"(?:es gibt )?nichts (?:neues|zu (?:melden|berichten))|alles (?:ruhig|gut|in ordnung|ok)",
-    re.IGNORECASE,
-)
+_ALONE = re.compile(r"[\W_]*heartbeat[ _-]?ok[\W_]*", re.IGNORECASE)
 
 
 class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,7 +36,8 @@ class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):
     "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
     elsewhere has told the person of this conversation, for the model to know; it may hold *private*
     data.  An answer that *follows* goes where the owner was heard last when it is given.  *series*
-    tells the task from others of the same name (`Planned`).
+    tells the task from others of the same name (`Planned`).  With *tool* no model has a part in it:
+    that is called with *arguments*, JSON, and its result is the answer.
     """
 
     job: str
@@ -54,6 +49,8 @@ class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):
     private: bool = False
     follows: bool = False
     series: int = 0
+    tool: str = ""
+    arguments: str = ""
 
 
 def job_of(errand: TaskRun | None) -> str:
@@ -66,22 +63,16 @@ def job_of(errand: TaskRun | None) -> str:
 
 
 def without_quiet(text: str) -> str:
-    """Return what there is to tell; empty if the answer says that there is nothing.
+    """Return what there is to tell; empty if the answer says, in few words, that there is nothing.
 
-    >>> without_quiet("**HEARTBEAT_OK**."), without_quiet("The disk is full. HEARTBEAT_OK")
-    ('', 'The disk is full.')
-    >>> without_quiet("Nothing new. heartbeat_ok"), without_quiet("Nothing new on the disk.")
-    ('', 'Nothing new on the disk.')
+    >>> without_quiet("**HEARTBEAT_OK**."), without_quiet("Nothing new in the inbox. heartbeat_ok")
+    ('', '')
+    >>> without_quiet("Nothing new on the disk.")
+    'Nothing new on the disk.'
     """
-    if _ALONE.fullmatch(_bare(text)):
+    if _ALONE.fullmatch(text):
         return ""
-    rest = _TOKEN.sub("", text).strip()
-    if len(rest) == len(text.strip()):
+    rest, count = _TOKEN.subn("", text)
+    if not count:
         return text
-    said = _bare(rest)
-    return "" if not said or _NO_NEWS.fullmatch(said) else rest
-
-
-def _bare(text: str) -> str:
-    """Take the marks around *text* away."""
-    return re.sub(r"^[\W_]+|[\W_]+$", "", text)
+    return rest.strip() if len(rest.split()) > FEW_WORDS else ""

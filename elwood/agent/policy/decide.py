@@ -250,7 +250,7 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
     if situation.principal == "task" and action in (Schedule(), Reschedule()):
         return Ask("a task wants to change what is done later", remember=False)
     everything = Label(untrusted=True, private=True)
-    if situation.principal == "task" and situation.label == everything and _has_effect(action):
+    if situation.principal == "task" and situation.label == everything and has_effect(action):
         return Ask("it would be done while nobody looks", remember=False)
     return None
 
@@ -261,7 +261,8 @@ def _of_place(situation: Situation) -> Ask | None:
     return Ask(why, remember=True) if situation.shows else None
 
 
-def _has_effect(action: Action) -> bool:
+def has_effect(action: Action) -> bool:
+    """Tell whether *action* does more than look."""
     match action:
         case ReadFiles() | SearchWeb() | FetchUrl():
             return False

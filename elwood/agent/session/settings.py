@@ -33,6 +33,12 @@ class SessionSettings:
         "happens (2 years); 0: for ever",
         check=none_or(2_592_000, 3_153_600_000),
     )
+    keep_runs: float = setting(
+        2_592_000.0,
+        help="seconds for which the same is kept of the runs of tasks (30 days); 0: as long as "
+        "of conversations",
+        check=none_or(604_800, 3_153_600_000),
+    )
 
 
 @attrs.frozen(kw_only=True)

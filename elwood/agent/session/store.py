@@ -1,12 +1,15 @@
 """What is kept of the logs, and for how long: old segments go, and logs that nobody wrote to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import msgspec
 
+from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.session.core import Core
+from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.anchors import ReleaseAnchors
 from elwood.foundation.storage.journal import closed_before
 
@@ -20,14 +23,21 @@ class OldLog(msgspec.Struct, frozen=True):
     whole: bool
 
 
-async def remove_old(core: Core, before: float) -> int:
-    """Remove what nobody wrote to since Unix time *before*; return how many files that were.
+async def remove_old(core: Core, now: float, timetable: str) -> int:
+    """Remove what nobody wrote to for as long as it is kept; return how many files that were.
 
-    A conversation that is in memory, or owes something, keeps its log.  It is told to those who
-    watch over the ends of logs before it is done, or it would be missed.
+    Of runs that is shorter: of their conversations, and of the journal *timetable*.  A conversation
+    that is in memory, or owes something, keeps its log.  It is told to those who watch over the
+    ends of logs before it is done, or it would be missed.
     """
-    state, removed = core.paths.state, 0
-    for old in await core.disk.blocking(lambda: list(_find(state, before))):
+    state, removed, kept = core.paths.state, 0, core.config.of(SessionSettings)
+    before = now - (kept.keep or inf)
+    of_runs = max(before, now - (kept.keep_runs or inf))
+
+    def since(journal: Path) -> float:
+        return of_runs if journal.name.startswith((SESSION, timetable)) else before
+
+    for old in await core.disk.blocking(lambda: list(_find(state, since))):
         name, upto = old.journal.relative_to(state).as_posix(), 0 if old.whole else old.upto
         if not await core.anchoring.ask(ReleaseAnchors(journal=name, upto=upto)):
             continue
@@ -39,9 +49,10 @@ async def remove_old(core: Core, before: float) -> int:
     return removed
 
 
-def _find(state: Path, before: float) -> Iterator[OldLog]:
+def _find(state: Path, since: Callable[[Path], float]) -> Iterator[OldLog]:
     sessions = state / "sessions"
     for journal in sorted((*state.glob("*.jsonl"), *sessions.glob("*.jsonl"))):
+        before = since(journal)
         closed, upto = closed_before(journal, before)
         whole = journal.parent == sessions and journal.stat().st_mtime < before
         if whole and not (sessions / "open" / journal.stem).exists():

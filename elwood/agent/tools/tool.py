@@ -87,7 +87,8 @@ class Tool:
     one that *forgets* makes the words of its turn something that is not to be kept.  The first line
     of what one *tells* says what was done, better than its target does.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
-    what a call is about, for receipts.
+    what a call is about, for receipts.  *watched* makes the call that looks at what a task
+    watches, None if that is nothing for this tool.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Tool:
     forgets: bool = False
     tells: bool = False
     schema: str = ""
+    watched: Callable[[str], object | None] | None = None
 
     @property
     def definition(self) -> str:

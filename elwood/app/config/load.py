@@ -523,7 +523,7 @@ def _scalar(raw: object, kind: Any, home: Path) -> object:
             what = f"{_described(raw)} is not an absolute path"
             raise BadSetting(what, "write it from / or ~/ on")
         return path
-    if kind is Secret:
+    if kind in (Secret, Any):
         return raw
     if kind is str and isinstance(raw, str):
         return str(raw)

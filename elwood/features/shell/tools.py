@@ -284,5 +284,6 @@ def tools(
             target=lambda given: given.command,
             plan=command.examine,
             gives=PRIVATE,
+            watched=lambda text: ShellCommand(text[2:]) if text.startswith("$ ") else None,
         ),
     )

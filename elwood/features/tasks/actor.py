@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from elwood.agent.approvals.messages import CommandResult, Decided
 from elwood.agent.conversation import task_run as errand
@@ -48,7 +48,7 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import Result, Task, TaskStatus, session_of
+from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, placed, session_of
 from elwood.foundation.runtime import (
     Address,
     Halt,
@@ -57,12 +57,14 @@ from elwood.foundation.runtime import (
     report_error,
     report_warning,
 )
+from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger(__name__)
 
+RUNS = "writing the logs of runs"
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
 CLOCK = "the clock was put back"
 # Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
@@ -92,8 +94,9 @@ class TimetableActor:
 
     *hint* wakes the scheduler, and must not wait.  *changed* is given all tasks made in
     conversations whenever they are others, and at the start: it writes a copy for people, whose
-    failure is shown and changes nothing here.  *clock* tells Unix time, *zone* is the owner's.
-    What was planned before *restored_at* may have been done by the state that a backup replaced.
+    failure is shown and changes nothing here; as does *log_runs*, given lines by task.  *clock*
+    tells Unix time, *zone* is the owner's.  What was planned before *restored_at* may have been
+    done by the state that a backup replaced.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class TimetableActor:
         *,
         hint: Callable[[Woken], bool],
         changed: Changed,
+        log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
         clock: Callable[[], float],
         zone: str,
         restored_at: float | None = None,
@@ -109,6 +113,7 @@ class TimetableActor:
         self._journal = journal
         self._hint = hint
         self._changed = changed
+        self._log_runs = log_runs
         self._clock = clock
         self._zone = zone
         self._restored_at = restored_at
@@ -231,7 +236,7 @@ class TimetableActor:
         if one.run is not None:
             return one.run.planned == run
         may = rules.may_begin(one, run, self._clock())
-        return may and await self._record([RunStarted(run, begin.seen)])
+        return may and await self._record([RunStarted(run, begin.seen, begin.session)])
 
     async def _end(self, end: End) -> bool:
         one, run = self._table.tasks.get(end.run.task), end.run
@@ -247,6 +252,7 @@ class TimetableActor:
         return True
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
+        lines = rules.run_log(self._table, entries, self._clock(), self._zone)
         try:
             await self._journal.append(*entries, last_words=last_words)
         except DiskFull as error:
@@ -254,6 +260,13 @@ class TimetableActor:
             return False
         if entries:
             clear_error(RECORD)
+        if lines:
+            try:
+                await self._log_runs(lines)
+            except OSError as error:
+                report_error(RUNS, f"{type(error).__name__}: {error}")
+            else:
+                clear_error(RUNS)
         return True
 
     async def _copy(self) -> None:
@@ -309,6 +322,8 @@ class TaskRunner:
             return await self._watching(task)
         except Halt:
             raise
+        except BadSetting as wrong:
+            return Outcome("failed", str(wrong))
         except Exception as error:  # a bug there is this task's failure, not the scheduler's
             log.exception("watching failed", extra={"task": task.id})
             return Outcome("failed", f"what it watches cannot be read: {error}")
@@ -316,7 +331,7 @@ class TaskRunner:
     async def carry_out(self, run: DueRun) -> Outcome:
         """Do what is to be done, or go on with it, and say what came of it."""
         with trio.move_on_after(RUN_LIMIT):
-            return await self._carry_out(run)
+            return await self._follow_up(run, await self._carry_out(run))
         words = f"it took longer than {RUN_LIMIT / 60:.0f} minutes"
         # Nobody knows how far it came; chores may be done twice.
         return Outcome("failed", words, acted=not run.task.chore)
@@ -324,6 +339,27 @@ class TaskRunner:
     def hint(self, hint: Interrupt | Decided) -> None:
         """Pass a hint on to the session that it is for."""
         self._sessions.offer(hint)
+
+    def session(self, task: Task) -> str:
+        """Name the conversation where *task* is to run, if it leaves that open."""
+        if task.session != CURRENT:
+            return ""
+        route = self._route(task)
+        home = self._home(route) if route is not None else None
+        return home or f"{errand.SESSION}{task.id}"
+
+    async def _follow_up(self, run: DueRun, outcome: Outcome) -> Outcome:
+        """Have the model do what the task wants after such an end, in the same conversation."""
+        task, failed = run.task, outcome.result == "failed"
+        prompt = task.on_failure if failed else task.on_success
+        is_again = failed and run.planned.attempt > 1
+        if not prompt or is_again or outcome.result not in ("done", "failed"):
+            return outcome
+        asking = replace(task, prompt=prompt, tool="", session=session_of(task))
+        trouble = outcome.words if failed else ""
+        done = await self._carry_out(replace(run, task=asking, trouble=trouble, follows=True))
+        # What was done is not done again for what follows it.
+        return outcome if failed else replace(done, acted=done.result == "failed")
 
     async def _carry_out(self, run: DueRun) -> Outcome:
         task = run.task
@@ -335,13 +371,14 @@ class TaskRunner:
             if report.failed or not report.prompt:
                 return Outcome("failed" if report.failed else "done", report.words)
             prompt = report.prompt
-        if not task.message and (why := await self._refusal(task)):
+        if prompt and (why := await self._refusal(task)):
             return Outcome("spent", why)
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")
         now = self._now()
-        make_words = texts.said if task.message else partial(texts.framed, prompt, run.trouble)
+        frame = partial(texts.framed, prompt, run.trouble, run.said)
+        make_words = texts.said if task.message else texts.called if task.tool else frame
         words = make_words(task, run.planned.due, now, self._zone)
         taken = await self._insist(partial(self._inbound, run, words, route, now))
         if isinstance(taken, Refused):
@@ -380,7 +417,7 @@ class TaskRunner:
         silent = task.silent or route is None
         return Inbound(
             session=session_of(task),
-            id=message_of(run.planned),
+            id=_message_of(run),
             principal=Principal(
                 f"{errand.PRINCIPAL}{task.id}",
                 one_line(task.title) or task.id,
@@ -399,6 +436,8 @@ class TaskRunner:
                 says="text" if task.message else "silent" if silent else "answer",
                 series=run.planned.series,
                 follows=task.route is None,
+                tool=task.tool,
+                arguments=task.arguments,
             ),
         )
 
@@ -415,16 +454,20 @@ class TaskRunner:
         words = done.text
         # In a group others read what the owner must hear as well.
         told = done.failed and route is not None and route.private
-        if done.failed and not run.task.message and (why := await self._refusal(run.task)):
+        thinks = not (run.task.message or run.task.tool)
+        if done.failed and thinks and (why := await self._refusal(run.task)):
             return Outcome("spent", why, done.acted, told)  # it used up what it may spend
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))
-        return Outcome(result, words, done.acted, told)
+        # A heartbeat looks at the same things again and again, and is not to repeat itself.
+        repeats = result == "done" and run.task.origin == "heartbeat" and done.told is not None
+        said = done.text if repeats and not done.label.untrusted else ""
+        return Outcome(result, words, done.acted, told, said, done.denied)
 
     def _note(self, run: DueRun, done: RunResult, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
-        return msgspec.structs.replace(
+        return replace(
             made,
             session=home,
             id=f"{made.id}:note",
@@ -433,7 +476,7 @@ class TaskRunner:
         )
 
     async def _await(self, run: DueRun) -> RunResult | None:
-        id_ = message_of(run.planned)
+        id_ = _message_of(run)
         return await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
 
 
@@ -441,6 +484,10 @@ def message_of(run: PlannedRun) -> str:
     """Name the message that a run is, for ever."""
     due = int(run.due) if run.due.is_integer() else repr(run.due)
     return f"{errand.MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
+
+
+def _message_of(run: DueRun) -> str:
+    return f"{message_of(run.planned)}{':then' if run.follows else ''}"
 
 
 class Scheduler:
@@ -522,7 +569,9 @@ class Scheduler:
             elif seen and seen == run.seen and not run.planned.is_requested:
                 await self._end(run, Outcome("unchanged"))
                 return
-            begin = partial(begin, seen=seen)
+            session = self._runner.session(run.task)
+            begin = partial(begin, seen=seen, session=session)
+            run = replace(run, task=placed(run.task, session))
         # Also if it has begun: since the agenda was made it may have ended.
         if not await self._timetable.insist(begin):
             if not run.begun:

@@ -39,6 +39,8 @@ _HEADING, _ENTRY_HEADING = re.compile(r"##?(?:[ \t]|$)"), re.compile(r"##(?:[ \t
 # A line without any words, its white space squeezed: a heading, an empty bullet or box, a rule.
 _EMPTY = re.compile(r"|#{1,6}(?: .*)?|(?:[-*+]|\d{1,9}[.)])?(?: ?\[[ xX]?\])?|([-*_])(?: ?\1){2,}")
 _KEY = re.compile(r"([-*+] )?(?:\*\*)?([A-Za-z]{2,20}):(?:\*\*)?(?=[ \t]|$)")
+# A comma may stand in an address, and in a command, which goes on to the end of the line.
+_PART = re.compile(r"\s*(?:`?\$ .*|https?://\S*[^\s,]|[^,]+)")
 _WATCH = re.compile(r"[ \t]*(?:\*\*)?Watch:(?:\*\*)?(?=[ \t]|$)", re.IGNORECASE)
 
 
@@ -62,12 +64,13 @@ def read(config: Config, written: Written) -> Checklist:
     >>> text = "- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look."
     >>> found = read(Config.holding(), Written(text))
     >>> [(task.id, task.when, task.watch) for task in found.tasks]
-    [('heartbeat', Every(seconds=1800.0, start=0.0), ())]
+    [('heartbeat', Every(seconds=1800.0, start=0.0), None)]
     >>> found.problems[0][:57]
     'HEARTBEAT.md, line 2, "Mail": Cadence: \'often\' is no time'
     """
     reader = _Reader(config)
-    if config.of(HeartbeatSettings).on:
+    settings = config.of(HeartbeatSettings)
+    if settings.on and settings.every:
         reader.read(written.text)
     problems = filter(None, (written.problem, *reader.problems))
     return Checklist(tuple(reader.tasks.values()), tuple(problems))
@@ -135,7 +138,7 @@ class _Reader:
             title="Heartbeat",
             when="hourly",
             prompt=f"{_CHECKLIST}\n\n{text}",
-            watch=tuple(watch),
+            watch=tuple(watch) if watch or self._settings.only_on_change else None,
             model=self._settings.model,
         )
         try:
@@ -236,7 +239,7 @@ def _values(lines: list[str]) -> dict[str, str]:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    parts = (part.strip().strip("`").strip() for part in text.split(","))
+    parts = (part.strip().strip("`").strip() for part in _PART.findall(text))
     return tuple(part for part in parts if part)
 
 

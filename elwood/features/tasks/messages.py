@@ -65,11 +65,13 @@ class Consult(Request[Agenda], frozen=True, kw_only=True):
 class Begin(Request[bool], frozen=True, kw_only=True):
     """Write down that a run begins; False if it must not, as things have changed meanwhile.
 
-    *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
+    *seen* is the fingerprint of what its task watches, *session* where it runs if that was left
+    open.  Repeating it changes nothing.
     """
 
     run: PlannedRun
     seen: str = ""
+    session: str = ""
 
 
 class End(Request[bool], frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What tasks bring to one run of the app: two actors, ``/tasks``, and what they act with."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -9,12 +9,15 @@ import msgspec
 import trio
 
 from elwood.agent.channels.client import TellOwner
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, uncounted
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
+from elwood.agent.policy.decide import Allow, Rules, Situation, decide, has_effect
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Admission, Core
 from elwood.agent.session.extension import (
@@ -27,6 +30,7 @@ from elwood.agent.session.extension import (
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
+from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.heartbeat import OwnHeartbeat, Written, read
 from elwood.features.tasks.messages import (
@@ -39,13 +43,20 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.features.tasks.store import fingerprint, read_heartbeat, write_agent_file
-from elwood.features.tasks.task import Origin, Task, session_of
+from elwood.features.tasks.store import (
+    fingerprint,
+    log_run,
+    read_heartbeat,
+    read_runs,
+    write_agent_file,
+)
+from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, listing
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
+from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.journal import Journal
 
@@ -53,6 +64,8 @@ log = logging.getLogger("elwood.clock")
 
 # Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
 MAX_PROBLEMS = 3_500
+# In the state folder: what becomes of tasks, and the logs of their runs for people.
+SCHEDULE, RUNS = "schedule.jsonl", "runs"
 # Seconds: chores missed in a week of holidays are made up for.
 HOUR, DAY = 3_600.0, 86_400.0
 LATE = 8 * DAY
@@ -72,15 +85,19 @@ async def build(core: Core, others: Gathered) -> Parts:
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
         actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
-    keep = core.config.of(SessionSettings).keep
+    kept = core.config.of(SessionSettings)
 
     async def sweep(last: float) -> Report:
-        removed = await remove_old(core, core.clock.now() - keep)
+        removed = await remove_old(core, core.clock.now(), SCHEDULE)
         return Report(f"files removed: {removed}" if removed else "")
+
+    async def newest_runs(id_: str) -> str:
+        path = core.paths.state / RUNS / f"{id_}.log"
+        return await core.environment.blocking(partial(read_runs, path))
 
     sweeping = Chore(id="sweep", title="remove old records", every=DAY, do=sweep)
     return Parts(
-        chores=[sweeping] if keep else [],
+        chores=[sweeping] if kept.keep or kept.keep_runs else [],
         actors=actors,
         tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
         sessions=[lambda log: TaskExtension(timetable)],
@@ -88,7 +105,7 @@ async def build(core: Core, others: Gathered) -> Parts:
             SlashCommand(
                 name="tasks",
                 help=f"what is planned\n{USAGE}",
-                run=partial(tasks_command, timetable, core.clock, core.admission),
+                run=partial(tasks_command, timetable, core.clock, core.admission, newest_runs),
                 group="What I know and plan",
             )
         ],
@@ -107,7 +124,11 @@ class TaskExtension(SessionExtension):
 
 
 async def tasks_command(
-    timetable: Address[TimetableMail], clock: OwnerClock, admission: Admission, call: CommandCall
+    timetable: Address[TimetableMail],
+    clock: OwnerClock,
+    admission: Admission,
+    newest_runs: Callable[[str], Awaitable[str]],
+    call: CommandCall,
 ) -> CommandAnswer:
     """Carry out ``/tasks``."""
     if call.again and call.given.split()[:1] == ["run"]:
@@ -133,6 +154,8 @@ async def tasks_command(
                 after = await timetable.ask(ListTasks(chores=True))
                 changed = [one for one in after if one.task.id == id_]
                 return CommandAnswer(f"{id_}: {text}", buttons=(*buttons(changed), "/tasks"))
+            case ["log", wanted] if ID.fullmatch(id_ := wanted.strip().lower()):
+                return CommandAnswer(await newest_runs(id_) or f"{id_}: no run is on record.")
             case _:
                 return CommandAnswer(f"I do not understand that. {USAGE}")
     return CommandAnswer(UNAVAILABLE)
@@ -158,14 +181,18 @@ class TaskClock:
         async def changed(tasks: Sequence[Task]) -> None:
             await disk.blocking(lambda: write_agent_file(state / "tasks.toml", tasks, disk))
 
+        async def log_runs(lines: Mapping[str, str]) -> None:
+            await self._core.environment.blocking(partial(log_run, state / RUNS, lines))
+
         found = self._core.admission.restored
         journal: Journal[TimetableEntry, Timetable] = Journal(
-            state / "schedule.jsonl", TimetableEntry, Timetable, disk
+            state / SCHEDULE, TimetableEntry, Timetable, disk
         )
         actor = TimetableActor(
             journal,
             hint=self.scheduler.address.offer,
             changed=changed,
+            log_runs=log_runs,
             clock=self._core.clock.now,
             zone=self._zone,
             restored_at=found.restored_at if found else None,
@@ -232,8 +259,41 @@ class TaskClock:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
     async def _watching(self, task: Task) -> str:
-        watched = partial(fingerprint, self._core.workspace, task.watch or (), task.prompt)
+        watch = task.watch or ()
+        seen = [await self._look(one) for one in watch if one.startswith(BY_TOOL)]
+        files = [one for one in watch if not one.startswith(BY_TOOL)]
+        text = "\n".join((task.prompt, *seen))
+        watched = partial(fingerprint, self._core.workspace, files, text)
         return await self._core.environment.blocking(watched)
+
+    async def _look(self, what: str) -> str:
+        """Have a tool look at *what*, unasked; that it cannot be seen is a state as any other.
+
+        Raises BadSetting if that would be asked about, or do more than look.
+        """
+        core = self._core
+        offered = ((tool, tool.watched(what)) for tool in self._others.tools if tool.watched)
+        tool, given = next((one for one in offered if one[1] is not None), (None, None))
+        if tool is None or tool.plan is None:
+            raise BadSetting(f"{what!r} cannot be watched", "the tool for it is not there")
+        context = ToolContext(session="", route=NOWHERE, now=core.clock.now(), zone=self._zone)
+        word = core.config.of(PolicySettings).word(tool.name, tool.id) or tool.policy
+        try:
+            with trio.fail_after(tool.timeout):
+                plan = await tool.plan(given, context)
+                situation = Situation(label=CLEAN, principal="task")
+                rules = Rules(tools={tool.name: word} if word else {})
+                decision = decide(tool.name, plan.action, situation, rules)
+                if not isinstance(decision, Allow) or has_effect(plan.action):
+                    why = "" if isinstance(decision, Allow) else f": {decision.why}"
+                    remedy = "watch a page, or a command that only looks and runs unasked"
+                    raise BadSetting(f"{what!r} cannot be watched{why}", remedy)
+                if core.redactor.reveals(plan.outgoing):
+                    raise BadSetting("what is watched holds a secret", "take it out")
+                output = await tool.run(given, context)
+        except (ToolFailure, trio.TooSlowError) as failure:
+            return f"{what}: {failure}"
+        return f"{what}: {output.text if isinstance(output, Output) else output}"
 
     async def _refusal(self, task: Task) -> str:
         purse, session = task.purse, session_of(task)

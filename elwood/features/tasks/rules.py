@@ -43,6 +43,8 @@ from elwood.foundation.text.words import slug
 TELL_AFTER, PAUSE_AFTER = 2, 5
 # Seconds after a failed try until the next; a task that fails for longer is paused.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
+# Seconds for which a heartbeat is reminded of what it has told: after a day it may say so again.
+SAID_FOR = 86_400.0
 # Characters of news in one message; channels take some 4,000.
 MAX_TELL = 3_000
 # Seconds: of very many planned times that passed only the last ones are looked at.
@@ -81,20 +83,24 @@ class Outcome(msgspec.Struct, frozen=True):
     """What came of a run, in *words*.
 
     *acted* says that it did something, or may have, that must not be done twice, so it is not tried
-    again; *told* that the owner hears of the failure from its conversation.
+    again, and *denied* that the owner did not want it; *told* that the owner hears of the failure
+    from its conversation.  *said* is what the answer told them.
     """
 
     result: Result
     words: str = ""
     acted: bool = False
     told: bool = False
+    said: str = ""
+    denied: bool = False
 
 
 class DueRun(msgspec.Struct, frozen=True):
     """A run to begin, or to go on with if it has *begun*.
 
     *seen* is the fingerprint of what the task watched when it was last done well, at Unix time
-    *good* (0: never); *trouble* why the last try failed.
+    *good* (0: never); *trouble* why the last try failed; *said* what the owner was told last.
+    It *follows* if it is what the task wants when a run has ended.
     """
 
     task: Task
@@ -103,6 +109,8 @@ class DueRun(msgspec.Struct, frozen=True):
     seen: str = ""
     good: float = 0.0
     trouble: str = ""
+    said: str = ""
+    follows: bool = False
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -325,7 +333,8 @@ def _is_news(task: Task) -> bool:
 
     What looks at something can as well do so the next time.
     """
-    return task.watch is None and not task.chore and task.origin != "heartbeat"
+    can_wait = task.watch is not None or bool(task.chore) or task.origin == "heartbeat"
+    return task.notify and not can_wait
 
 
 # --- what is due ---------------------------------------------------------------------------------
@@ -405,7 +414,8 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
 
 def _due(one: TaskState, planned: PlannedRun) -> DueRun:
     trouble = one.words if one.failures and one.result == "failed" else ""
-    return DueRun(one.task, planned, False, one.seen, one.good, trouble)
+    said = one.said if planned.due - one.said_at < SAID_FOR else ""
+    return DueRun(one.task, planned, False, one.seen, one.good, trouble, said)
 
 
 # --- the end of a run ----------------------------------------------------------------------------
@@ -419,30 +429,53 @@ def on_run_finished(
     then = texts.ACTED if outcome.acted else ""
     if outcome.result != "failed":
         is_new = outcome.acted or one.result != "spent"
-        tell = outcome.result == "spent" and not outcome.told and is_new
+        tell = outcome.result == "spent" and not outcome.told and is_new and task.notify
         line = texts.result("Not done", task, words, then) if tell else ""
-        return [RunFinished(run, outcome.result, words, tell=line)]
+        return [RunFinished(run, outcome.result, words, tell=line, said=texts.brief(outcome.said))]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
-    if count >= PAUSE_AFTER and not one.paused and not one.removed:
+    # A heartbeat goes on by itself when its model is there again: its purse bounds what that costs.
+    is_paused = one.paused or one.removed or task.origin == "heartbeat"
+    if count >= PAUSE_AFTER and not is_paused:
         why = f"it failed {count} times in a row: {words}"
-        halted = TaskPaused(task.id, why, texts.result("Paused", task, why))
+        line = texts.result("Paused", task, why) if task.notify else ""
+        halted = TaskPaused(task.id, why, line)
         return [RunFinished(run, "failed", words), *close_times(one, now, why), halted]
     again = None
-    if owns and not (outcome.acted or run.is_requested or one.paused or one.removed):
+    is_over = outcome.acted or outcome.denied or one.paused or one.removed
+    if owns and not (is_over or run.is_requested):
         again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
         following = next_run(task, run.due)
         if (following is not None and following <= again) or again - run.due > task.catch_up:
             again = None
     is_last = again is None and next_run(task, one.mark) in (None, run.due)
     # What it did nobody has seen: the answer of a failed run is not sent.
-    is_news = count == TELL_AFTER or run.is_requested or is_last or outcome.acted
-    if outcome.told or not is_news:
+    is_news = count == TELL_AFTER or run.is_requested or is_last or outcome.acted or outcome.denied
+    if outcome.told or not is_news or not task.notify:
         return [RunFinished(run, "failed", words, again)]
     if again is not None:
         then = f" I try it again at {when.say_clock(again, zone)}."
     what = "Failed" if count == 1 else f"Failed {count} times in a row"
     return [RunFinished(run, "failed", words, again, texts.result(what, task, words, then))]
+
+
+def run_log(
+    table: Timetable, entries: Sequence[TimetableEntry], now: float, zone: str
+) -> dict[str, str]:
+    """Say what *entries* add to the logs of runs, by task; "" ends one.
+
+    What is planned once has none: it ends with its only run.
+    """
+    lines: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case RunFinished(run=PlannedRun(task=id_)) | RunsMissed(task=id_):
+                one = table.tasks.get(id_)
+                if one is not None and not (one.removed or isinstance(one.task.when, Once)):
+                    lines[id_] = texts.logged(one, entry, now, zone)
+            case TaskRemoved(task=id_):
+                lines[id_] = ""
+    return lines
 
 
 # --- what people see -----------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """What can be set about tasks: ``[heartbeat]`` and ``[[tasks]]`` of config.toml; and agent.toml."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
@@ -34,6 +35,7 @@ from elwood.foundation.settings import (
     at_least,
     between,
     is_timezone,
+    none_or,
     required,
     setting,
 )
@@ -87,13 +89,19 @@ class HeartbeatSettings:
     SECTION: ClassVar = Section(
         "heartbeat",
         "HEARTBEAT.md of the workspace: a checklist that is gone through at intervals, and tasks. "
-        "Nothing in it, or nothing that changed, costs nothing. See docs/operating.md.",
+        "An empty one costs nothing; see docs/operating.md for what a checklist does.",
         verify=_owner_has_hours,
     )
 
     on: bool = setting(True, help="whether it is looked at")
     every: float = setting(
-        1800.0, help="seconds between two looks at the checklist", check=between(60, 366 * 86_400)
+        1800.0,
+        help="seconds between two looks at the checklist; 0: HEARTBEAT.md counts for nothing",
+        check=none_or(60, 366 * 86_400),
+    )
+    only_on_change: bool = setting(
+        False,
+        help="go through a checklist without `Watch:` only when it was edited, not at each look",
     )
     hours: str = setting(
         "", help="hours in which that is done", check=is_hours, default="owner.hours"
@@ -186,10 +194,27 @@ class TaskForm:
     message: str = setting(
         "", help="or a text that is said as it stands, without a model", check=_shorter(MAX_PROMPT)
     )
+    tool: str = setting(
+        "", help="or a tool that is called without a model; its result is the answer"
+    )
+    arguments: Mapping[str, Any] = setting(
+        {}, help="what the tool is given, as docs/reference/tools.md tells"
+    )
+    on_success: str = setting(
+        "",
+        help="what the model is asked when a run was done, in the same conversation",
+        check=_shorter(MAX_PROMPT),
+    )
+    on_failure: str = setting(
+        "",
+        help="what the model is asked when the first try of a run has failed",
+        check=_shorter(MAX_PROMPT),
+    )
     watch: tuple[str, ...] | None = setting(
         None,
-        help="run only if one of these files of the workspace, or the prompt, has changed; "
-        "folders, `*` and `**` are understood",
+        help="run only if one of these, or the prompt, has changed: files of the workspace "
+        "(folders, `*` and `**` are understood), pages (`https://…`), what commands print "
+        "(`$ git log -1`)",
         check=_readable(check_pattern),
     )
     deliver: str = setting(
@@ -199,8 +224,12 @@ class TaskForm:
         default="where you were heard last",
     )
     silent: bool = setting(False, help="post no answer")
+    notify: bool = setting(True, help="tell you when it fails, is missed or is paused")
     session: str = setting(
-        "", help="the conversation it runs in", check=_is_session, default="an empty one"
+        "",
+        help="the conversation it runs in: a name, or `current` for the one where the answer goes",
+        check=_is_session,
+        default="an empty one",
     )
     model: str = setting(
         "default", help="`default`, `cheap` (models.summarizer), or provider/name", check=is_role
@@ -217,6 +246,7 @@ class TaskForm:
     untrusted: bool = setting(
         False, help="strangers' words may be in it; tasks.toml says so of some"
     )
+    enabled: bool = setting(True, help="if not, it is as if it did not stand there")
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
@@ -225,10 +255,15 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
     The checks of the fields were made before.  Raises BadSetting for what they cannot tell.
     """
     zone = form.zone or zone
-    title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    if bool(form.prompt) == bool(form.message):
+    kinds = [kind for kind in (form.prompt, form.message, form.tool) if kind]
+    if len(kinds) != 1:
         remedy = "write what is to be done as prompt, or what is to be said as message"
-        raise BadSetting("it must have one of prompt and message", remedy)
+        raise BadSetting("it must have one of prompt, message and tool", remedy)
+    title = form.title or " ".join(kinds[0].split())[:_TITLE]
+    if form.arguments and not form.tool:
+        raise BadSetting("arguments are for a tool", "write which one as tool")
+    if form.message and (form.on_success or form.on_failure):
+        raise BadSetting("nothing can follow a message", "write it as a prompt")
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
         raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
     when, id = read_when(form.when, zone), form.id or slug(title)
@@ -259,6 +294,11 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         ends=read_moment(form.ends, zone, end=True) if form.ends else None,
         untrusted=form.untrusted,
         origin=origin,
+        tool=form.tool,
+        arguments=json.dumps(form.arguments, default=str) if form.tool else "",
+        on_success=form.on_success,
+        on_failure=form.on_failure,
+        notify=form.notify,
     )
 
 
@@ -289,6 +329,11 @@ def write_task(task: Task) -> dict[str, object]:
         usd=purse.usd,
         catch_up=task.catch_up,
         untrusted=task.untrusted,
+        tool=task.tool,
+        arguments=json.loads(task.arguments or "{}"),
+        on_success=task.on_success,
+        on_failure=task.on_failure,
+        notify=task.notify,
     )
     usual = TaskForm(when="")
     written = attrs.asdict(form, recurse=False)
@@ -315,7 +360,7 @@ def _collect(
         if task.id in tasks:
             where = ("tasks", index, "id")
             report(where, f"there is another {task.id}", "write another id")
-        else:
+        elif form.enabled:
             tasks[task.id] = task
     return ConfiguredTasks(tuple(tasks.values()))
 
@@ -355,7 +400,7 @@ class ConfiguredTasks:
 # --- [[tasks]] of agent.toml ----------------------------------------------------------------------
 
 # What reaches others, spends more, or vouches for words is for the owner to write.
-_FOR_THE_OWNER = ("deliver", "tools", "tokens", "usd", "untrusted")
+_FOR_THE_OWNER = ("deliver", "session", "tool", "arguments", "tools", "tokens", "usd", "untrusted")
 
 
 def _collect_own(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "OwnTasks":
@@ -375,7 +420,7 @@ class OwnTasks:
 
     SECTION: ClassVar = Section(
         "tasks",
-        "As in config.toml, without deliver, tools, tokens, usd and untrusted.",
+        "As in config.toml, but for " + ", ".join(_FOR_THE_OWNER) + ".",
         tables=Tables(item=TaskForm, keyed=False, collect=_collect_own, example=""),
     )
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.features.tasks.task import Result, Task
+from elwood.features.tasks.task import Result, Task, placed
 
 # Why planned times pass while a task is at work.
 LONG = "the run before took so long"
@@ -82,16 +82,21 @@ class RunRequested(msgspec.Struct, frozen=True, tag="wanted"):
 
 
 class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
-    """A run begins; *seen* is the fingerprint of what the task watches."""
+    """A run begins; *seen* is the fingerprint of what the task watches.
+
+    *session* is the conversation where it runs, if the task leaves that open.
+    """
 
     run: PlannedRun
     seen: str = ""
+    session: str = ""
 
 
 class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
     """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
 
-    It may never have begun (`unchanged`, in older logs).  *tell* is what the owner is told of it.
+    It may never have begun (`unchanged`, in older logs).  *tell* is what the owner is told of it;
+    *said* what its answer told them, unless strangers may have steered it.
     """
 
     run: PlannedRun
@@ -99,6 +104,7 @@ class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
     words: str = ""
     again: float | None = None
     tell: str = ""
+    said: str = ""
 
 
 class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
@@ -196,8 +202,9 @@ class TaskState(msgspec.Struct):
     It is planned from the entry *series* on, and all planned times up to *mark* are dealt with.
     *requested* names a run that somebody asked for.  *failures* tries in a row have failed.
     *last* is when it ran last, *result* and *words* what came of that or of what was missed since,
-    *good* when it was last done well, and *seen* what it watched then.  A task that is *removed*
-    only waits for the end of its run; one that was made in its place waits too.
+    *good* when it was last done well, and *seen* what it watched then; *said* is what it told last,
+    at *said_at*.  A task that is *removed* only waits for the end of its run; one that was made in
+    its place waits too.
     """
 
     task: Task
@@ -214,10 +221,12 @@ class TaskState(msgspec.Struct):
     words: str = ""
     good: float = 0.0
     seen: str = ""
+    said: str = ""
+    said_at: float = 0.0
 
-    def start(self, run: PlannedRun, at: float, seen: str) -> None:
+    def start(self, run: PlannedRun, at: float, seen: str, session: str = "") -> None:
         """Take a run as under way."""
-        self.run = RunningTask(run, self.task, at, seen)
+        self.run = RunningTask(run, placed(self.task, session), at, seen)
         self.retry = None
         if run.is_requested:
             self.requested = None
@@ -236,6 +245,8 @@ class TaskState(msgspec.Struct):
             self.failures += 1
         elif result in ("done", "waiting"):
             self.failures, self.good, self.seen = 0, at, run.seen
+        if finished.said:
+            self.said, self.said_at = finished.said, at
         self.retry = None
         if finished.again is not None:
             tried = run.planned
@@ -295,13 +306,13 @@ class Timetable(msgspec.Struct):
             mark, run = (one.mark, one.run) if one else (0.0, None)
             self.tasks[task.id] = TaskState(task, seq, max(mark, since or 0.0), run)
             return
-        one.task = task
+        one.task, one.failures = task, 0
         if since is not None:
             one.series, one.mark, one.retry = seq, max(one.mark, since), None
 
     def _run(self, one: TaskState, entry: RunStarted | RunFinished, at: float) -> None:
         if isinstance(entry, RunStarted):
-            one.start(entry.run, at, entry.seen)
+            one.start(entry.run, at, entry.seen, entry.session)
             return
         if one.run is None:
             one.start(entry.run, at, one.seen)

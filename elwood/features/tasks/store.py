@@ -1,6 +1,6 @@
 """The files of tasks: tasks.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +13,8 @@ from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Item, Root
 
+# Bytes of the log of a task's runs, about a thousand: then its older half goes.  Lines shown of it.
+MAX_LOG, SHOWN_RUNS = 64 << 10, 20
 # Entries looked at beneath one folder; a change among those beyond is not noticed.
 MAX_FILES = 5_000
 _HEAD = """\
@@ -53,10 +55,37 @@ def _escaped(value: object) -> object:
     match value:
         case str():
             return value.replace("${", "$${")
-        case tuple():
+        case tuple() | list():
             return [_escaped(one) for one in value]
+        case dict():
+            return {key: _escaped(one) for key, one in value.items()}
         case _:
             return value
+
+
+def log_run(folder: Path, lines: Mapping[str, str]) -> None:
+    """Add *lines* to the logs of the runs of tasks, named by their ids; blocks.  Raises OSError.
+
+    One that is empty ends with its task.  They are for people: the truth stands in the timetable.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for id_, line in lines.items():
+        path = folder / f"{id_}.log"
+        if not line:
+            path.unlink(missing_ok=True)
+            continue
+        path.touch(mode=0o600)
+        if path.stat().st_size > MAX_LOG:
+            path.write_bytes(path.read_bytes()[-MAX_LOG // 2 :].partition(b"\n")[2])
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{line}\n")
+
+
+def read_runs(path: Path) -> str:
+    """Return the newest lines of a log of runs, "" if there is none; blocks."""
+    if not path.exists():
+        return ""
+    return "\n".join(path.read_text("utf-8", "replace").splitlines()[-SHOWN_RUNS:])
 
 
 def read_heartbeat(root: Root) -> Written:

@@ -22,6 +22,8 @@ CATCH_UP_ONCE = 7 * 86_400.0
 # What a task may be called; its session is named after it, and so a file.
 MAX_ID = 64
 ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
+# For the session: the conversation that lives where the answer goes.
+CURRENT = "current"
 # The session of reminders: no task can have this id.
 REMINDERS = f"{SESSION}_reminders"
 # The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
@@ -33,6 +35,8 @@ RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"}
 MAX_TASKS = 200
 # Patterns of one task; a folder says as much as many files.
 MAX_PATTERNS = 20
+# With what something begins that a tool is to look at; all else are files.
+BY_TOOL = ("https://", "http://", "$ ")
 # Characters of a pattern, and folders of any depth in it: each multiplies the work.
 MAX_PATTERN, MAX_DEEP = 500, 3
 
@@ -46,13 +50,17 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something to be done at the times of *when*, in the zone *zone* (IANA name).
 
     *id* is of small letters, digits and dashes.  One of *prompt* (what the model is asked),
-    *message* (said as it stands, without a model) and *chore* (what Elwood does itself) is
-    given.  What is planned outside of *hours* comes when they begin.  *session* names the
-    conversation that it runs in; else each run has an empty one of its own.  *route* is where the
+    *message* (said as it stands, without a model), *tool* (called with *arguments*, JSON, without
+    a model) and *chore* (what Elwood does itself) is given.  What is planned outside of *hours*
+    comes when they begin.  *session* names the conversation that it runs in, `CURRENT` the one
+    where the answer goes; else each run has an empty one of its own.  *route* is where the
     answer goes; else where the owner was heard last.  *silent* posts no answer.  *role*, *tools*
     and *purse* bound the runs (`TaskRun`).  A planned time that has passed by more than *catch_up*
-    seconds is missed.  With *watch*, patterns of files in the workspace, a run takes place only if
-    one of them, or the prompt, has changed since the last.  Nothing is planned after *ends*.
+    seconds is missed.  With *watch*, patterns of files in the workspace, pages (``https://…``) and
+    commands (``$ …``), a run takes place only if one of them, or the prompt, has changed since the
+    last.  Nothing is planned after *ends*.  *on_success* and *on_failure* are what the model is
+    asked where a run was done, or its first try failed.  Without *notify* the owner is not told
+    that it failed, was missed or paused.
     *untrusted* says that strangers' words may be in it.
     """
 
@@ -75,6 +83,16 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     ends: float | None = None
     untrusted: bool = False
     origin: Origin = "talk"
+    tool: str = ""
+    arguments: str = ""
+    on_success: str = ""
+    on_failure: str = ""
+    notify: bool = True
+
+
+def placed(task: Task, session: str) -> Task:
+    """Let *task* run in *session*, if that was left open until it runs."""
+    return msgspec.structs.replace(task, session=session) if session else task
 
 
 def session_of(task: Task) -> str:
@@ -147,9 +165,11 @@ def check_id(text: str) -> None:
 
 def check_pattern(pattern: str) -> None:
     """Raise BadSetting unless *pattern* may stand in `Task.watch`."""
+    if pattern.startswith(BY_TOOL) and len(pattern) <= MAX_PATTERN:
+        return  # the tool says the rest
     leads_out = pattern.startswith(("/", "~")) or ".." in pattern.split("/")
     is_closed = holds_secrets(pattern) or is_git(pattern)
     is_costly = len(pattern) > MAX_PATTERN or pattern.count("**") > MAX_DEEP
     if refusal(pattern) is not None or leads_out or is_closed or is_costly:
-        remedy = "write a path within the workspace, like inbox/*.md"
+        remedy = "write a path within the workspace, like inbox/*.md, or https://… or $ COMMAND"
         raise BadSetting(f"{pattern[:80]!r} cannot be watched", remedy)

@@ -6,6 +6,7 @@ from itertools import islice
 from elwood.agent.conversation.settings import write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending import dollars
+from elwood.features.tasks.state import RunFinished, RunsMissed, TaskState
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
 from elwood.foundation.text.lines import duration, one_line
@@ -23,7 +24,8 @@ ON_TIME = 120.0
 ACTED = " It may have done something already, so I do not try it again."
 USAGE = (
     "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
-    "run under way); /tasks all lists what Elwood does by itself, too."
+    "run under way), /tasks log ID (what came of its runs); /tasks all lists what Elwood does by "
+    "itself, too."
 )
 
 
@@ -65,10 +67,12 @@ def result(what: str, task: Task, words: str, then: str = "") -> str:
 # --- what a run is told, and what it says --------------------------------------------------------
 
 
-def framed(text: str, trouble: str, task: Task, due: float, now: float, zone: str) -> str:
+def framed(
+    text: str, trouble: str, told: str, task: Task, due: float, now: float, zone: str
+) -> str:
     """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
 
-    *trouble* is why the try before failed, if there was one.
+    *trouble* is why the try before failed, if there was one; *told* what the owner was told last.
     """
     lines = [
         f"[A run of the task {name(task)} ({task.id}), planned for {say_clock(due, zone)} ({zone})."
@@ -90,7 +94,17 @@ def framed(text: str, trouble: str, task: Task, due: float, now: float, zone: st
         lines.append(
             f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
         )
+    if told:
+        lines.append(
+            f'The owner was told lately: "{brief(told)}". Say that again only if it has changed.'
+        )
     return f"{' '.join(lines)}]\n\n{text}"
+
+
+def called(task: Task, due: float, now: float, zone: str) -> str:
+    """Say for the records which tool a run calls."""
+    what = f"{task.tool} {task.arguments}"
+    return f"[The task {name(task)} ({task.id}), planned for {say_clock(due, zone)}, calls {what}]"
 
 
 def said(task: Task, due: float, now: float, zone: str) -> str:
@@ -99,6 +113,16 @@ def said(task: Task, due: float, now: float, zone: str) -> str:
     if now - due <= ON_TIME:
         return text
     return f"{text}\n\n(This was planned for {say_clock(due, zone)}, {duration(now - due)} ago.)"
+
+
+def logged(one: TaskState, entry: RunFinished | RunsMissed, now: float, zone: str) -> str:
+    """Say in a line what became of a run that is under way, or of what was missed."""
+    if isinstance(entry, RunsMissed):
+        what, words = f"{entry.result} ({entry.count})", entry.why
+    else:
+        took = f" in {duration(now - one.run.at)}" if one.run is not None else ""
+        what, words = f"{entry.result}{took}", entry.words
+    return f"{say_clock(now, zone)}  {what}{f': {brief(words)}' if words else ''}"
 
 
 # --- how tasks are listed ------------------------------------------------------------------------
@@ -168,6 +192,8 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
 def does(task: Task) -> str:
     if task.chore:
         return f"Elwood itself: {task.chore}"
+    if task.tool:
+        return f"calls: {task.tool} {task.arguments}"
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
 
 

@@ -273,7 +273,8 @@ class _ChatQueue:
     chat: int
     messages: Bucket
     previews: Bucket
-    posts: deque[Post | Edit] = attrs.field(factory=deque)
+    posts: deque[Post] = attrs.field(factory=deque)
+    edits: deque[Edit] = attrs.field(factory=deque)
     # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
     screens: dict[int | None, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
@@ -386,10 +387,12 @@ class Outbox:
     def _take(self, queue: _ChatQueue, mail: Post | Edit | Draft | Typing | React | Status) -> None:
         match mail:
             case Post() | Edit():
-                if len(queue.posts) >= MAX_WAITING:
+                if len(queue.posts) + len(queue.edits) >= MAX_WAITING:
                     mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
-                    return
-                queue.posts.append(mail)
+                elif isinstance(mail, Post):
+                    queue.posts.append(mail)
+                else:
+                    queue.edits.append(mail)
             case _ if queue.chat in self._gone:
                 return  # nobody would see it
             case Draft() | Typing() | Status():
@@ -410,6 +413,8 @@ class Outbox:
             flood = queue.flooded_until - trio.current_time()
             if queue.posts:  # what is final comes first
                 await self._deliver(chat, queue, queue.posts.popleft())
+            elif queue.edits:
+                await self._change(queue, queue.edits.popleft())
             elif queue.gone and flood <= 0:
                 await self._take_away(queue, queue.gone.popleft())
             elif queue.reactions:  # one for which there is no room would come too late
@@ -424,7 +429,7 @@ class Outbox:
                 with trio.move_on_after(flood if queue.gone else max(IDLE, flood)) as idle:
                     await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = queue.posts or queue.gone or queue.ending or queue.reactions
+                waits = queue.posts or queue.edits or queue.gone or queue.ending or queue.reactions
                 lines = any(screen.message is not None for screen in queue.screens.values())
                 if idle.cancelled_caught and not (waits or lines or self._stopping):
                     del self._queues[chat]
@@ -481,22 +486,18 @@ class Outbox:
         if self._passing is not None:
             await self._passing.remove(queue.chat, message)
 
-    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post | Edit) -> None:
-        is_post = isinstance(post, Post)  # an edit takes nothing off the screen
-        screen = queue.screens.pop(post.route.topic, None) if is_post else None
+    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
+        screen = queue.screens.pop(post.route.topic, None)
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
-            if isinstance(post, Edit):
-                outcome = await self._edit(queue, post)
-            else:
-                outcome = await self._send(chat, queue, post)
-        gone = isinstance(post, Post) and post.is_reply and queue.chat in self._gone
+            outcome = await self._send(chat, queue, post)
+        gone = post.is_reply and queue.chat in self._gone
         if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
             self._missed.add(queue.chat)
             outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
-        if isinstance(outcome, Sent) and is_post:
+        if isinstance(outcome, Sent):
             queue.gone.extend(queue.ending)
             queue.ending.clear()
         elif isinstance(outcome, Undeliverable):
@@ -535,6 +536,11 @@ class Outbox:
             if options.chat != queue.chat:
                 self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
+
+    async def _change(self, queue: _ChatQueue, edit: Edit) -> None:
+        """Edit a message; nothing goes off the screen for it."""
+        with waiting(f"an edit in chat {queue.chat}", limit=4 * CALL_TIMEOUT):
+            edit.reply.set(await self._edit(queue, edit))
 
     async def _edit(self, queue: _ChatQueue, edit: Edit) -> PostResult:
         message = int(edit.message.rpartition(":")[2])

@@ -34,6 +34,8 @@ MAX_SHOWN = 40_000
 MAX_SENT = 100_000
 # Results of one search.
 MAX_RESULTS = 10
+# With what a page begins that a task watches.
+PAGE = ("https://", "http://")
 # Characters of a URL that are shown: longer ones are not for reading on.
 _MAX_URL = 1000
 
@@ -224,6 +226,7 @@ def tools(web: Web, search: SearchSettings, client: Client, blocking: Blocking) 
             target=lambda given: given.url,
             plan=made.plan_fetch,
             gives=Label(untrusted=True),
+            watched=lambda text: WebFetch(text) if text.startswith(PAGE) else None,
         ),
         Tool(
             name="web_request",

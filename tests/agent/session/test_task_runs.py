@@ -17,6 +17,7 @@ from tests.agent.session.scripted import answer, call
 
 TASK = Principal("task:inbox", "inbox", owner=True)
 ERRAND = TaskRun("inbox", role="cheap", purse=Purse(tokens=1000))
+LONG = "The disk of the machine in the cellar is full since noon."
 WORDS = "⏰ /call mum"
 
 
@@ -57,7 +58,8 @@ async def run(
         ("`Heartbeat ok.`", ""),
         ("HEARTBEAT_OK: nothing needs your attention.", ""),
         ("Nichts Neues. heartbeat_ok", ""),
-        ("The disk is full. HEARTBEAT_OK", "The disk is full."),
+        ("Looked at the inbox and the calendar: all quiet. HEARTBEAT_OK", ""),
+        (f"{LONG} HEARTBEAT_OK", LONG),
         ("The pump sends no heartbeat ok signal.", "The pump sends no heartbeat ok signal."),
         ("Nothing new, but the door is open.", "Nothing new, but the door is open."),
     ],

@@ -70,7 +70,7 @@ class House:
         return [one.task.id for one in await self.box.address.ask(ListTasks())]
 
 
-async def ignore(tasks: Sequence[Task]) -> None:
+async def ignore(tasks: object) -> None:
     await trio.lowlevel.checkpoint()
 
 
@@ -93,6 +93,7 @@ async def house(
         journal,
         hint=lambda woken: True,
         changed=changed,
+        log_runs=ignore,
         clock=lambda: it.now,
         zone="Europe/Berlin",
         restored_at=restored_at,

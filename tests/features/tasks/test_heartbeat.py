@@ -71,7 +71,7 @@ def test_a_checklist_is_one_bounded_task() -> None:
     assert task.when == Every(1800.0)
     assert task.hours == Hours("08:00", "22:00")
     assert task.zone == ZONE
-    assert task.watch == ()
+    assert task.watch is None, "it is gone through at each look"
     assert task.purse is not None
     assert (task.purse.tokens, task.purse.usd) == (500_000, 0.5)
     assert task.prompt.endswith("\n\n# Home\n- Is the oven off?")
@@ -87,6 +87,8 @@ def test_settings_count() -> None:
     assert task.hours == Hours("09:00", "17:00", (0, 1, 2, 3, 4))
     assert task.role == "local/qwen"
     assert tasks("- a", HeartbeatSettings(on=False)) == ()
+    assert tasks("- a\n## B\nCadence: hourly\nPrompt: c", HeartbeatSettings(every=0)) == ()
+    assert tasks("- a", HeartbeatSettings(only_on_change=True))[0].watch == ()
     assert tasks("- a", HeartbeatSettings(hours="always"))[0].hours is None
 
 
@@ -94,6 +96,12 @@ def test_lines_that_name_files_are_watched_and_not_sent() -> None:
     (task,) = tasks("Watch: inbox/*.md, `my notes.md`\n- news?\n- Watch: the birds\n  watch: x\n")
     assert task.watch == ("inbox/*.md", "my notes.md", "x")
     assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
+
+
+def test_pages_and_commands_are_watched_as_well() -> None:
+    page, command = "https://example.org/a,b?c=1", "$ git log -1 --format=%h,%s"
+    (task,) = tasks(f"Watch: inbox/*.md, {page}, `x y.md`, {command}\n- news?\n")
+    assert task.watch == ("inbox/*.md", page, "x y.md", command)
 
 
 def test_a_pattern_that_leads_out_is_told() -> None:

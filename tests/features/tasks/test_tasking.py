@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import trio
 
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.settings import OwnerClock
@@ -29,12 +30,21 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
                 name="tasks",
                 help="",
                 run=partial(
-                    tasks_command, address, OwnerClock(world.now, ZoneInfo("UTC")), world.admission
+                    tasks_command,
+                    address,
+                    OwnerClock(world.now, ZoneInfo("UTC")),
+                    world.admission,
+                    newest_runs,
                 ),
             )
         ]
         async with house(world) as h:
             yield h, address
+
+
+async def newest_runs(id_: str) -> str:
+    await trio.lowlevel.checkpoint()
+    return f"{id_} ran" if id_ == "mail" else ""
 
 
 async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:

@@ -1,6 +1,6 @@
 """A timetable over a journal, for tests of those who ask one."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import trio
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.features.tasks.task import Task
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -24,10 +23,12 @@ async def keeping(
         state / "schedule.jsonl", TimetableEntry, Timetable, Disk(blocking=inline, clock=now)
     )
 
-    async def changed(tasks: Sequence[Task]) -> None:
+    async def changed(given: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    actor = TimetableActor(journal, hint=lambda woken: True, changed=changed, clock=now, zone=zone)
+    actor = TimetableActor(
+        journal, hint=lambda woken: True, changed=changed, log_runs=changed, clock=now, zone=zone
+    )
     mailbox: Mailbox[TimetableMail] = Mailbox("timetable", 16)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)

@@ -52,7 +52,7 @@ class RunResult(msgspec.Struct, frozen=True):
 
     *acted* says that something was done which must not be done twice unasked, *waiting* that a
     call waits for the owner; *told* is where the answer is posted, if it is, *label* that of the
-    conversation it ran in.
+    conversation it ran in.  A call of it may have been *denied*: it is not to be asked for again.
     """
 
     text: str
@@ -61,6 +61,7 @@ class RunResult(msgspec.Struct, frozen=True):
     waiting: bool = False
     told: Route | None = None
     label: Label = CLEAN
+    denied: bool = False
 
 
 class Session(Branch):
@@ -360,14 +361,15 @@ class Session(Branch):
             if received.errand is None:
                 continue
             # Also if an earlier run has asked for the same.
-            asked = turn is not None and any(r.outcome == "waiting" for r in turn.receipts)
+            ends = {receipt.outcome for receipt in turn.receipts} if turn is not None else set()
             self.runs[received.id] = RunResult(
                 replied.text,
                 replied.failed,
                 acted=turn is not None and turn.acted,
-                waiting=asked and bool(self.pending),
+                waiting="waiting" in ends and bool(self.pending),
                 told=None if replied.quiet else replied.route,
                 label=self.taint.label,
+                denied="denied" in ends,
             )
             if received.errand.says in TOLD:
                 text = received.text

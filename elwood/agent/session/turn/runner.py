@@ -22,7 +22,7 @@ from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note
-from elwood.agent.session.turn.turn import TurnResult, TurnRun
+from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
@@ -262,6 +262,8 @@ class TurnRunner:
 
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
+        if turn.errand is not None and turn.errand.tool:
+            return await call_alone(self._log, self._gate, turn.errand)
         prompt = await self.prompt.now(self._log.id)
         for extension in self._extensions:
             if (reminded := await extension.remind()) is not None:

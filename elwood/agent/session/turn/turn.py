@@ -10,8 +10,17 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Prompt, Text, sees_too_much
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Prompt,
+    Text,
+    ToolCall,
+    Usage,
+    sees_too_much,
+)
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models import messages as models
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.delivery import Showing
@@ -42,6 +51,8 @@ LEFT_OUT = "Of the {} calls of your response only the first {} were run: the lim
 TO_SAY_WHY = 10.0
 
 
+# Characters of a result that is itself the answer: one message of any channel.
+MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
 CUT_MARK = "\n\n[cut off: the answer was too long]"
@@ -303,6 +314,23 @@ class TurnRun:
         most = ContextLimits(context=self.settings.context_tokens).summary
         await self.log.keep(entries.Compacted(extracts(old, most), start, why))
         return True
+
+
+async def call_alone(log: SessionLog, gate: Gate, run: TaskRun) -> TurnResult:
+    """Make the one call that *run* names, without a model; what it gives is the answer."""
+    turn = log.turn
+    if not (turn.calls or turn.receipts):
+        call = ToolCall(f"{turn.id}-task", run.tool, run.arguments)
+        message = Assistant((call,), "", "", msgspec.Raw(b"null"))
+        await log.keep(entries.Said(turn.id, message, Usage()))
+    await gate.perform()
+    ended = turn.receipts[-1]
+    if ended.outcome == "waiting":
+        return TurnResult("")  # the owner has the question
+    text = ended.text
+    if len(text) > MAX_ALONE:
+        text = f"{text[:MAX_ALONE]}\n[cut: {len(text) - MAX_ALONE} more characters]"
+    return TurnResult(text, failed=ended.outcome not in ("ok", "dry run"))
 
 
 def _first_calls(message: Assistant, most: int) -> Assistant:
