@@ -179,8 +179,7 @@ class Core:
 
     *events* is told what becomes of actors.  *up* is set by a way in once it listens, *stop* ends
     the app; what must be closed then goes into *closing*.  One that *stays* does what is due
-    by the clock.  *own* is
-    what the assistant has set itself.  *started* is Unix seconds.
+    by the clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.
     """
 
     config: Config
