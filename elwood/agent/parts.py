@@ -11,10 +11,9 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.tools.tool import TextSearch, Tool
+from elwood.agent.tools.tool import LentFolder, TextSearch, Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
-from elwood.foundation.storage.files import Root
 
 # Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
@@ -96,8 +95,8 @@ class Parts:
     embedder: Embedder | None = None
     # Takes a Ctrl-C; False if it is to end the app.
     interrupt: Callable[[], bool] | None = None
-    # Folders beside the workspace that commands and tools may read.
-    lent: Sequence[Root] = ()
+    # Folders beside the workspace that commands and tools reach.
+    lent: Sequence[LentFolder] = ()
     # What runs commands, or why none can be run.
     sandbox: Executor | NoSandbox | None = None
 
@@ -111,7 +110,7 @@ class Gathered:
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
     commands: list[SlashCommand] = attrs.field(factory=list)
-    lent: list[Root] = attrs.field(factory=list)
+    lent: list[LentFolder] = attrs.field(factory=list)
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
 
     def place(self, path: Path) -> str | None:

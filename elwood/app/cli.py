@@ -71,29 +71,32 @@ def _run(command: CliCommand, given: Namespace) -> int:
     assert command.run is not None, "the parser asks for one of those within"
     path = _found(given.config)
     config = Config.holding(file=path)
-    level: str | None = None
     needs = command.needs(given) if callable(command.needs) else command.needs
     if needs != "nothing":
         from elwood.app.config.load import load
-        from elwood.foundation.log import LogSettings
         from elwood.foundation.settings import Paths
         from elwood.foundation.storage.version import refusal
 
         config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
-        level = config.of(LogSettings).level
         if why := refusal(config.of(Paths).state):
             raise CliFailure(why)
-    verbose = getattr(given, "verbose", False)
-    if level is not None or "verbose" in given:
-        _log_to_stderr((level or "info") if verbose or not command.quiet else "error", config)
+    if needs != "nothing" or "verbose" in given:
+        _log_to_stderr(config, given, quiet=command.quiet)
     return command.run(config, given)
 
 
-def _log_to_stderr(level: str, config: "Config") -> None:
+def _log_to_stderr(config: "Config", given: Namespace, *, quiet: bool) -> None:
     from elwood.foundation import log
     from elwood.foundation.secrets.redaction import redact
 
-    log.set_up(level, lambda text: redact(text, config.secrets), environ=os.environ)
+    settings = config.of(log.LogSettings)
+    debug = getattr(given, "debug", False)
+    if debug:
+        settings = log.LogSettings(level="debug")
+    elif (verbose := getattr(given, "verbose", False)) and "debug" in given:
+        settings = log.LogSettings(level="warning", levels=log.TOOLS)
+    quiet = quiet and not (debug or verbose)
+    log.set_up(settings, lambda text: redact(text, config.secrets), environ=os.environ, quiet=quiet)
 
 
 # --- the parser -----------------------------------------------------------------------------------
@@ -173,7 +176,10 @@ def _of_once(parser: ArgumentParser) -> None:
         "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
     )
     parser.add_argument("--dry-run", action="store_true", help="let no tool change anything")
-    parser.add_argument("--verbose", action="store_true", help="show the log and what tools do")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the log, and tools as they run"
+    )
+    parser.add_argument("--debug", action="store_true", help="show what goes in and comes out, too")
 
 
 def _message(text: str) -> str:

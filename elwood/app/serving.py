@@ -34,8 +34,10 @@ from elwood.app.installation import Installation, watch
 from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
+from elwood.foundation.log import LogSettings, to_file
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
+from elwood.foundation.secrets.redaction import redact
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, holding
 from elwood.foundation.storage.version import claim
@@ -127,6 +129,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
             if not config.of(Paths).workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.of(Paths).workspace, say=log.info)
+            to_file(config.of(LogSettings), lambda text: redact(text, config.secrets))
             _tune_collector()
             return trio.run(body)
     except CliFailure as error:

@@ -1,30 +1,76 @@
-"""Knows how a log record becomes one line on stderr: JSON, redacted, with its session and turn."""
+"""Knows how a log record becomes one line on stderr, and in a file: JSON, redacted, with its cause.
+
+What ends is logged by `event`, so that monitors can count it.
+"""
 
 import logging
 import os
+import queue
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Literal, TextIO
 
 import attrs
 import msgspec
 
-from elwood.foundation.settings import Section, setting
+from elwood.foundation.settings import Complaint, Loaded, Section, at_least, setting
 from elwood.foundation.text.characters import printable
 
 Redact = Callable[[str], str]
+Level = Literal["debug", "info", "warning", "error"]
+# What ends, and can be counted.
+Kind = Literal[
+    "tool_call", "llm_call", "approval", "budget", "session", "turn", "heartbeat", "task", "backup",
+    "channel",
+]  # fmt: skip
+# Who logs: the loggers are called elwood.NAME.
+COMPONENTS = (
+    "approvals", "backup", "channels", "daily_notes", "health", "mcp", "memory", "models",
+    "records", "sessions", "shell", "skills", "tasks", "telegram", "tools",
+)  # fmt: skip
+
+# Files of the log that were put aside.
+KEPT = 5
+# Among them what may be private: what goes to tools and models, and comes back.
+PAYLOADS = ("tools.payloads", "models.payloads")
+# Tools as they run, and what models are asked, but not what goes in and comes out.
+TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
+
+
+def _unknown_components(loaded: Loaded) -> Iterator[Complaint]:
+    for name in loaded.config.of(LogSettings).levels:
+        if name not in COMPONENTS:
+            known = ", ".join(COMPONENTS)
+            yield ("log", "levels", name), "nobody logs by this name", f"use one of {known}"
 
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    SECTION: ClassVar = Section("log", "What is written to stderr.")
+    SECTION: ClassVar = Section("log", "What is logged, and where to.", verify=_unknown_components)
 
-    level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", help="the least severe that is logged"
+    level: Level = setting("info", help="the least severe that is logged")
+    levels: Mapping[str, Level] = setting(
+        {},
+        help=f"the same for a part alone: {', '.join(COMPONENTS)}",
+        example='{ tools = "debug" }',
+    )
+    file: Path | None = setting(
+        None,
+        help="file that gets the same lines, beside stderr and the journal",
+        default="none",
+        example='"/var/log/elwood/elwood.log"',
+    )
+    rotate: float = setting(
+        10.0, help=f"MB after which it is begun anew, and {KEPT} kept", check=at_least(0.01)
     )
 
 
@@ -33,7 +79,8 @@ class LogSettings:
 LINE = 12_000
 # Characters of one field in a line that is too long.
 FIELD = 2_000
-LEVELS = ("debug", "info", "warning", "error")
+# Lines that may wait for a slow file, and seconds to write those at the end.
+MAX_QUEUED, LAST_LINES = 1_000, 1.0
 # What systemd takes from a line that begins with <N>: syslog(3).
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -42,13 +89,16 @@ _bound: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("elwood_bound", def
 
 
 @contextmanager
-def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[None]:
-    """Name the *session* and the *turn* in every line logged inside, also by tasks begun there.
+def bind(
+    *, session: str | None = None, turn: str | None = None, message: str | None = None
+) -> Iterator[None]:
+    """Name *session* and *turn* in every line logged inside, also by tasks begun there.
 
-    What is None stays as it was.
+    *message* is the id of what was said, or planned, and caused all that is done inside; who is
+    asked to do something for it is told by `bound`.  What is None stays as it was.
     """
     before = _bound.get()
-    named = {"session": session, "turn": turn}
+    named = {"session": session, "turn": turn, "message": message}
     _bound.set((*before, *((key, value) for key, value in named.items() if value is not None)))
     try:
         yield
@@ -56,15 +106,43 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
         _bound.set(before)
 
 
-def set_up(
-    level: str, redact: Redact, *, stream: TextIO | None = None, environ: Mapping[str, str]
-) -> None:
-    """Send all logging to *stream* (stderr if None), from *level* upwards, redacted by *redact*.
+def bound() -> tuple[tuple[str, str], ...]:
+    """Return what is named in every line logged here, for `bind(**dict(...))` in another actor."""
+    return _bound.get()
 
-    *level* is one of LEVELS.  A terminal gets a short form for people, anything else JSON lines,
-    with priorities when it is the journal.  Other people's libraries are heard from WARNING
-    upwards only: some write request URLs and headers below that.  Warnings and exceptions that
-    nobody caught become lines like any other.
+
+def event(
+    log: logging.Logger,
+    kind: Kind,
+    about: Mapping[str, object],
+    *,
+    success: bool,
+    seconds: float | None = None,
+    level: int | None = None,
+) -> None:
+    """Log that something has ended, after so many *seconds* if that is known.
+
+    What did not succeed is a warning, unless *level* says otherwise.
+    """
+    took = {} if seconds is None else {"duration_ms": round(1000 * seconds)}
+    level = level or (logging.INFO if success else logging.WARNING)
+    log.log(level, kind, extra={**about, "success": success, **took})
+
+
+def set_up(
+    settings: LogSettings,
+    redact: Redact,
+    *,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str],
+    quiet: bool = False,
+) -> None:
+    """Send all logging to *stream* (stderr if None), redacted by *redact*; if *quiet*, errors only.
+
+    A terminal gets a short form for people, anything else JSON lines, with priorities when it is
+    the journal.  Other people's libraries are heard from WARNING upwards only: some write request
+    URLs and headers below that.  Warnings and exceptions that nobody caught become lines like any
+    other.
     """
     stream = stream or sys.stderr
     formatter: logging.Formatter
@@ -75,11 +153,86 @@ def set_up(
     outlet = _Outlet(stream)
     outlet.setFormatter(formatter)
     outlet.addFilter(_is_wanted)
+    outlet.setLevel("ERROR" if quiet else "NOTSET")
     root = logging.getLogger()
     root.handlers[:] = [outlet]
-    root.setLevel(level.upper())
+    root.setLevel(settings.level.upper())
+    for name in (*COMPONENTS, *PAYLOADS):
+        level = settings.levels.get(name)
+        logging.getLogger(f"elwood.{name}").setLevel(level.upper() if level else "NOTSET")
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
+
+
+def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
+    """Send the lines to `settings.file` as well, if there is one; for whoever holds the state.
+
+    Raises OSError.
+    """
+    lines = None
+    if settings.file is not None:
+        if not os.access(settings.file.parent, os.W_OK):
+            raise OSError(0, "log.file cannot be written: make its folder", str(settings.file))
+        lines = _Rotated(settings.file, round(settings.rotate * 1e6))
+        lines.setFormatter(_JsonLines(redact, priorities=False))
+        lines.addFilter(_is_wanted)
+        # What somebody wants to see on their terminal does not belong there.
+        ranks = logging.getLevelNamesMapping()
+        lines.setLevel(
+            min(ranks[one.upper()] for one in (settings.level, *settings.levels.values()))
+        )
+        logging.getLogger().addHandler(lines)
+    return lines
+
+
+class _Rotated(logging.Handler):
+    """Leaves lines to a thread that writes them: a slow or full disk holds nobody up.
+
+    What finds no place in its queue is lost, and counted in the next line that does.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__()
+        self._file = _PrivateFile(path, maxBytes=size, backupCount=KEPT, delay=True)
+        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_QUEUED)
+        self._lost = 0
+        self._thread = threading.Thread(target=self._write, name="log file", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            if self._lost:
+                line = f'{{"level":"warning","event":"lines lost","count":{self._lost}}}\n{line}'
+            self._queue.put_nowait(logging.makeLogRecord({"msg": line}))
+        except Exception:  # no room; or it is no line, as stderr says
+            self._lost += 1
+        else:
+            self._lost = 0
+
+    def close(self) -> None:
+        """Write what is left, as far as that takes no time."""
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=LAST_LINES)
+        self._thread.join(LAST_LINES)
+        super().close()
+
+    def _write(self) -> None:
+        while (record := self._queue.get()) is not None:
+            self._file.emit(record)
+        with suppress(OSError):
+            self._file.close()
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A file for us alone; what the disk does not take is let go."""
+
+    def _open(self) -> TextIOWrapper:
+        private = partial(os.open, mode=0o600)
+        return open(self.baseFilename, "a", encoding="utf-8", opener=private)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
 
 
 class _JsonLines(logging.Formatter):
@@ -122,7 +275,7 @@ class _ForPeople(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        shown = dict(_bound.get()) | extra
+        shown = {key: value for key, value in _bound.get() if key == "session"} | extra
         fields = "".join(f" {key}={value}" for key, value in shown.items())
         line = f"{at} {record.levelname.lower():7} {record.getMessage()}{fields}"
         if record.exc_info:

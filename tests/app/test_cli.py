@@ -1,5 +1,6 @@
 """The command line, as a process: what it prints, what it leaves, how it exits."""
 
+import json
 import os
 import subprocess
 import sys
@@ -225,6 +226,24 @@ def test_an_empty_message_is_none(tmp_path: Path) -> None:
     assert "error: argument text: it is empty" in done.stderr
 
 
+def test_one_message_can_be_watched_as_it_is_answered(tmp_path: Path) -> None:
+    """With --debug also what goes in and out; the log file keeps to what is configured."""
+    configured(tmp_path, f'{OFFLINE}\nlog.file = "{tmp_path}/elwood.log"')
+    shown = []
+    for option in ("--verbose", "--debug"):
+        done = elwood(tmp_path, "once", option, "write a.txt: green")
+        lines = list(map(json.loads, done.stderr.splitlines()))
+        shown.append([(line["event"], line.get("tool")) for line in lines])
+        assert done.returncode == 0
+        assert ("green" in done.stderr) == (option == "--debug")
+    tool = [("tool started", "write_file"), ("tool_call", "write_file")]
+    assert shown[0] == [("llm_call", None), *tool, ("llm_call", None)]
+    assert {("call", "write_file"), *tool, ("result", "write_file")} <= set(shown[1])
+    kept = (tmp_path / "elwood.log").read_text()
+    assert kept.count('"tool_call"') == 2
+    assert "green" not in kept
+
+
 def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
     configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
     done = elwood(tmp_path, "once", "hello")
@@ -249,7 +268,7 @@ def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Pat
     config = configured(tmp_path, NOBODY)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     with subprocess.Popen(
-        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "help"],
+        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--debug", "help"],
         env={**kept, "HOME": str(tmp_path), "ELWOOD__LOG__LEVEL": "debug"},
         stderr=subprocess.PIPE,
     ) as process:

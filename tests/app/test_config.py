@@ -9,6 +9,7 @@ from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.web.feature import SearchSettings
+from elwood.foundation.log import COMPONENTS
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 
@@ -78,6 +79,8 @@ WRONG = [
     ('[turn]\n\ndedline = 5', ": turn.dedline: no such key; did you mean deadline?"),
     ('[sessions]\nx = 5',
      ": sessions.x: no such key; there are archive, idle, in_memory, keep, keep_runs"),
+    ('log.levels = { tols = "debug" }',
+     f": log.levels.tols: nobody logs by this name; use one of {', '.join(COMPONENTS)}"),
     ('[modles]\nx = 5', ": modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      ': models.max_tokens: expected a whole number, found the text "16000"; '

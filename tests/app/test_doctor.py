@@ -470,6 +470,19 @@ async def test_what_was_chosen_is_said(
     assert words in finding.what
 
 
+async def test_an_engine_that_is_here_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker.sock").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    config = configured(tmp_path, '[sandbox]\nkind = "docker"\n')
+    config.of(Paths).state.mkdir()
+    config.of(Paths).workspace.mkdir()
+    (finding,) = await local(config, shell.check)
+    assert "a container engine is at /" in finding.what
+    assert finding.remedy.startswith("see docs/sandbox.md; a container engine is at /")
+
+
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
     assert await local(configured(tmp_path), shell.check) == []
 

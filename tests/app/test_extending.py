@@ -99,7 +99,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
         async with talking(config, features, {"scripted": model}) as line:
             assert line.app is not None
             core = line.app.core
-            log.set_up("info", core.redactor, stream=written, environ={})
+            log.set_up(log.LogSettings(), core.redactor, stream=written, environ={})
             speaker.info("asked with %s", KEY)
             # The slash command, in the list of them, and its answer.
             assert "/parcels: list the parcels" in await line.ask("/help")

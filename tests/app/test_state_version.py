@@ -35,8 +35,8 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "3c176d72a61e",
-        "approvals": "db2f2b612609",
+        "sessions": "322d3bc99172",
+        "approvals": "9ea2a094738d",
         "usage": "dad8bdebb6ed",
         "schedule": "b61c95a8b74b",
         "anchors": "667fac1d898f",

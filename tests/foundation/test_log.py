@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before = (root.handlers[:], root.level, sys.excepthook)
     written = io.StringIO()
-    log.set_up("info", redact, stream=written, environ={})
+    log.set_up(log.LogSettings(), redact, stream=written, environ={})
     yield written
     logging.captureWarnings(False)
     root.handlers[:], level, sys.excepthook = before
@@ -124,7 +125,7 @@ class Terminal(io.StringIO):
 @pytest.mark.usefixtures("stream")
 def test_a_terminal_gets_a_short_line_it_cannot_act_on() -> None:
     terminal = Terminal()
-    log.set_up("debug", redact, stream=terminal, environ={})
+    log.set_up(log.LogSettings(level="debug"), redact, stream=terminal, environ={})
     with log.bind(session="tg-1"):
         OUR.debug("said \x1b]0;title\x07 hunter2 \ud800", extra={"ms": 3})
     text = terminal.getvalue()
@@ -150,7 +151,8 @@ import logging, os, sys, warnings
 from elwood.foundation import log
 from elwood.foundation.secrets import redaction
 from elwood.foundation.secrets.redaction import Secret
-log.set_up("debug", lambda text: text.replace("hunter2", "***"), environ=os.environ)
+settings = log.LogSettings(level="debug")
+log.set_up(settings, lambda text: text.replace("hunter2", "***"), environ=os.environ)
 ours = logging.getLogger("elwood.x")
 """
 
@@ -175,3 +177,94 @@ def test_an_uncaught_exception_and_a_warning_are_lines_like_any_other() -> None:
 def test_a_record_that_cannot_be_formatted_is_not_shown_raw() -> None:
     text = run(PREPARE + "ours.info('one %d', 'hunter2')")
     assert text == '{"level":"error","event":"unloggable","logger":"elwood.x"}\n'
+
+
+# --- what ends, parts, and the file ---------------------------------------------------------------
+
+
+def test_what_ends_says_how_long_it_took_and_whether_it_succeeded(stream: io.StringIO) -> None:
+    log.event(OUR, "tool_call", {"tool": "read_file"}, success=True, seconds=0.0124)
+    log.event(OUR, "llm_call", {"why": "offline"}, success=False, seconds=2)
+    found = [(line["level"], line["event"], line["duration_ms"]) for line in lines(stream)]
+    assert found == [("info", "tool_call", 12), ("warning", "llm_call", 2000)]
+    assert [line["success"] for line in lines(stream)] == [True, False]
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_part_has_a_level_of_its_own() -> None:
+    written = io.StringIO()
+    settings = log.LogSettings(level="warning", levels={"tools": "debug", "models": "error"})
+    log.set_up(settings, redact, stream=written, environ={})
+    for part in ("tools", "tools.payloads", "models", "telegram"):
+        logging.getLogger(f"elwood.{part}").debug("detail")
+        logging.getLogger(f"elwood.{part}").warning("odd")
+    found = [(line["logger"], line["event"]) for line in lines(written)]
+    assert found == [
+        ("elwood.tools", "detail"),
+        ("elwood.tools", "odd"),
+        ("elwood.tools.payloads", "detail"),
+        ("elwood.tools.payloads", "odd"),
+        ("elwood.telegram", "odd"),
+    ]
+
+
+def test_each_part_that_logs_can_have_a_level() -> None:
+    found = set[str]()
+    for path in Path(log.__file__).parents[1].rglob("*.py"):
+        assert "getLogger(__name__)" not in path.read_text(), path
+        found |= set(re.findall(r'getLogger\("elwood\.([\w.]+)"\)', path.read_text()))
+    assert found == {*log.COMPONENTS, *log.PAYLOADS}
+
+
+def test_the_file_gets_the_same_lines_and_is_begun_anew(
+    stream: io.StringIO, tmp_path: Path
+) -> None:
+    path = tmp_path / "elwood.log"
+    rotated = log.to_file(log.LogSettings(file=path, rotate=0.001), redact)
+    assert rotated is not None
+    for number in range(80):
+        OUR.info("said hunter2 %d", number)
+    logging.getLogger("httpx2").info("not ours")
+    rotated.close()
+    parts = [path, *(tmp_path / f"elwood.log.{number}" for number in range(1, log.KEPT + 1))]
+    assert sorted(tmp_path.iterdir()) == sorted(parts), "no more are kept"
+    assert all(part.stat().st_mode & 0o777 == 0o600 for part in parts)
+    kept = "".join(part.read_text() for part in reversed(parts))
+    assert kept
+    assert stream.getvalue().endswith(kept)
+
+
+def test_a_file_that_nobody_takes_lines_for_holds_nobody_up(
+    stream: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe without a reader: to open it takes for ever, as a disk that has gone does."""
+    monkeypatch.setattr(log, "MAX_QUEUED", 3)
+    path = tmp_path / "elwood.log"
+    os.mkfifo(path)
+    rotated = log.to_file(log.LogSettings(file=path), redact)
+    assert rotated is not None
+    for number in range(20):
+        OUR.info("line %d", number)
+    assert len(lines(stream)) == 20
+    with path.open() as reader:
+        while '"line 20"' not in (text := reader.readline()):  # one more, when there is room
+            OUR.info("line 20")
+            if '"lines lost"' in text:
+                assert '"count":' in text
+                break
+        else:
+            pytest.fail("nothing tells of what was lost")
+    rotated.close()
+
+
+def test_a_file_in_no_folder_is_an_error_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"make its folder: .*/none/elwood.log"):
+        log.to_file(log.LogSettings(file=tmp_path / "none" / "elwood.log"), redact)
+
+
+def test_a_full_disk_costs_lines_only(stream: io.StringIO) -> None:
+    rotated = log.to_file(log.LogSettings(file=Path("/dev/full")), redact)
+    assert rotated is not None
+    OUR.info("said")
+    rotated.close()
+    assert [line["event"] for line in lines(stream)] == ["said"]

@@ -55,6 +55,6 @@ if __name__ == "__main__":
     parser.add_argument("--config", type=Path, required=True)
     config = load(parser.parse_args().config, os.environ)
     log.set_up(
-        config.of(LogSettings).level, lambda text: redact(text, config.secrets), environ=os.environ
+        config.of(LogSettings), lambda text: redact(text, config.secrets), environ=os.environ
     )
     sys.exit(serving.run(config, more=(Feature(name="effects", build=build),), grace=GRACE))

@@ -212,7 +212,7 @@ async def test_always_is_for_what_people_mean_by_it(h: Home) -> None:
     h.think = think
     h.features = (
         featured("shell", shell_tools(sandbox, files, inline)),
-        featured("files", writing_tools(files.root, inline)),
+        featured("files", writing_tools(files, inline)),
     )
     h.more_tools = ("run_command", "write_file")
 

@@ -76,10 +76,11 @@ from elwood.agent.approvals.state import (
 from elwood.agent.channels.client import edit_until_done, post_until_delivered
 from elwood.agent.channels.messages import Button, Edit, OutboxMail
 from elwood.agent.channels.pacing import Bucket
-from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.calls import OwnerAnswer, allows
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
+from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
@@ -87,7 +88,7 @@ from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.approvals")
 
 RECORD = "recording an approval"
 # Seconds at most between two looks at the clock while the owner sleeps: it may be set meanwhile.
@@ -437,10 +438,10 @@ class Approvals:
         for entry in entries:
             match entry:
                 case ApprovalRequested(id=id, question=question, lasts=lasts):
-                    about = {"question": gist(question), "session": question.session}
-                    log.info("owner asked", extra=about)
+                    with bind(session=question.session, message=question.message):
+                        log.info("owner asked", extra={"question": gist(question)})
+                        self._tasks.start_soon(self._prompt, self._state.requests[id])
                     self._end_in(lasts, self._state.requests[id])
-                    self._tasks.start_soon(self._prompt, self._state.requests[id])
                 case ApprovalDecided():
                     self._ended(ended.pop(0), entry)
                 case _:
@@ -449,8 +450,11 @@ class Approvals:
 
     def _ended(self, request: ApprovalRequest, decided: ApprovalDecided) -> None:
         question, ruling, by = request.question, decided.ruling, decided.by
-        about = {"question": gist(question), "as": ruling, "by": by}
-        log.info("call decided", extra=about)
+        about = {"question": gist(question), "decision": ruling, "by": by}
+        took = self._environment.now() - request.at
+        with bind(session=question.session, message=question.message):
+            success = allows(ruling)
+            event(log, "approval", about, success=success, seconds=took, level=logging.INFO)
         if decided.id in self._timers:
             self._timers.pop(decided.id).cancel()
         if ruling != "withdrawn":  # those who withdraw know it

@@ -178,6 +178,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
     answer for the conversation or for good permits; without one that is *exact*.  *asks* says in a
     few words of ours what is to be done, *arguments* are the call's, as the model gave them.
+    *message* is the id of the message that it all began with.
     """
 
     session: str
@@ -195,6 +196,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     scope: ApprovalScope | None = None
     asks: str = ""
     arguments: str = ""
+    message: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -20,10 +20,11 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused, typing
 from elwood.agent.conversation.route import Route
+from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Request
 from elwood.foundation.text.markdown import Rich
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.channels")
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -39,18 +40,29 @@ PATIENCE, TRIES = 10.0, 3
 BUSY_NOTICE = 60.0
 
 
+def noted(outcome: PostResult, channel: str, seconds: float) -> PostResult:
+    """Log what became of a message that was given to *channel*; what fails is tried again."""
+    about = {"channel": channel, "outcome": type(outcome).__name__.lower()}
+    if not isinstance(outcome, Sent):
+        about["why"] = outcome.why
+    event(log, "channel", about, success=isinstance(outcome, Sent), seconds=seconds)
+    return outcome
+
+
 async def post_once(
     outbox: Address[OutboxMail], post: Post | Edit, within: float = POST_LIMIT
 ) -> PostResult:
     """Post, or edit, a message once; what nobody answers *within* seconds may have arrived."""
+    outcome: PostResult = Unsure("nobody answered")
+    began = trio.current_time()
     with trio.move_on_after(within):
         try:
-            return await outbox.ask(post)
+            outcome = await outbox.ask(post)
         except ActorDown as error:
-            return Unsent(str(error))
+            outcome = Unsent(str(error))
         except ActorCrashed as error:
-            return Unsure(str(error))
-    return Unsure("nobody answered")
+            outcome = Unsure(str(error))
+    return noted(outcome, post.route.channel, trio.current_time() - began)
 
 
 async def post_until_delivered(
@@ -104,8 +116,7 @@ async def _arrives(
         match await post_once(outbox, make(repeat=repeat)):
             case Sent() as sent:
                 return sent
-            case Undeliverable(why):
-                log.warning("not deliverable", extra={"to": outbox.name, "why": why})
+            case Undeliverable():
                 return None
             case Unsure():
                 repeat = True

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen
+from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen, texts
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
@@ -54,12 +54,15 @@ from elwood.agent.models.spending import (
     spent,
     warnings,
 )
-from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
+from elwood.foundation.log import bind, event
+from elwood.foundation.runtime import Mailbox, clear_error, report_done, report_error, waiting
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
+# What goes to models and comes back; at debug, as it may be private.
+payloads = logging.getLogger("elwood.models.payloads")
 
 # Calls that may be under way or wait for their place; more are turned away at once.
 MAX_CALLS = 2_000
@@ -130,10 +133,11 @@ class UsageBook:
     def clock_time(self) -> str:
         return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
-    def owe(self, caller: Caller, model: str, usage: Usage) -> None:
-        """Note what a call cost: in memory, until `settle` has written it."""
+    def owe(self, caller: Caller, model: str, usage: Usage) -> Charged:
+        """Note, and return, what a call cost: in memory, until `settle` has written it."""
         entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
         self._owed.append((entry, caller.purse))
+        return entry
 
     async def settle(self) -> bool:
         """Write what is owed; False if the disk is full, and then no call may be made.
@@ -240,7 +244,7 @@ class CircuitBreaker:
 class ModelAttempt:
     """An *ask* to one *model*: *since* when it is tried, and the *rest* of those that could be.
 
-    No model is waited for longer than *most* seconds.
+    No model is waited for longer than *most* seconds.  *failures* are those so far.
     """
 
     ask: Complete
@@ -248,6 +252,7 @@ class ModelAttempt:
     rest: tuple[str, ...]
     most: float
     since: float = attrs.field(factory=trio.current_time)
+    failures: Counter[FailureKind] = attrs.field(factory=Counter[FailureKind])
 
     @property
     def caller(self) -> Caller:
@@ -283,6 +288,12 @@ class ModelAttempt:
         if self.ask.progress is not None:
             with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 self.ask.progress.send_nowait(said)
+
+    def log(self, *, success: bool, level: int | None = None, **about: object) -> None:
+        """Log how it ended."""
+        took, retries = trio.current_time() - self.since, self.failures.total()
+        about = {"model": self.model, "retries": retries, **about}
+        event(log, "llm_call", about, success=success, seconds=took, level=level)
 
     def wait(self, fault: Fault, until: float) -> None:
         """Tell whoever waits what is wrong, if there is nothing to see for long."""
@@ -348,7 +359,7 @@ class Models:
 
     async def _tell(self, warning: str) -> None:
         """Tell the owner of a limit, or of damage; what is not told in time stands in the log."""
-        log.warning("told the owner", extra={"why": warning})
+        event(log, "budget", {"why": warning}, success=True, level=logging.WARNING)
         with trio.move_on_after(TELLING):
             await self._tell_owner(warning)
 
@@ -360,7 +371,8 @@ class Models:
         try:
             async with trio.open_nursery() as race:
                 race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
-                ask.reply.set(await self._answer(ask))
+                with bind(**dict(ask.cause)):
+                    ask.reply.set(await self._answer(ask))
                 race.cancel_scope.cancel()
             await self._book.settle()  # beside what the session does next, before any next call
         finally:
@@ -374,11 +386,16 @@ class Models:
         models = candidates(self._settings, ask.role)
         troubles: list[str] = []
         while True:
-            result = await self._ask(ModelAttempt(ask, models[0], models[1:], self._patience))
+            attempt = ModelAttempt(ask, models[0], models[1:], self._patience)
+            result = await self._ask(attempt)
+            if isinstance(result, BudgetSpent):
+                event(log, "budget", {"why": result.why}, success=False)
+            elif not isinstance(result, Completion):
+                level = logging.ERROR if result == GivenUp(result.why, ()) else None
+                attempt.log(success=False, level=level, why=result.why)
             if not isinstance(result, GivenUp):
                 return result
             models = result.rest
-            log.warning("model given up", extra={"why": result.why, "next": models[:1]})
             troubles.append(result.why)
             if not models:
                 return ModelUnavailable("; ".join(troubles), result.permanent)
@@ -389,7 +406,6 @@ class Models:
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
             return GivenUp(why, attempt.rest, permanent=True)
-        failures = Counter[FailureKind]()
         while True:
             ticket = await self._enter(attempt, breaker)
             if not isinstance(ticket, Ticket):
@@ -406,8 +422,9 @@ class Models:
                     return ContextTooLong(str(error))
                 if fault.kind == "history":
                     return BadHistory(str(error))
-                failures[fault.kind] += 1
-                again = self._failed(attempt, breaker, ticket, fault, failures[fault.kind])
+                attempt.failures[fault.kind] += 1
+                times = attempt.failures[fault.kind]
+                again = self._failed(attempt, breaker, ticket, fault, times)
             finally:
                 breaker.leave(ticket)
             if again is None:
@@ -458,7 +475,8 @@ class Models:
             held = fault.retry_after or 0.0 if again is None else again - now
             breaker.hold(max(held, PAUSES.get(fault.kind, 0.0)))
         why = describe(attempt.model, fault)
-        log.info("attempt failed", extra={"why": why, "times": times, "again": again is not None})
+        again_in = None if again is None else round(again - now, 1)
+        log.warning("attempt failed", extra={"why": why, "times": times, "again_in": again_in})
         if again is None or again - attempt.since > SHOW_AFTER:
             report_error(attempt.provider, why, times=times)
         return again
@@ -498,8 +516,15 @@ class Models:
             with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
                 breaker.succeeded()
-                clear_error(name)
-                self._book.owe(attempt.caller, attempt.model, completion.usage)
+                report_done(name)
+                cost = self._book.owe(attempt.caller, attempt.model, completion.usage).usd
+                used = completion.usage
+                tokens = {"input": used.input, "output": used.output, "cached": used.cache_read}
+                attempt.log(success=True, **tokens, cost=cost, stop=completion.stop)
+                if payloads.isEnabledFor(logging.DEBUG):
+                    asked, said = ask.messages[-1:], (completion.message,)
+                    shown = {"asked": [*map(texts, asked)], "answered": [*map(texts, said)]}
+                    payloads.debug("response", extra=shown)
                 return completion
             raise ModelFailure(name, Fault("stalled", "it was not done when time was up"))
         except (ModelFailure, trio.Cancelled):

@@ -10,6 +10,7 @@ from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.spending import Spent
+from elwood.foundation.log import bound
 from elwood.foundation.runtime import Request
 
 
@@ -57,7 +58,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     is none yet; what does not fit is dropped.  *max_tokens* overrides the configured limit.
     *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
     *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
-    is asked within its turn, such as a summary, carries both.
+    is asked within its turn, such as a summary, carries both.  *cause* is what log lines name.
     """
 
     session: str
@@ -69,6 +70,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     until: float = math.inf
     job: str = ""
     purse: Purse | None = None
+    cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=bound)
 
 
 Vector = Sequence[float]

@@ -38,7 +38,7 @@ from elwood.agent.session.turn.prompt import SystemPrompt
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.log import bind
+from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import (
     Listener,
     Mailbox,
@@ -102,8 +102,11 @@ class SessionActor:
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
         with bind(session=self._log.id):
+            began = trio.current_time()
             try:
-                if await self._open(mailbox):
+                opened = await self._open(mailbox)
+                event(log, "session", {}, success=opened, seconds=trio.current_time() - began)
+                if opened:
                     await self._work(mailbox)
             finally:
                 self._log.close()
@@ -199,7 +202,8 @@ class SessionActor:
                 return False
         match message:
             case Inbound():
-                message.reply.set(await self._receive(message, nursery))
+                with bind(message=message.id):
+                    message.reply.set(await self._receive(message, nursery))
             case Await():
                 nursery.start_soon(self._await, message)
             case Interrupt():

@@ -19,11 +19,13 @@ from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.inspection import (
     ActorSeen,
+    DoneSeen,
     Inspection,
     ProcessSeen,
     SessionSeen,
     StuckSeen,
     TroubleSeen,
+    Vitals,
     WaitSeen,
 )
 from elwood.agent.session.log.restored import Restored
@@ -180,6 +182,7 @@ class Core:
     *events* is told what becomes of actors.  *up* is set by a way in once it listens, *stop* ends
     the app; what must be closed then goes into *closing*.  One that *stays* does what is due
     by the clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.
+    *vitals* are written by whoever watches over the app.
     """
 
     config: Config
@@ -210,6 +213,8 @@ class Core:
         default=attrs.Factory(lambda core: core.clock.now(), takes_self=True)
     )
 
+    vitals: Vitals = attrs.field(factory=Vitals)
+
     @property
     def paths(self) -> Paths:
         return self.config.of(Paths)
@@ -219,7 +224,8 @@ def inspect(core: Core) -> Inspection:
     """See everything as it is now."""
     python, seen = platform.python_version(), core.live.seen()
     process = ProcessSeen(__version__, core.started, os.getpid(), python, seen)
-    return look(core.table, process, core.redactor)
+    seen_now = look(core.table, process, core.redactor)
+    return msgspec.structs.replace(seen_now, vitals=core.vitals)
 
 
 def look(actor_table: ActorTable, process: ProcessSeen, redact: Callable[[str], str]) -> Inspection:
@@ -246,6 +252,10 @@ def look(actor_table: ActorTable, process: ProcessSeen, redact: Callable[[str], 
             troubles=tuple(
                 TroubleSeen(text(t.what), text(t.error), now - t.since, t.count)
                 for t in status.troubles.values()
+            ),
+            done=tuple(
+                DoneSeen(text(what), text(outcome), now - at)
+                for what, (outcome, at) in status.done.items()
             ),
         )
 

@@ -5,14 +5,13 @@ there is one window in which nobody knows; what may have arrived is sent again m
 never silently.
 """
 
-import logging
 from collections.abc import Callable
 from functools import partial
 
 import trio
 
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner
+from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, noted
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
@@ -34,13 +33,12 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.agent.session.settings import WatchdogSettings
+from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
 from elwood.foundation.text.splitting import parts, split, with_footer
-
-log = logging.getLogger("elwood.delivery")
 
 # How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
 # delayed by the same times, and others must have their turn in between.
@@ -125,7 +123,9 @@ class Delivery:
 
     async def _deliver_all(self, place: Place, busy: set[Place]) -> None:
         while undelivered := self._next(place):
-            with waiting(f"delivery of {undelivered.replied.reply}", limit=self._limit):
+            what = f"delivery of {undelivered.replied.reply}"
+            cause = bind(message=undelivered.message, turn=undelivered.replied.turn)
+            with cause, waiting(what, limit=self._limit):
                 await self._deliver(undelivered)
         busy.discard(place)
 
@@ -168,7 +168,7 @@ class Delivery:
                     is_reply=True,
                     markdown=markdown,
                 )
-                pause = delay
+                pause, began = delay, trio.current_time()
                 try:
                     outcome = await self._ask(post)
                 except ActorDown as error:
@@ -176,13 +176,13 @@ class Delivery:
                 except ActorCrashed as error:
                     outcome = Unsure(str(error))
                     pause = AFTER_CRASH * delay
+                noted(outcome, replied.route.channel, trio.current_time() - began)
                 match outcome:
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         await self._log.keep(Posted(*key, message), *done, last_words=True)
                         break
                     case Undeliverable(why, first):
-                        log.warning("reply is undeliverable", extra={"why": why})
                         if first:
                             await self._tell_owner(replied, why)
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
@@ -191,7 +191,6 @@ class Delivery:
                         repeat, recorded = True, False
                     case Unsent():  # the record still says all that is known
                         recorded, pause = True, min(delay, UNSENT_PAUSE)
-                log.info("delivery is tried again", extra={"outcome": repr(outcome)})
                 await trio.sleep(pause)
                 delay = min(LAST_PAUSE, delay * 2)
         if replied.reply in self._log.state.undelivered:

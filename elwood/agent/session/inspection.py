@@ -23,6 +23,14 @@ class TroubleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int
 
 
+class DoneSeen(msgspec.Struct, frozen=True):
+    """How something that is done again and again went last, *age* seconds ago."""
+
+    what: str
+    outcome: str
+    age: float
+
+
 class ActorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """One actor: in *state* for *age* seconds, with *depth* messages in a queue of *capacity*."""
 
@@ -36,6 +44,7 @@ class ActorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     last_crash_age: float | None = None
     waits: tuple[WaitSeen, ...] = ()
     troubles: tuple[TroubleSeen, ...] = ()
+    done: tuple[DoneSeen, ...] = ()
 
 
 class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +77,21 @@ class StuckSeen(msgspec.Struct, frozen=True):
     what: str
 
 
+class Vitals(msgspec.Struct):
+    """What is measured now and then: *sizes* in bytes, by what it is, and the *budget* of today.
+
+    *sandbox* is the rung that commands run on, *sandbox_warning* what is wrong with it.
+    *last_error* is the last error in the log, at a Unix time.
+    """
+
+    sandbox: str = ""
+    sandbox_warning: str = ""
+    sizes: dict[str, int] = {}
+    budget: dict[str, float | None] = {}
+    last_error: str = ""
+    last_error_at: float = 0.0
+
+
 class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything at one moment; *left_out* actors and sessions did not fit."""
 
@@ -75,6 +99,7 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
     actors: tuple[ActorSeen, ...]
     stuck: tuple[StuckSeen, ...] = ()
     left_out: int = 0
+    vitals: Vitals = msgspec.field(default_factory=Vitals)
 
 
 def shorten(inspection: Inspection, keep: int) -> Inspection:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import attrs
 import msgspec
@@ -228,8 +228,31 @@ class ForgettingFailed(Exception):
     """It may still be said somewhere; the text says why."""
 
 
+@attrs.frozen
+class LentFolder:
+    """The folder *root* beside the workspace; file tools find it at *place* as well.
+
+    Only conversations in *chats* reach it; if there are none, all do.
+    """
+
+    root: Root
+    place: str = ""
+    chats: Collection[int] = ()
+
+    def is_open(self, route: Route) -> bool:
+        return not self.chats or route.chat in self.chats
+
+
+class ReachedPath(NamedTuple):
+    """A *path* in *root*; *start* stands before it where people and models read it."""
+
+    root: Root
+    path: str
+    start: str = ""
+
+
 class WorkspaceFiles:
-    """The workspace *root*, and the folders *lent* to be read.
+    """The workspace *root*, and the folders *lent* beside it.
 
     *place* says where commands find a path of this machine, None if they do not; it blocks.  What
     is lent is looked at with each path: there may be more of it by then.
@@ -238,30 +261,37 @@ class WorkspaceFiles:
     def __init__(
         self,
         root: Root,
-        lent: Sequence[Root] = (),
+        lent: Sequence[LentFolder] = (),
         place: Callable[[Path], str | None] = lambda path: None,
     ) -> None:
         self.root = root
         self._lent = lent
         self._place = place
 
-    def reached(self, path: str) -> tuple[Root, str]:
-        """Say which root the *path* is in, and where there; blocks.
+    def reached(self, path: str, route: Route) -> ReachedPath:
+        """Say which root the *path* is in, and where there, for a conversation at *route*; blocks.
 
         An absolute path may be as commands see it, or as it is on this machine.  What is beneath
         none of the roots is left to the workspace, which refuses it.
         """
         if path.startswith("/"):
-            for start, root in self._starts():
+            for start, root in self._starts(route):
                 if path == start or path.startswith(f"{start}/"):
-                    return root, path[len(start) :].strip("/") or "."
-        return self.root, path
+                    inner = path[len(start) :].lstrip("/") or "."
+                    return ReachedPath(root, inner, "" if root is self.root else f"{start}/")
+        return ReachedPath(self.root, path)
 
-    def _starts(self) -> Iterator[tuple[str, Root]]:
-        for root in (self.root, *self._lent):
-            yield str(root.path), root
-            if (place := self._place(root.path)) is not None:
-                yield place, root
+    def mounts(self, route: Route) -> list[str]:
+        """Name the places of mounts that a conversation at *route* reaches."""
+        return [one.place for one in self._lent if one.place and one.is_open(route)]
+
+    def _starts(self, route: Route) -> Iterator[tuple[str, Root]]:
+        for one in (LentFolder(self.root), *self._lent):
+            if not one.is_open(route):
+                continue
+            for place in (str(one.root.path), one.place, self._place(one.root.path)):
+                if place:
+                    yield place, one.root
 
 
 @contextmanager

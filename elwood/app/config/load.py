@@ -426,7 +426,8 @@ class _Loading:
     def _table(self, raw: object, kind: type[T], where: Where) -> T | None:
         """Make a *kind* of *raw*, which stands at *where*; None if anything is wrong with it."""
         if not isinstance(raw, dict):
-            begin = f"[[{where[0]}]]" if isinstance(where[-1], int) else f"[{dotted(where)}]"
+            in_list = isinstance(where[-1], int)
+            begin = f"[[{dotted(where[:-1])}]]" if in_list else f"[{dotted(where)}]"
             is_variable = isinstance(raw, _FromVariable)
             remedy = "set its keys one by one" if is_variable else f"begin it with {begin}"
             self._report(where, f"expected a table, found {_described(raw)}", remedy)
@@ -497,12 +498,17 @@ class _Loading:
 
     def _elements(self, raw: object, kind: type, where: Where, key: Key) -> tuple[object, ...]:
         example = "write [1, 2]" if kind is int else 'write ["a", "b"]'
+        if attrs.has(kind):
+            example = f"begin each with [[{dotted(where)}]]"
         items = _listed(raw)
         if items is None:
             in_json = " in JSON" if isinstance(raw, _FromVariable) else ""
             raise BadSetting(f"expected a list{in_json}, found {_described(raw)}", example)
-        made = []
+        made: list[object] = []
         for index, element in enumerate(items):
+            if attrs.has(kind):
+                made.append(self._table(element, kind, (*where, index)))
+                continue
             try:
                 made.append(self._value(element, kind, (*where, index), key))
             except BadSetting as error:

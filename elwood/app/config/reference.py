@@ -103,6 +103,8 @@ def _type(kind: object) -> str:
     inner = [arg for arg in get_args(kind) if arg is not types.NoneType]
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in inner)
+    if get_origin(kind) is tuple and attrs.has(inner[0]):
+        return "tables: " + ", ".join(f"`{field.name}`" for field, _ in keys(inner[0]))
     if get_origin(kind) is tuple:
         return f"list of {_type(inner[0])}s"
     if get_origin(kind) is Mapping:

@@ -1,17 +1,23 @@
 """What backup brings to one run of the app."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
+
+import trio
 
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.features.backup.feature import BackupSettings, backup_folder
 from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import Anchor
 from elwood.foundation.text.lines import duration
+
+log = logging.getLogger("elwood.backup")
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -22,12 +28,16 @@ async def build(core: Core, others: Gathered) -> Parts:
         from elwood.features.backup.rules import BackupFailed
         from elwood.features.backup.store import planned
 
+        began = trio.current_time()
         with suppress(ActorUnavailable):
             await core.anchoring.ask(Anchor())  # and it carries them
         try:
             said = await core.environment.blocking(lambda: planned(core.config, core.clock.now))
         except BackupFailed as error:
+            took = trio.current_time() - began
+            event(log, "backup", {"why": str(error)}, success=False, seconds=took)
             return Report(f"no backup was taken: {error}", failed=True)
+        event(log, "backup", {"what": said}, success=True, seconds=trio.current_time() - began)
         return Report(said)
 
     async def show(call: CommandCall) -> CommandAnswer:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen, shorten
+from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen, Vitals, shorten
 from elwood.foundation.text.lines import clip, duration
 from elwood.foundation.text.lines import width as columns
 
@@ -38,7 +38,7 @@ def render(inspection: Inspection, *, now: float, width: int) -> str:
     Elwood 0.1.0 · pid 7 · up 60 s
     └─ outbox  running            60 s     1/64
     """
-    lines = [_headline(inspection, now)]
+    lines = [_headline(inspection, now), *_vitals(inspection.vitals, now)]
     for seen in inspection.stuck:
         told = f"{seen.actor}: {seen.what}" if seen.actor else seen.what
         lines += [f"! {line}" for line in _fold(told, width - 2)]
@@ -100,6 +100,17 @@ def _headline(inspection: Inspection, now: float) -> str:
     return " · ".join(parts)
 
 
+def _vitals(vitals: Vitals, now: float) -> Iterator[str]:
+    parts = [f"sandbox {vitals.sandbox}"] if vitals.sandbox else []
+    parts += [f"{what} {size / 1e6:.1f} MB" for what, size in vitals.sizes.items()]
+    if vitals.budget:
+        parts.append(f"today {vitals.budget['tokens']:,.0f} tokens, ${vitals.budget['usd']:.2f}")
+    if parts:
+        yield " · ".join(parts)
+    if vitals.last_error:
+        yield f"last error {duration(now - vitals.last_error_at)} ago: {vitals.last_error}"
+
+
 def _rows(inspection: Inspection) -> Iterator[_Row]:
     """Yield the actors as a tree: ``sessions/a`` hangs below ``sessions``."""
     sessions = {f"sessions/{session.session}": session for session in inspection.process.sessions}
@@ -157,6 +168,8 @@ def _details(actor: ActorSeen) -> Iterator[str]:
             continue
         times = f"{trouble.count} time{'s' * (trouble.count > 1)} in {duration(trouble.age)}"
         yield f"{trouble.what} failed {times}: {trouble.error}"
+    for done in actor.done:
+        yield f"{done.what}: {done.outcome}, {duration(done.age)} ago"
     if actor.last_crash is not None:
         ago = "" if actor.last_crash_age is None else f" {duration(actor.last_crash_age)} ago"
         yield f"last crash{ago}: {actor.last_crash}"

@@ -17,7 +17,15 @@ from msgspec import Meta
 
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, WorkspaceFiles, reaching
+from elwood.agent.tools.tool import (
+    Output,
+    ReachedPath,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    WorkspaceFiles,
+    reaching,
+)
 from elwood.features.files.tools import (
     MAX_PAGE,
     looking,
@@ -28,7 +36,7 @@ from elwood.features.files.tools import (
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused
-from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines
+from elwood.foundation.storage.files import File, Item, decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Lines, and names, that one call shows.
@@ -76,16 +84,17 @@ class Find(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FileSearch:
-    """Searches the workspace *root*."""
+    """Searches *files*."""
 
-    def __init__(self, root: Root, blocking: Blocking) -> None:
-        self._root = root
+    def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
+        self._files = files
         self._blocking = blocking
 
     async def grep(self, given: Grep, context: ToolContext) -> str | Output:
         """Search the lines of text files."""
         with reaching(given.path):
-            found = await self._blocking(partial(matches, self._root, given))
+            reached = partial(self._files.reached, given.path, context.route)
+            found = await self._blocking(lambda: matches(reached(), given))
         if found.why_cut:
             found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
         elif not found.lines:
@@ -97,14 +106,18 @@ class FileSearch:
         """Search for files and folders by name."""
         pattern = re.compile(translate(given.name))
 
-        def look() -> tuple[list[Item], bool]:
-            items, more = self._root.walk(given.path)
-            return [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])], more
+        def look() -> tuple[list[Item], bool, str]:
+            root, path, start = self._files.reached(given.path, context.route)
+            items, more = root.walk(path)
+            found = [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])]
+            return found, more, start
 
         with reaching(given.path):
-            items, more = await self._blocking(look)
+            items, more, start = await self._blocking(look)
         told = items[:MAX_NAMES]
-        lines = [f"{escape_name(one.name)}{'/' if one.kind == 'folder' else ''}" for one in told]
+        lines = [
+            f"{escape_name(start + one.name)}{'/' if one.kind == 'folder' else ''}" for one in told
+        ]
         if len(told) < len(items):
             lines.append(f"[{len(told)} of {len(items)} are shown]")
         if more:
@@ -162,15 +175,17 @@ class _Enough(Exception):
     """The search has come to a bound."""
 
 
-def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic) -> Matches:
-    """Search what *given* says, as far as the bounds allow.
+def matches(
+    reached: ReachedPath, given: Grep, clock: Callable[[], float] = time.monotonic
+) -> Matches:
+    """Search what is *reached* for what *given* says, as far as the bounds allow.
 
     Raises ToolFailure, PathRefused, Unconfined.
     """
     search = searcher(given.pattern, ignore_case=given.ignore_case)
     until = clock() + MAX_SECONDS
     found = Matches()
-    items, more = root.walk(given.path)
+    items, more = reached.root.walk(reached.path)
     if more:
         found.why_cut = "the folder has too much in it, not all was searched"
     pattern = re.compile(translate(given.glob))
@@ -196,8 +211,8 @@ def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic
         if item.kind != "file" or not pattern.match(item.name.rsplit("/", 1)[-1]):
             continue
         try:
-            with root.file(item.name) as file:
-                look(item.name, file)
+            with reached.root.file(item.name) as file:
+                look(f"{reached.start}{item.name}", file)
         except PathRefused:
             continue  # no text, a second name, or gone meanwhile
         except _Enough as enough:
@@ -214,19 +229,19 @@ def _around(line: str, end: int) -> str:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    root, blocking = core.workspace, core.environment.blocking
-    files = WorkspaceFiles(root, others.lent, others.place)
+    blocking = core.environment.blocking
+    files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
         tools=[
             *reading_tools(files, blocking),
-            *writing_tools(root, blocking),
-            *search_tools(root, blocking),
+            *writing_tools(files, blocking),
+            *search_tools(files, blocking),
         ]
     )
 
 
-def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
-    search = FileSearch(root, blocking)
+def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
+    search = FileSearch(files, blocking)
     return (
         looking(
             name="find",
@@ -237,7 +252,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
-            plan=partial(plan_look, "find", root, blocking),
+            plan=partial(plan_look, "find", files, blocking),
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
         looking(
@@ -250,7 +265,7 @@ def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
-            plan=partial(plan_look, "search", root, blocking),
+            plan=partial(plan_look, "search", files, blocking),
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
         ),
     )

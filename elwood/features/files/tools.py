@@ -58,20 +58,21 @@ class _Reached(Protocol):
 
 
 async def plan_look(
-    verb: str, root: Root, blocking: Blocking, given: _Reached, context: ToolContext
+    verb: str, files: WorkspaceFiles, blocking: Blocking, given: _Reached, context: ToolContext
 ) -> Plan:
-    """Say what would be looked at, by its name in *root*."""
-    scope = await blocking(partial(folder_scope, verb, root, given.path))
+    """Say what would be looked at, by its name in *files*."""
+    scope = await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
     is_all = verb in ("read", "list")
     subject = f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}"
     return Plan(ReadFiles(), subject, scope=scope)
 
 
-def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
+def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalScope | None:
     """Say which folder of *root* may be permitted with *path*; blocks.
 
-    Of what stands in no folder it is that file alone: never the whole of the workspace, nor what
-    instructs Elwood or starts programs.
+    With a *start*, outside of the workspace, it goes by its path on this machine.  Of what stands
+    in no folder it is that file alone: never the whole of *root*, nor what instructs Elwood or
+    starts programs.
     """
     try:
         found = root.located(path)
@@ -80,13 +81,14 @@ def folder_scope(verb: str, root: Root, path: str) -> ApprovalScope | None:
     folder, _, name = found.rpartition("/")
     if not found or protection(found):
         return None
+    start = f"{root.path.resolve()}/" if start else ""
     if folder:
-        parts, where = folder.split("/"), f"in {escape_name(folder)}/"
-        keys = tuple(f"folder {'/'.join(parts[:end])}" for end in range(len(parts), 0, -1))
+        parts, where = folder.split("/"), f"in {escape_name(start + folder)}/"
+        keys = tuple(f"folder {start}{'/'.join(parts[:end])}" for end in range(len(parts), 0, -1))
         covers = f"{verb} any file {where} or in a folder below it"
         return ApprovalScope(keys, f"{verb} {where}", covers)
-    words = f"{verb} {escape_name(name)}"
-    return ApprovalScope((f"file {name}",), words, f"{words}, whatever it holds")
+    words = f"{verb} {escape_name(start + name)}"
+    return ApprovalScope((f"file {start}{name}",), words, f"{words}, whatever it holds")
 
 
 class FileReader:
@@ -99,15 +101,15 @@ class FileReader:
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
         """List one folder, a line for each entry."""
         with reaching(given.path):
-            return await self._blocking(lambda: self._listed(given))
+            return await self._blocking(lambda: self._listed(given, context))
 
     async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
         """Read some lines of a text file."""
         with reaching(given.path):
-            return await self._blocking(lambda: self._read(given))
+            return await self._blocking(lambda: self._read(given, context))
 
-    def _listed(self, given: ListFiles) -> str | Output:
-        root, path = self._files.reached(given.path)
+    def _listed(self, given: ListFiles, context: ToolContext) -> str | Output:
+        root, path, _ = self._files.reached(given.path, context.route)
         items, more = root.items(path)
         if not items:
             return f"{escape_name(given.path)} is an empty folder"
@@ -117,8 +119,8 @@ class FileReader:
             lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
         return named("\n".join(lines), items[:MAX_ITEMS])
 
-    def _read(self, given: ReadFile) -> str | Output:
-        root, path = self._files.reached(given.path)
+    def _read(self, given: ReadFile, context: ToolContext) -> str | Output:
+        root, path, _ = self._files.reached(given.path, context.route)
         with root.file(path) as file:
             lines, total = _page(file, given)
         name = escape_name(given.path)
@@ -187,7 +189,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ListFiles,
             run=reader.list_files,
-            plan=partial(plan_look, "list", files.root, blocking),
+            plan=partial(plan_look, "list", files, blocking),
             target=lambda given: escape_name(given.path),
         ),
         looking(
@@ -200,7 +202,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ReadFile,
             run=reader.read_file,
-            plan=partial(plan_look, "read", files.root, blocking),
+            plan=partial(plan_look, "read", files, blocking),
             target=lambda given: escape_name(given.path),
         ),
     )
@@ -240,17 +242,21 @@ class EditText(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FileWriter:
-    """Writes files of the workspace *root*."""
+    """Writes *files*."""
 
-    def __init__(self, root: Root, blocking: Blocking) -> None:
-        self._root = root
+    def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
+        self._files = files
         self._blocking = blocking
 
     async def write_file(self, given: WriteText, context: ToolContext) -> str:
         data = given.content.encode()
         if len(data) > MAX_CONTENT:
             raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
-        write = partial(self._root.write, given.path, data, untrusted=context.label.untrusted)
+
+        def write() -> str:
+            root, path, _ = self._files.reached(given.path, context.route)
+            return root.write(path, data, untrusted=context.label.untrusted)
+
         with reaching(given.path):
             done = await self._blocking(write)
         return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
@@ -262,14 +268,15 @@ class FileWriter:
         untrusted = context.label.untrusted
 
         def edit() -> int:
-            with self._root.file(given.path) as file:
+            root, path, _ = self._files.reached(given.path, context.route)
+            with root.file(path) as file:
                 if file.stat.st_size > MAX_CONTENT:
                     raise PathRefused(given.path, _TOO_LARGE)
                 data = file.read(MAX_CONTENT)
                 refuse_binary(given.path, data, file.stat.st_size)
                 data, count = _edited(given, data)
                 untrusted_now = untrusted or file.untrusted
-                self._root.write(given.path, data, untrusted=untrusted_now, expect=file.stat)
+                root.write(path, data, untrusted=untrusted_now, expect=file.stat)
                 return count
 
         with reaching(given.path):
@@ -287,11 +294,13 @@ class FileWriter:
         return await self._plan("edit", given.path, text, context)
 
     async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
-        root = self._root
-        looked = await self._blocking(lambda: (_state(root, path), folder_scope(verb, root, path)))
-        before, scope = looked
+        def look() -> tuple[str, ApprovalScope | None, str]:
+            root, inner, start = self._files.reached(path, context.route)
+            return _state(root, inner), folder_scope(verb, root, inner, start), inner
+
+        before, scope, inner = await self._blocking(look)
         foreign = before != ABSENT and escape_invisible(path) not in context.written
-        action = WriteFile(protection(path) is not None, foreign)
+        action = WriteFile(protection(inner) is not None, foreign)
         return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
 
 
@@ -327,8 +336,8 @@ def _state(root: Root, path: str) -> str:
             return ABSENT
 
 
-def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
-    writer = FileWriter(root, blocking)
+def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
+    writer = FileWriter(files, blocking)
     return (
         Tool(
             name="write_file",

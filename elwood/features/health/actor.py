@@ -1,8 +1,11 @@
 """Watches Elwood: tells the owner what is stuck, systemd that we are alive, monitors how we do."""
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -10,14 +13,18 @@ import trio
 
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
+from elwood.agent.models.messages import Spending
+from elwood.agent.models.settings import Limits
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Admission, Core, inspect
-from elwood.agent.session.inspection import Inspection, shorten
+from elwood.agent.session.inspection import DoneSeen, Inspection, Vitals, shorten
+from elwood.features.health.feature import HealthSettings
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,
     ActorTable,
+    ActorUnavailable,
     Address,
     Crashed,
     Event,
@@ -27,6 +34,7 @@ from elwood.foundation.runtime import (
     report_error,
     report_warning,
 )
+from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
@@ -60,6 +68,9 @@ MEASURE_EVERY = 20.0
 WRITE_EVERY = 3
 # Actors and sessions that stand in it.
 LISTED = 200
+
+# What the actors are called that send, and what the scheduler says that it has done.
+OUTBOX, HEARTBEAT = "outbox ", "heartbeat"
 
 LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
 
@@ -129,32 +140,96 @@ def words(news: AlarmNews) -> str:
 # --- the disks, and health.json -------------------------------------------------------------------
 
 
-class HealthFile(msgspec.Struct, frozen=True):
-    """What stands in health.json; *at* is Unix seconds.
+class HealthFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in health.json; *at* is Unix seconds, *uptime* and ages are seconds.
 
+    *channels* say how each of their actors did last, *queues* how many messages wait where.
     *told* are the warnings for the life of a process that the owner knows already.
     """
 
     at: float
     status: str
+    version: str
+    uptime: float
+    heartbeat: DoneSeen | None
+    channels: Mapping[str, Sequence[DoneSeen]]
+    vitals: Vitals
+    queues: Mapping[str, int]
+    restarts: int
     disk: Mapping[str, Space]
     inspection: Inspection
     told: tuple[str, ...] = ()
 
 
-def told_before(data: bytes) -> frozenset[str]:
-    """Read in the health.json of an earlier process which warnings the owner knows."""
+def health_file(
+    at: float, status: str, disk: Mapping[str, Space], seen: Inspection, told: tuple[str, ...] = ()
+) -> HealthFile:
+    """Put together what monitors ask for, of all that is *seen*."""
+    actors = {actor.name: actor for actor in seen.actors}
+    channels = [name.removeprefix(OUTBOX) for name in actors if name.startswith(OUTBOX)]
+    done = {name: [*actors[OUTBOX + name].done] for name in channels}
+    for name in done.keys() & actors.keys():
+        done[name] += actors[name].done
+    beats = [one for actor in seen.actors for one in actor.done if one.what == HEARTBEAT]
+    return HealthFile(
+        at=at,
+        status=status,
+        version=seen.process.version,
+        uptime=at - seen.process.started,
+        heartbeat=next(iter(beats), None),
+        channels=done,
+        vitals=seen.vitals,
+        queues={actor.name: actor.depth for actor in seen.actors if actor.depth},
+        restarts=sum(actor.restarts for actor in seen.actors),
+        disk=disk,
+        inspection=msgspec.structs.replace(shorten(seen, LISTED), vitals=Vitals()),
+        told=told,
+    )
+
+
+def before(data: bytes) -> HealthFile | None:
+    """Read the health.json of an earlier process; None if it is of another version, or cut."""
     try:
-        return frozenset(msgspec.json.decode(data, type=HealthFile).told)
+        return msgspec.json.decode(data, type=HealthFile)
     except msgspec.DecodeError:
-        return frozenset()  # of another version, or cut: told once more
+        return None
+
+
+class LastError(logging.Handler):
+    """Keeps the last error of the log in *vitals*."""
+
+    def __init__(self, vitals: Vitals, redact: Callable[[str], str]) -> None:
+        super().__init__(logging.ERROR)
+        self._vitals = vitals
+        self._redact = redact
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = getattr(record, "why", "") or (f"{type(error).__name__}: {error}" if error else "")
+        text = f"{record.name.removeprefix('elwood.')}: {record.getMessage()} {why}"
+        self._vitals.last_error = one_line(self._redact(text), MAX_LINE)
+        self._vitals.last_error_at = record.created
+
+
+def sizes(state: Path, workspace: Path) -> dict[str, int]:
+    """Add up the bytes of what is kept; the *workspace* counts for itself.  Blocks."""
+    found = {"state": 0, "journals": 0, "memory index": 0}
+    for folder, folders, names in os.walk(state):
+        folders[:] = [name for name in folders if Path(folder, name) != workspace]
+        for name in names:
+            with suppress(OSError):  # it is gone
+                size = os.lstat(f"{folder}/{name}").st_size
+                found["state"] += size
+                found["journals"] += size if name.endswith((".jsonl", ".jsonl.gz")) else 0
+                found["memory index"] += size if name.startswith("memory.db") else 0
+    return found
 
 
 class DiskMonitor:
     """Looks every few seconds, and tells *admission* why no new work is to be taken, if none is.
 
     *folders* measure the disks of what they are named after, and raise OSError; *write* raises
-    DiskFull.
+    DiskFull.  *measure* brings the vitals up to date.
     """
 
     def __init__(
@@ -164,7 +239,11 @@ class DiskMonitor:
         inspect: Callable[[], Inspection],
         now: Callable[[], float],
         admission: Admission,
+        settings: HealthSettings,
+        measure: Callable[[], Awaitable[None]],
     ) -> None:
+        self._settings = settings
+        self._measure = measure
         self._admission = admission
         self._folders = folders
         self._spaces: dict[str, Space] = {}
@@ -177,14 +256,14 @@ class DiskMonitor:
         while True:
             await self._look()
             if looks % WRITE_EVERY == 0:
+                await self._measure()
                 await write()
             looks += 1
             await trio.sleep(MEASURE_EVERY)
 
     async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
         """Write health.json; *status* says in a few words how Elwood does."""
-        inspection = shorten(self._inspect(), LISTED)
-        health = HealthFile(self._now(), status, self._spaces, inspection, told)
+        health = health_file(self._now(), status, self._spaces, self._inspect(), told)
         try:
             await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
         except DiskFull as error:
@@ -199,8 +278,10 @@ class DiskMonitor:
                 self._spaces[name] = await measure()
             except OSError as error:
                 log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
-        self._admission.refusal = refusal(self._spaces)
-        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self._admission.refusal)):
+        low, full = self._settings.disk_warning, self._settings.disk_full
+        self._admission.refusal = refusal(self._spaces, full)
+        little = warning(self._spaces, low, full)
+        for what, why in ((LITTLE, little), (NONE, self._admission.refusal)):
             if why:
                 report_warning(what, why)
             else:
@@ -415,7 +496,25 @@ async def build(core: Core, others: Gathered) -> Parts:
     async def write(data: bytes) -> None:
         await blocking(lambda: core.disk.replace(file, data))
 
-    known = await blocking(lambda: told_before(file.read_bytes() if file.is_file() else b""))
+    last = await blocking(lambda: before(file.read_bytes() if file.is_file() else b""))
+    vitals, limits = core.vitals, core.config.of(Limits)
+    if last is not None:
+        vitals.last_error = last.vitals.last_error
+        vitals.last_error_at = last.vitals.last_error_at
+    errors = LastError(vitals, core.redactor)
+    logging.getLogger("elwood").addHandler(errors)
+    core.closing.callback(logging.getLogger("elwood").removeHandler, errors)
+
+    async def measure() -> None:
+        warnings = {one.subject: one.what for one in core.table.stuck() if one.lasts}
+        sandbox = others.sandbox
+        vitals.sandbox = "none" if isinstance(sandbox, NoSandbox) else sandbox.rung
+        vitals.sandbox_warning = warnings.get("sandbox", "")
+        vitals.sizes = await blocking(lambda: sizes(paths.state, paths.workspace))
+        with trio.move_on_after(POST), suppress(ActorUnavailable):
+            today = (await core.models.ask(Spending(session=""))).day
+            vitals.budget = {"tokens": today.tokens, "usd": today.usd}
+            vitals.budget |= {"limit_tokens": limits.day_tokens, "limit_usd": limits.day_usd}
 
     disks = DiskMonitor(
         {
@@ -426,6 +525,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         partial(inspect, core),
         core.clock.now,
         core.admission,
+        core.config.of(HealthSettings),
+        measure,
     )
     health = Health(
         core.table,
@@ -437,7 +538,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         stop=core.stop,
         redact=core.redactor,
         disks=disks,
-        known=known,
+        known=last.told if last is not None else (),
     )
     return Parts(
         actors=[Actor(step=0, mailbox=core.events, body=health.run, policy=WORLD, grace=1.0)]

@@ -41,7 +41,7 @@ from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, having
 
-log = logging.getLogger("elwood.observer")
+log = logging.getLogger("elwood.memory")
 
 # Seconds that a turn waits for notes that may help: an answer must not be late for them.
 SUGGEST_WAIT = 0.5

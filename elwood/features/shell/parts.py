@@ -1,7 +1,10 @@
 """What shell brings to one run of the app."""
 
 import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
@@ -9,20 +12,26 @@ from elwood.agent.parts import ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.agent.tools.tool import WorkspaceFiles
+from elwood.agent.tools.tool import LentFolder, WorkspaceFiles
 from elwood.features.shell.tools import ID, NAME, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.net.control import ServiceUnreachable, ask
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import reap
 from elwood.foundation.sandbox.command import NoSandbox
-from elwood.foundation.sandbox.picking import Picked, find_engine, pick
-from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.sandbox.picking import Picked, engines, find_engine, pick
+from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.files import Root
 
 log = logging.getLogger("elwood.shell")
 # What `elwood` may ask the running service.
 COMMAND = "sandbox"
 WALLS = "no network; of your files they read the workspace and skills, and write the workspace"
+# There is nothing that a reset could take away.
+FRESH = "each command starts afresh: of one that has ended nothing stays but what it wrote there"
+MODES = {"ro": "only to be read", "rw": "to be read and changed"}
+CLOSED = "secrets, and folders with a dot before their names, are closed"
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -46,13 +55,45 @@ def see(found: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
     """Put into words what came of the search for a sandbox."""
     if isinstance(found, NoSandbox):
         words, is_meant = f"Commands cannot be run: {found.why}", settings.kind == "none"
-        return Seen(words, warning="" if is_meant else words, is_sound=is_meant)
+        notes = _mounted(settings)
+        return Seen(words, notes, warning="" if is_meant else words, is_sound=is_meant)
     words, is_walled = f"Commands run in: {found.rung}", found.rung != "direct"
-    notes = (*found.notes, *((WALLS,) if is_walled else ()))
+    notes = (*found.notes, *((WALLS, FRESH) if is_walled else ()), *_mounted(settings))
     if not found.failed:
         return Seen(f"{words}.", notes, is_sound=is_walled)
     weaker = f"{words}, a weaker sandbox (/sandbox)"
     return Seen(f"{weaker}.", notes, f"{weaker}: {found.failed}", is_sound=False)
+
+
+def _mounted(settings: SandboxSettings) -> tuple[str, ...]:
+    """Say what is mounted; commands on some rungs see nothing of it, which is said by itself."""
+    return tuple(
+        f"mounted at {one.place}: {one.path}, {MODES[one.mode]}"
+        f"{', in some chats only' if one.chats else ''}; {CLOSED}"
+        for one in settings.mounts
+    )
+
+
+@attrs.frozen
+class MountedFolders:
+    """The part of the prompt that names what is mounted; *place* says where commands find it."""
+
+    mounts: Sequence[FolderMount]
+    place: Callable[[Path], str | None]
+    blocking: Blocking
+
+    async def text(self, budget: int) -> str:
+        if not self.mounts:
+            return ""
+        lines = await self.blocking(lambda: [self._line(one) for one in self.mounts])
+        head = f"The owner has opened folders outside of the workspace to you; in them {CLOSED}:"
+        return "\n".join((head, *lines))
+
+    def _line(self, one: FolderMount) -> str:
+        place = self.place(one.path)
+        tools = "" if place else ", for file tools only"
+        chats = ", in some conversations only" if one.chats else ""
+        return f"- {place or one.place} ({MODES[one.mode]}{tools}{chats})"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -63,7 +104,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     settings = core.config.of(SandboxSettings)
     found: Picked | NoSandbox
     try:
-        folders = (paths.workspace, paths.state, tuple(root.path for root in others.lent))
+        folders = (paths.workspace, paths.state, tuple(one.root.path for one in others.lent))
         found = await pick(settings, *folders, blocking=blocking)
     except NoSandbox as error:
         found = error
@@ -85,6 +126,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         tools=tools(sandbox, files, blocking),
         sandbox=sandbox,
+        lent=[_lent(one) for one in settings.mounts],
+        prompt=[MountedFolders(settings.mounts, others.place, blocking)],
         commands=[
             SlashCommand(
                 name=COMMAND,
@@ -96,6 +139,11 @@ async def build(core: Core, others: Gathered) -> Parts:
         control=[ControlCommand(name=COMMAND, run=answer)],
         status=[] if seen.warning else [lambda: seen.words],  # warnings stand there anyway
     )
+
+
+def _lent(mount: FolderMount) -> LentFolder:
+    root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False)
+    return LentFolder(root, mount.place, mount.chats)
 
 
 async def check(context: CheckContext) -> list[Finding]:
@@ -118,7 +166,8 @@ async def check(context: CheckContext) -> list[Finding]:
     what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
         return [Finding("ok", "sandbox", what)]
-    return [Finding("warning", "sandbox", what, "see docs/sandbox.md")]
+    remedy = "; ".join(filter(None, ("see docs/sandbox.md", engines())))
+    return [Finding("warning", "sandbox", what, remedy)]
 
 
 async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext) -> Seen:

@@ -95,7 +95,7 @@ class CommandTool:
             action = RunCommand("unclear", "commands are not confined here, so each is asked about")
         facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
         if action.judged == "unclear":
-            facts |= await self._blocking(partial(self._named, given.command))
+            facts |= await self._blocking(partial(self._named, given.command, context))
         # Of more files than are looked at nobody knows what is in them.
         scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
         return Plan(action, given.command, facts, scope=scope)
@@ -109,8 +109,10 @@ class CommandTool:
                 outcome = await _run_script(verdict, given, sandbox)
             else:
                 argv = ("bash", "--norc", "--noprofile", "-c", given.command)
-                command = Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT)
-                outcome = await sandbox.run(command)
+                mounts = self._files.mounts(context.route)
+                outcome = await sandbox.run(
+                    Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT, mounts=mounts)
+                )
         except SandboxFailed as error:
             text = f"{error}; whether the command did something is not known"
             raise ToolFailure(text, unknown=True) from error
@@ -124,7 +126,7 @@ class CommandTool:
     def _judged(self, given: ShellCommand) -> Safe | Unclear | Forbidden:
         return judge(given.command, str(self._files.root.path))
 
-    def _named(self, command: str) -> dict[str, str]:
+    def _named(self, command: str, context: ToolContext) -> dict[str, str]:
         """Hash the files that *command* names, and what git would push.  Blocks."""
         facts: dict[str, str] = {}
         parsed = parse(command)
@@ -135,7 +137,8 @@ class CommandTool:
         for word in (*implied, *words):
             if len(facts) >= MAX_FILES:
                 break
-            if (found := _hash(*self._files.reached(word))) is not None:
+            root, path, _ = self._files.reached(word, context.route)
+            if (found := _hash(root, path)) is not None:
                 facts[f"file {PurePosixPath(word)}"] = found
         if "git" in words:
             facts |= _head(self._files.root)
@@ -272,9 +275,9 @@ def tools(
             id=ID,
             description=(
                 "Run a bash command in the workspace, in a sandbox: no network, nothing outside of "
-                "the workspace can be changed. Commands that only look (ls, cat, git status, …) "
-                "run at once; the owner is asked about others. The result is the exit code, if it "
-                "is not 0, and what was printed."
+                "the workspace and of folders opened to you can be changed. Commands that only "
+                "look (ls, cat, git status, …) run at once; the owner is asked about others. The "
+                "result is the exit code, if it is not 0, and what was printed."
             ),
             input=ShellCommand,
             run=command.run_command,

@@ -14,6 +14,7 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.tools.tool import LentFolder
 from elwood.features.skills.feature import SkillSettings
 from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
 from elwood.features.skills.store import SkillStore, lacking
@@ -117,5 +118,5 @@ async def build(core: Core, others: Gathered) -> Parts:
                 group="What I know and plan",
             )
         ],
-        lent=shelf.packages,
+        lent=tuple(map(LentFolder, shelf.packages)),
     )

@@ -100,7 +100,7 @@ class SkillStore:
         *,
         off: Collection[str] = (),
     ) -> None:
-        self.packages = tuple(map(Root, packages))
+        self.packages = tuple(Root(path, writable=False) for path in packages)
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)

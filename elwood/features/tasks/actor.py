@@ -49,11 +49,13 @@ from elwood.features.tasks.state import (
     is_cancelled,
 )
 from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, placed, session_of
+from elwood.foundation.log import Kind, bind, event
 from elwood.foundation.runtime import (
     Address,
     Halt,
     Mailbox,
     clear_error,
+    report_done,
     report_error,
     report_warning,
 )
@@ -62,9 +64,10 @@ from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.tasks")
 
 RUNS = "writing the logs of runs"
+HEARTBEAT = "heartbeat"
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
 CLOCK = "the clock was put back"
 # Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
@@ -567,6 +570,8 @@ class Scheduler:
             if isinstance(seen, Outcome):
                 failure, seen = seen, ""
             elif seen and seen == run.seen and not run.planned.is_requested:
+                if run.task.origin == "heartbeat":
+                    report_done(HEARTBEAT, "unchanged")
                 await self._end(run, Outcome("unchanged"))
                 return
             session = self._runner.session(run.task)
@@ -578,9 +583,17 @@ class Scheduler:
                 await trio.sleep(RECORD_AGAIN)
             return
         about = {"task": run.task.id, "due": run.planned.due, "attempt": run.planned.attempt}
-        log.info("run goes on" if run.begun else "run began", extra=about)
-        outcome = failure or await self._runner.carry_out(run)
-        log.info("run ended", extra={**about, "result": outcome.result})
+        began = trio.current_time()
+        with bind(message=message_of(run.planned)):
+            log.info("run goes on" if run.begun else "run began", extra=about)
+            outcome = failure or await self._runner.carry_out(run)
+            about["result"], took = outcome.result, trio.current_time() - began
+            success = outcome.result in ("done", "waiting")
+            is_heartbeat = run.task.origin == "heartbeat"
+            if is_heartbeat:
+                report_done(HEARTBEAT, outcome.result)
+            kind: Kind = "heartbeat" if is_heartbeat else "task"
+            event(log, kind, about, success=success, seconds=took)
         await self._end(run, outcome)
 
     async def _end(self, run: DueRun, outcome: Outcome) -> None:

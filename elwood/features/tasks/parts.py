@@ -60,7 +60,7 @@ from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.journal import Journal
 
-log = logging.getLogger("elwood.clock")
+log = logging.getLogger("elwood.tasks")
 
 # Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
 MAX_PROBLEMS = 3_500

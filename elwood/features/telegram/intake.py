@@ -84,13 +84,14 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
+from elwood.foundation.log import event
 from elwood.foundation.net.http_server import HttpServer, listener_at
-from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error, waiting
+from elwood.foundation.runtime import Address, Mailbox, Signal, report_done, report_error, waiting
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.telegram")
 
 HAND_ON = "handing on a message"
 # Seconds at most between two tries to hand one on.
@@ -231,7 +232,7 @@ class Intake:
                 self._replies.why = ""
                 await trio.sleep(pause)
                 pause = min(LAST_RETRY, 2 * pause)
-            clear_error(HAND_ON)
+            report_done(HAND_ON)
             for update in album:
                 waiting_for.remove(update)
                 self._poll.settle(update.update_id)
@@ -672,7 +673,7 @@ class Poll:
             why = "long polls return at once with nothing: is there a proxy in between?"
             report_error(POLL, why)
         elif not is_idle:
-            clear_error(POLL)
+            report_done(POLL)
         return updates
 
     def settle(self, number: int) -> None:
@@ -713,12 +714,15 @@ class Poll:
 
     async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return what *call* does, or None after a failure and the pause that it asks for."""
+        began = trio.current_time()
         try:
             with waiting(f"{what} from Telegram", limit=wait + 2 * POLL_MARGIN):
                 result = await call()
         except FAILURES as error:
             self._told = None
             self._failed = True
+            about = {"channel": "telegram", "outcome": "poll failed", "why": explain(error)}
+            event(log, "channel", about, success=False, seconds=trio.current_time() - began)
             await self._stay_away(error)
             return None
         self._failures = self._conflicts = 0
@@ -728,7 +732,6 @@ class Poll:
     async def _stay_away(self, error: Failure) -> None:
         why = explain(error)
         report_error(POLL, why)
-        log.warning("poll failed", extra={"why": why})
         match error:
             case TelegramError(code=400 | 401 | 404):
                 await self._need_a_person(why)
@@ -822,7 +825,7 @@ class Webhook(Poll):
                     report_error(LISTEN, f"not possible at {place}: {error}")
                     await trio.sleep(LAST_PAUSE)
                     continue
-                clear_error(LISTEN)
+                report_done(LISTEN)
                 await trio.serve_listeners(server.serve, [listener])
 
     async def introduce(self) -> TelegramUser:
@@ -830,7 +833,7 @@ class Webhook(Poll):
         set_webhook = partial(self._bot.set_webhook, self._url, self._secret)
         while await self._tried("the webhook", 0, set_webhook) is None:
             pass
-        clear_error(POLL)
+        report_done(POLL)
         return me
 
     async def fetch(self) -> list[Update | UnreadableUpdate]:
@@ -859,7 +862,7 @@ class Webhook(Poll):
         if info.pending_update_count and info.last_error_message:
             report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
         else:
-            clear_error(POLL)
+            report_done(POLL)
         return True
 
     def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:

@@ -39,12 +39,19 @@ from elwood.features.telegram.client import (
 )
 from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error, waiting
+from elwood.foundation.runtime import (
+    Mailbox,
+    Signal,
+    clear_error,
+    report_done,
+    report_error,
+    waiting,
+)
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import REPEAT_MARK, Rich, mark_repeat
 from elwood.foundation.text.splitting import MESSAGE_LIMIT, split
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.telegram")
 
 # Messages that may wait for one chat, and marks of messages as seen, which give way to newer ones.
 MAX_WAITING, MAX_REACTIONS = 64, 8
@@ -530,7 +537,7 @@ class Outbox:
                 if failed is None:
                     continue
                 return failed if arrived is None else _partly(failed)
-            clear_error(SEND)
+            report_done(SEND)
             arrived = Sent(f"{options.chat}:{number}")
             options.reply_to = None
             if options.chat != queue.chat:

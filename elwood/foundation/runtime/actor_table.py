@@ -64,7 +64,10 @@ class Trouble(msgspec.Struct):
 
 @attrs.define(eq=False)
 class ActorStatus:
-    """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``."""
+    """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``.
+
+    *done* says of what it does again and again how it went last, and when.
+    """
 
     name: str
     capacity: int
@@ -79,6 +82,7 @@ class ActorStatus:
     crashes_in_a_row: int = 0
     waits: dict[int, Wait] = attrs.field(factory=dict)
     troubles: dict[str, Trouble] = attrs.field(factory=dict)
+    done: dict[str, tuple[str, float]] = attrs.field(factory=dict)
 
     def turn_to(self, state: State) -> None:
         self.state = state
@@ -240,3 +244,10 @@ def clear_error(what: str) -> None:
     status = _current.get()
     if status is not None:
         status.troubles.pop(what, None)
+
+
+def report_done(what: str, outcome: str = "ok") -> None:
+    """Note that *what* was done now, and that it works (again)."""
+    clear_error(what)
+    if (status := _current.get()) is not None:
+        status.done[what] = outcome, status.clock()

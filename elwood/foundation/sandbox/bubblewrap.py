@@ -117,7 +117,7 @@ class Bubblewrap:
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        layout = await self.context.layout()
+        layout = await self.context.layout(command.mounts)
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
             gate = stack.enter_context(to_child(never_ends=True))

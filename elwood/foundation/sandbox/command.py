@@ -1,6 +1,6 @@
 """What is run in the workspace, what comes of it, and who can do it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -65,7 +65,7 @@ class Command:
     given away when it starts.  *network* lets it reach what this machine reaches; *shown* are
     folders of this machine that it sees where they are, and writes where that is True; *limits*
     take the place of those of the settings; *secrets* are variables that nobody else can see.
-    *started* is told its process.
+    *started* is told its process.  Of the folders that the owner mounted it sees those at *mounts*.
     """
 
     argv: tuple[str, ...] = attrs.field(validator=_is_argv)
@@ -81,6 +81,7 @@ class Command:
     limits: Mapping[str, int] = attrs.field(factory=dict)
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_is_environment)
     started: Callable[[int], object] = lambda pid: None
+    mounts: Collection[str] = ()
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ class Docker:
         """Run *command*.  Raises SandboxFailed."""
         if command.streams:
             raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
-        layout = await self._context.layout()
+        layout = await self._context.layout(command.mounts)
         body = await self._context.blocking(lambda: self._wanted(command, layout.mounts))
         name = f"elwood-{uuid4().hex}"
         try:
@@ -121,7 +121,8 @@ class Docker:
         owner = os.stat(self._context.workspace)
         user = (owner.st_uid, owner.st_gid or _PLAIN_ID) if owner.st_uid else (_PLAIN_ID,) * 2
         limits = self._context.settings.limits()
-        tmp = self._context.settings.tmp * MEGABYTE
+        settings = self._context.settings
+        tmp = settings.tmp * MEGABYTE
         made = made_files(self._context.state)
         shown = [Mount("readonly", path, path) for path in self._shown]
         for name in MADE_GIT:
@@ -129,7 +130,7 @@ class Docker:
             shown.append(Mount("readonly", place, str(made / name)))
         given = environment(command.environment, home=WORKSPACE)
         return {
-            "Image": self._context.settings.docker_image,
+            "Image": settings.docker_image,
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
             "Entrypoint": [],
             "Env": [f"{name}={value}" for name, value in given.items()],
@@ -146,6 +147,8 @@ class Docker:
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges"],
                 "PidsLimit": limits["NPROC"],
+                "NanoCpus": int(settings.docker_cpus * 1e9),
+                "Runtime": settings.docker_runtime,
                 "Memory": limits["DATA"],
                 "MemorySwap": limits["DATA"],
                 "ShmSize": tmp,

@@ -1,15 +1,16 @@
 """What a command sees: the system, the workspace but for what is kept from it, and lent folders.
 
-Lent folders lie outside of the workspace and may only be read.  They are named by the owner, and
-resolved once: whatever a link in them says, a command finds no more than what lies in them, as each
-rung leads it by names of its own or forbids the rest.
+Lent folders lie outside of the workspace and may only be read, unless one is a mount that the owner
+lets be written.  They are named by the owner, and resolved once: whatever a link in them says, a
+command finds no more than what lies in them, as each rung leads it by names of its own or forbids
+the rest.
 """
 
 import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -115,22 +116,22 @@ class Layout(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def guarded(workspace: Path) -> list[Mount]:
-    """Mount *workspace*, read-only where a command must not write.
+def guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
+    """Mount *workspace* at *place*, read-only where a command must not write.
 
     Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
     Blocks.
     """
-    found = [Mount("shared", WORKSPACE, str(workspace))]
+    found = [Mount("shared", place, str(workspace))]
     readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
     git = workspace / ".git"
     if git.is_file() and not git.is_symlink():
         readonly.append(".git")
     elif git.is_dir() and not git.is_symlink():
         # A mount by itself, or another folder could take its place.
-        found.append(Mount("shared", f"{WORKSPACE}/.git", str(git)))
+        found.append(Mount("shared", f"{place}/.git", str(git)))
         readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
-    found += (Mount("readonly", f"{WORKSPACE}/{name}", str(workspace / name)) for name in readonly)
+    found += (Mount("readonly", f"{place}/{name}", str(workspace / name)) for name in readonly)
     return found
 
 
@@ -150,28 +151,35 @@ class Hidden(msgspec.Struct):
 
 
 def hidden(
-    root: Path, place: str, covers: Path, clock: Callable[[], float] = time.monotonic
+    root: Path,
+    place: str,
+    covers: Path,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    dots: bool = True,
 ) -> Hidden:
     """Hide what in *root*, which is at *place*, has a name that secrets are kept under.
 
     A folder is empty but for covers of the files in it, or git would see them as deleted.  *covers*
-    is the folder for the files that are seen instead.  Blocks.
+    is the folder for the files that are seen instead.  Without *dots* folders with a dot before
+    their names are hidden as well, and nothing is in those.  Blocks.
     """
     found = Hidden()
     until = clock() + MAX_SECONDS
-    for path, entry, is_within_hidden in _entries(root):
+    for path, entry, is_within_hidden in _entries(root, dots=dots):
         if clock() > until:
             found.cut = f"{MAX_SECONDS:g} s"
             break
-        if not is_within_hidden and not holds_secrets(entry.name):
-            continue
         is_folder = entry.is_dir(follow_symlinks=False)
+        is_dotted = _is_dotted(entry, dots=dots)
+        if not (is_within_hidden or is_dotted or holds_secrets(entry.name)):
+            continue
         if not (is_folder or entry.is_file(follow_symlinks=False)):
             continue
         if len(found.mounts) >= MAX_COVERED:
             found.cut = f"{MAX_COVERED} of them"
             break
-        if not is_within_hidden:
+        if not (is_within_hidden or is_dotted):
             found.names.append(path if place == WORKSPACE else f"{place}/{path}")
         if not is_folder:
             found.mounts.append(Mount("hidden file", f"{place}/{path}", _cover(entry, covers)))
@@ -180,7 +188,11 @@ def hidden(
     return found
 
 
-def _entries(root: Path) -> Iterator[tuple[str, "os.DirEntry[str]", bool]]:
+def _is_dotted(entry: "os.DirEntry[str]", *, dots: bool) -> bool:
+    return not dots and entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+
+
+def _entries(root: Path, *, dots: bool) -> Iterator[tuple[str, "os.DirEntry[str]", bool]]:
     """Walk through *root*, the nearest first: each path, and whether a hidden folder holds it."""
     waiting = deque([("", False)])
     while waiting:
@@ -189,6 +201,8 @@ def _entries(root: Path) -> Iterator[tuple[str, "os.DirEntry[str]", bool]]:
         with suppress(OSError), os.scandir(root / folder) as listed:
             for entry in listed:
                 yield f"{folder}{entry.name}", entry, is_hidden
+                if _is_dotted(entry, dots=dots):
+                    continue
                 if entry.is_dir(follow_symlinks=False) and (is_hidden or entry.name != ".git"):
                     is_secret = is_hidden or holds_secrets(entry.name)
                     waiting.append((f"{folder}{entry.name}/", is_secret))
@@ -232,10 +246,15 @@ SKILLS = "/skills"
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """The folder *path* of this machine; *place* is where a rung puts it that can."""
+    """The folder *path* of this machine; *place* is where a rung puts it that can.
+
+    One that the owner mounted has a *mode*; a command sees it if it is to, and if all that is
+    closed in it was found.
+    """
 
     path: Path
     place: str
+    mode: Literal["", "ro", "rw"] = ""
 
 
 def lend(
@@ -272,20 +291,29 @@ class SandboxContext:
     blocking: Blocking
     lent: tuple[Lent, ...] = ()
 
-    async def layout(self) -> Layout:
-        """List what a command finds where."""
-        return await self.blocking(self._layout)
+    async def layout(self, seen: Collection[str] = ()) -> Layout:
+        """List what a command finds where; of mounts it is to have those at the places *seen*."""
+        return await self.blocking(lambda: self._layout(seen))
 
-    def _layout(self) -> Layout:
+    def _layout(self, seen: Collection[str]) -> Layout:
         covers = made_files(self.state) / "covers"
         mounts = guarded(self.workspace)
         found = [hidden(self.workspace, WORKSPACE, covers)]
+        closed: list[str] = []
         for one in self.present():
-            mounts.append(Mount("readonly", one.place, str(one.path)))
-            found.append(hidden(one.path, one.place, covers))
+            if one.mode and one.place not in seen:
+                continue
+            within = hidden(one.path, one.place, covers, dots=not one.mode)
+            if one.mode and within.cut:
+                why = f"the search for what is closed in it ended at {within.cut}"
+                closed.append(f"{one.place} is not shown to commands: {why}")
+                continue
+            readonly = [Mount("readonly", one.place, str(one.path))]
+            mounts += guarded(one.path, one.place) if one.mode == "rw" else readonly
+            found.append(within)
         mounts += (mount for one in found for mount in one.mounts)
         _tidy(covers, {mount.source for mount in mounts})
-        return Layout(mounts, _note(found))
+        return Layout(mounts, "; ".join(filter(None, (_note(found), *closed))))
 
     def present(self) -> list[Lent]:
         """List what is lent, and is a folder now that we may look at; blocks."""

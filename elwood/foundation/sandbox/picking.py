@@ -24,7 +24,7 @@ from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched, landlock_version, open_with_landlock
-from elwood.foundation.sandbox.layout import SandboxContext, lend, make_files
+from elwood.foundation.sandbox.layout import Lent, SandboxContext, lend, make_files
 from elwood.foundation.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ async def pick(
             )
     await blocking(lambda: make_files(context.state))
     lent, notes = await blocking(lambda: lend(folders, context.workspace, context.state, home))
-    picked = await _taken(attrs.evolve(context, lent=lent))
+    mounts = await blocking(
+        lambda: tuple(Lent(one.path.resolve(), one.place, one.mode) for one in settings.mounts)
+    )
+    picked = await _taken(attrs.evolve(context, lent=lent + mounts))
     return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
@@ -148,6 +151,10 @@ async def _landlock(context: SandboxContext) -> Picked:
     if abi == 0:
         raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
     notes = (*open_with_landlock(abi), *_notes())
+    lent = tuple(one for one in context.lent if not one.mode)
+    if len(lent) < len(context.lent):
+        context = attrs.evolve(context, lent=lent)
+        notes = ("commands see no mounts: what is closed in them could not be hidden", *notes)
     return await _tested(Launched(context, "landlock"), context, notes)
 
 
@@ -164,10 +171,22 @@ async def find_engine(settings: SandboxSettings) -> "Engine":
     from elwood.foundation.sandbox.docker import Engine
 
     if not settings.docker_socket or not settings.docker_image:
-        raise NoSandbox("docker: set sandbox.docker_socket and sandbox.docker_image")
+        found = engines() or "no container engine was found"
+        raise NoSandbox(f"docker: set sandbox.docker_socket and sandbox.docker_image; {found}")
     engine = Engine(Path(settings.docker_socket))
     await _answered(engine.find_image(settings.docker_image), settings)
     return engine
+
+
+def engines() -> str:
+    """Say where an engine's socket is on this machine; nothing if it is in none of its places."""
+    user = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    places = ("/var/run/docker.sock", "/run/podman/podman.sock", f"{user}/docker.sock")
+    found = [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
+    usable = [path for path in found if os.access(path, os.W_OK)]
+    if usable or not found:
+        return "".join(f"a container engine is at {path}" for path in usable[:1])
+    return f"a container engine is at {found[0]}, but this user may not use it"
 
 
 async def _answered(request: Awaitable[None], settings: SandboxSettings) -> None:

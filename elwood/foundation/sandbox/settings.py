@@ -1,12 +1,99 @@
 """What can be set about the sandbox."""
 
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import attrs
 
-from elwood.foundation.settings import Section, at_least, setting
+from elwood.foundation.settings import (
+    BadSetting,
+    Complaint,
+    Loaded,
+    Paths,
+    Section,
+    Where,
+    at_least,
+    none_or,
+    required,
+    setting,
+)
+from elwood.foundation.storage.paths import holds_secrets
 
 MEGABYTE = 1_000_000
+# Where commands and file tools find what is mounted; each folder has a name there.
+MOUNTS = "/mounts"
+# Each takes a command time, as what is closed in it is looked for.
+MAX_MOUNTS = 16
+
+
+def _is_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
+        raise BadSetting("is not a name for a mount", "write small letters, digits, - and _")
+
+
+def _is_folder(path: Path) -> None:
+    if not os.path.isdir(path):
+        raise BadSetting(f"there is no folder {path}", "make it, or write another path")
+
+
+@attrs.frozen(kw_only=True)
+class FolderMount:
+    """A folder outside of the workspace that the owner opens, to conversations in *chats*."""
+
+    path: Path = required(help="the folder", check=_is_folder)
+    name: str = required(help="what it is called", check=_is_name)
+    mode: Literal["ro", "rw"] = setting("ro", help="rw: it may be changed as well")
+    chats: tuple[int, ...] = setting((), help="numbers of chats; none: all conversations reach it")
+
+    @property
+    def place(self) -> str:
+        return f"{MOUNTS}/{self.name}"
+
+
+def _verify(loaded: Loaded) -> Iterator[Complaint]:
+    """Find mounts that would show what is kept from everybody, and two of one name."""
+    if Paths not in loaded.config.values:
+        return
+    paths, config = loaded.config.of(Paths), loaded.config.file
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    kept: list[tuple[str, Path | str]] = [
+        ("the state folder", paths.state),
+        ("the workspace", paths.workspace),
+        ("the folder of the control socket", paths.runtime),
+        ("the configuration", config),
+        *([("the folder of secrets", credentials)] if credentials else []),
+    ]
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    names: dict[object, Where] = {}
+    for where, _, value in loaded.values:
+        if where[:2] != ("sandbox", "mounts") or len(where) != 4:
+            continue
+        if where[3] == "name" and names.setdefault(value, where) != where:
+            yield where, f"there are two mounts called {value}", "give one another name"
+        if where[2] == MAX_MOUNTS and where[3] == "path":
+            yield where[:2], f"there are more than {MAX_MOUNTS}", "take some away"
+        if not isinstance(value, Path):
+            continue
+        real = Path(os.path.realpath(value))
+        if holds_secrets(str(real)):
+            yield where, f"secrets are kept under a name in {real}", "mount another folder"
+            continue
+        if home.is_relative_to(real):
+            yield where, f"it would show the home folder, {home}", "mount a folder without it"
+            continue
+        for what, path in kept:
+            path = Path(os.path.realpath(path))
+            if path.is_relative_to(real):
+                yield where, f"it would show {what}, {path}", "mount a folder without it"
+                break
+            if real.is_relative_to(path):
+                yield where, f"it lies in {what}, {path}", "mount a folder outside of it"
+                break
+        else:  # the other may be for other chats, or only to be read
+            kept.append(("another mount", real))
 
 
 @attrs.frozen(kw_only=True)
@@ -18,7 +105,9 @@ class SandboxSettings:
     docker rung needs *docker_socket*, which is as good as root, and an image.
     """
 
-    SECTION: ClassVar = Section("sandbox", "Where commands run. See docs/sandbox.md.")
+    SECTION: ClassVar = Section(
+        "sandbox", "Where commands run. See docs/sandbox.md.", verify=_verify
+    )
 
     kind: Literal["auto", "bubblewrap", "landlock", "docker", "direct", "none"] = setting(
         "auto", help="auto takes bubblewrap, else Landlock; docker and direct only if written here"
@@ -32,6 +121,16 @@ class SandboxSettings:
     bubblewrap: str = setting("bwrap", help="the program, by its name on PATH or its path")
     docker_socket: str = setting("", help="socket of a container engine; it is as good as root")
     docker_image: str = setting("", help="image of the container")
+    docker_cpus: float = setting(
+        1.0, help="processors that a container may use; 0: all", check=none_or(0.01, 1024)
+    )
+    docker_runtime: str = setting("", help="the engine's runtime, such as runsc; none: its own")
+    mounts: tuple[FolderMount, ...] = setting(
+        (),
+        help="folders outside of the workspace, for file tools and commands, at `/mounts/NAME`; "
+        'each a table `[[sandbox.mounts]]` with `path`, `name`, `mode` ("ro", or "rw" if it may be '
+        "changed) and `chats` (numbers of those that reach it; none: all)",
+    )
 
     def limits(self) -> dict[str, int]:
         """Say what a process may use, by the names of ``resource.RLIMIT_…``, in bytes.

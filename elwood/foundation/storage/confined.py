@@ -8,6 +8,7 @@ Everything here blocks.
 import ctypes
 import errno
 import os
+import stat
 import threading
 import weakref
 from collections.abc import Iterator
@@ -83,11 +84,14 @@ class Confined:
     """The folder *path*, out of which nothing that is opened here gets.
 
     It is opened at the first use and held: if somebody puts another folder, or a link, in its
-    place, everything is refused from then on.
+    place, everything is refused from then on.  Without *dots*, folders in it with names that begin
+    with a dot are closed; unless *writable* all is only read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, writable: bool = True, dots: bool = True) -> None:
         self.path = path
+        self.writable = writable
+        self._dots = dots
         self._fd: int | None = None
         self._opening = threading.Lock()
 
@@ -119,8 +123,10 @@ class Confined:
             raise refused(path, error) from error
         try:
             # A link may have another name than what it leads to.
-            if holds_secrets(path) or holds_secrets(self.inside(fd)):
+            where = self.inside(fd)
+            if holds_secrets(path) or holds_secrets(where):
                 raise PathRefused(path, "has a name that secrets are kept under; it is not shown")
+            self.need_open(path, f"{where}/" if stat.S_ISDIR(os.fstat(fd).st_mode) else where)
             yield fd
         finally:
             os.close(fd)
@@ -136,6 +142,12 @@ class Confined:
         if path == root or path.startswith(f"{root}/"):
             return path[len(root) :].strip("/") or "."
         return path
+
+    def need_open(self, path: str, where: str) -> None:
+        """Refuse *path* if *where* it really is, from the root on, lies in a closed folder."""
+        if not self._dots and any(name.startswith(".") for name in where.split("/")[:-1]):
+            why = "is, or lies in, a folder with a dot before its name; such are closed here"
+            raise PathRefused(path, why)
 
     def inside(self, fd: int) -> str:
         """Say where beneath the root the open *fd* really is.  Raises Unconfined."""

@@ -15,9 +15,6 @@ import msgspec
 
 from elwood.foundation.runtime import Blocking, Halt
 
-# Per cent in use: from the first on the owner is told, from the second on no new work is taken.
-LOW, FULL = 90, 95
-
 
 class Space(msgspec.Struct, frozen=True):
     """Bytes of a file system that are in use, and that we could still write."""
@@ -31,32 +28,35 @@ class Space(msgspec.Struct, frozen=True):
         return 100 * self.used / max(1, self.used + self.free)
 
 
-def warning(spaces: Mapping[str, Space]) -> str:
+def warning(spaces: Mapping[str, Space], low: float, full: float) -> str:
     """Say on which disks, by what lies there, is little room; empty while there is enough.
 
-    >>> warning({"the state": Space(92, 8)}), warning({"the state": Space(50, 50)})
+    *low* and *full* are per cent in use: from the one on the owner is told, from the other on no
+    new work is taken.
+
+    >>> warning({"the state": Space(92, 8)}, 90, 95), warning({"the state": Space(50, 50)}, 90, 95)
     ('more than 90 % of the disk with the state is in use; at 95 % I take no new work', '')
     """
-    where = _fuller(spaces, LOW)
-    return f"{where}; at {FULL} % I take no new work" if where else ""
+    where = _fuller(spaces, low)
+    return f"{where}; at {full:g} % I take no new work" if where else ""
 
 
-def refusal(spaces: Mapping[str, Space]) -> str:
+def refusal(spaces: Mapping[str, Space], full: float) -> str:
     """Say why no new work is taken; empty if it is.
 
-    >>> refusal({"the state": Space(50, 50), "the workspace": Space(97, 3)}).partition(":")[0]
+    >>> refusal({"the state": Space(50, 50), "the workspace": Space(97, 3)}, 95).partition(":")[0]
     'more than 95 % of the disk with the workspace is in use'
-    >>> refusal({"the state": Space(92, 8)})
+    >>> refusal({"the state": Space(92, 8)}, 95)
     ''
     """
-    where = _fuller(spaces, FULL)
+    where = _fuller(spaces, full)
     return f"{where}: I take no new work until there is room again" if where else ""
 
 
-def _fuller(spaces: Mapping[str, Space], percent: int) -> str:
+def _fuller(spaces: Mapping[str, Space], percent: float) -> str:
     names = [name for name, space in spaces.items() if space.percent >= percent]
     return (
-        f"more than {percent} % of the disk with {' and '.join(names)} is in use" if names else ""
+        f"more than {percent:g} % of the disk with {' and '.join(names)} is in use" if names else ""
     )
 
 

@@ -185,6 +185,8 @@ def placed(
     Raises PathRefused and Unconfined.
     """
     relative = confined.relative(path)
+    if not confined.writable:
+        raise PathRefused(path, "is in a folder that was opened for reading only")
     if relative.startswith("/"):
         raise PathRefused(path, "leads out of the folder")
     if path.endswith("/") or relative.rsplit("/", 1)[-1] in (".", ".."):
@@ -196,7 +198,9 @@ def placed(
         if missing and (not make or ".." in missing):
             raise PathMissing(path, "is in a folder that does not exist")
         # A link may have another name than what it leads to.
-        for where in (relative, "/".join([confined.inside(fd), *missing, name])):
+        real = "/".join([confined.inside(fd), *missing, name])
+        confined.need_open(path, real)
+        for where in (relative, real):
             _need_permission(path, where, untrusted=untrusted)
         if untrusted and not can_be_marked(fd):
             raise PathRefused(path, _NO_MARKS)
@@ -318,12 +322,15 @@ class File(msgspec.Struct, frozen=True):
 class Root:
     """The folder *path*, out of which no read and no write gets.
 
-    All that is asked of it raises PathRefused and Unconfined.
+    It is only read unless *writable*; without *dots* folders with a dot before their names are
+    closed.  All that is asked of it raises PathRefused and Unconfined.
     """
 
-    def __init__(self, path: Path, calls: Calls | None = None) -> None:
+    def __init__(
+        self, path: Path, calls: Calls | None = None, *, writable: bool = True, dots: bool = True
+    ) -> None:
         self.path = path
-        self._confined = Confined(path)
+        self._confined = Confined(path, writable=writable, dots=dots)
         self._calls = calls or Calls()
 
     def read(self, path: str, limit: int) -> bytes:

@@ -15,7 +15,7 @@ import trio
 
 from elwood.foundation.storage.search_index import DatabaseUnusable, Document, SearchIndex
 
-log = logging.getLogger("elwood.search")
+log = logging.getLogger("elwood.records")
 
 T = TypeVar("T")
 

@@ -131,18 +131,18 @@ async def test_every_step_of_every_call_is_there(
         {
             "session": "home", "turn": "t1", "call": "c1", "tool": "read_file", "outcome": "ok",
             "target": "a.md", "effect": "pure", "started_at": 102.0, "ended_at": 104.5,
-            "label": {"untrusted": False, "private": True},
+            "label": {"untrusted": False, "private": True}, "message": "a",
         },
         {
             "session": "home", "turn": "t1", "call": "c2", "tool": "run_command",
             "outcome": "failed", "target": "make", "effect": "once", "plan": "hash2",
             "ruling": "once", "by": "tg:1", "pending_at": 105.0, "decided_at": 110.0,
-            "started_at": 111.0, "ended_at": 112.0, "label": clean,
+            "started_at": 111.0, "ended_at": 112.0, "label": clean, "message": "a",
         },
         {
             "session": "home", "turn": "t1", "call": "c3", "tool": "send_message",
             "outcome": "waiting", "target": "Anna", "plan": "hash3", "pending_at": 113.0,
-            "ended_at": 120.0, "label": clean,
+            "ended_at": 120.0, "label": clean, "message": "a",
         },
     ]  # fmt: skip
     await write(tmp_path, "later", [*STORY, *LATER])

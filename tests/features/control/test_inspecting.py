@@ -13,11 +13,13 @@ import pytest
 
 from elwood.agent.session.inspection import (
     ActorSeen,
+    DoneSeen,
     Inspection,
     ProcessSeen,
     SessionSeen,
     StuckSeen,
     TroubleSeen,
+    Vitals,
     WaitSeen,
 )
 from elwood.features.control.cli import inspect
@@ -54,6 +56,7 @@ SEEN = Inspection(
             "running",
             11_520.0,
             waits=(POLL,),
+            done=(DoneSeen("sending", "ok", 3.0),),
             troubles=(TroubleSeen("the poll", "Unreachable: no route", 130.0, 4),),
         ),
     ),
@@ -61,9 +64,18 @@ SEEN = Inspection(
         StuckSeen("outbox", "sendMessage has taken 75 s (limit 60 s)"),
         StuckSeen("sessions/tg-2", "gave up: KeyError: 'x'"),
     ),
+    vitals=Vitals(
+        "bubblewrap",
+        sizes={"state": 12_400_000},
+        budget={"tokens": 30_138, "usd": 0.25},
+        last_error="tools: tool crashed",
+        last_error_at=12_000.0,
+    ),
 )
 GOLDEN = """\
 Elwood 0.1.0 · Python 3.11.7 · pid 4711 · up 3 h 12 min · 1 open turn · 2 undelivered
+sandbox bubblewrap · state 12.4 MB · today 30,138 tokens, $0.25
+last error 8 min ago: tools: tool crashed
 ! outbox: sendMessage has taken 75 s (limit 60 s)
 ! sessions/tg-2: gave up: KeyError: 'x'
   ├─ health    running      3 h 12 min    0/256
@@ -80,7 +92,8 @@ Elwood 0.1.0 · Python 3.11.7 · pid 4711 · up 3 h 12 min · 1 open turn · 2 u
   │  └─ tg-9   asleep                            1 undelivered
   └─ telegram  running      3 h 12 min
           waits for getUpdates, 12 s (limit 70 s)
-          the poll failed 4 times in 2 min: Unreachable: no route"""
+          the poll failed 4 times in 2 min: Unreachable: no route
+          sending: ok, 3 s ago"""
 
 
 def test_the_tree_looks_like_this() -> None:

@@ -30,7 +30,7 @@ from tests.foundation.storage.confined import SENTINEL
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 TAINTED = attrs.evolve(CONTEXT, label=Label(untrusted=True))
 _, READ_FILE = reading_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
-WRITE_FILE, _ = writing_tools(Root(Path("/nonexistent")), inline)
+WRITE_FILE, _ = writing_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
 
 
 @pytest.fixture
@@ -178,11 +178,11 @@ async def test_what_is_marked_says_so(root: Root) -> None:
 
 
 async def write_file(given: WriteText, root: Root, context: ToolContext = CONTEXT) -> str:
-    return await FileWriter(root, inline).write_file(given, context)
+    return await FileWriter(WorkspaceFiles(root), inline).write_file(given, context)
 
 
 async def edit_file(given: EditText, root: Root, context: ToolContext = CONTEXT) -> str:
-    return await FileWriter(root, inline).edit_file(given, context)
+    return await FileWriter(WorkspaceFiles(root), inline).edit_file(given, context)
 
 
 def is_marked(root: Root, path: str) -> bool:
@@ -217,7 +217,7 @@ async def test_a_plan_says_whose_file_it_is(
     """One that was there before the conversation wrote it is another's."""
     (root.path / "old.txt").write_text("old")
     context = attrs.evolve(CONTEXT, written=written)
-    writer = FileWriter(root, inline)
+    writer = FileWriter(WorkspaceFiles(root), inline)
     plans = [
         await writer.plan_write(WriteText(path, "new"), context),
         await writer.plan_edit(EditText(path, "old", "new"), context),
@@ -374,7 +374,10 @@ def test_what_is_permitted_is_a_folder_as_it_really_lies_never_the_workspace(
 async def test_reading_writing_and_changing_are_permitted_by_themselves(root: Root) -> None:
     """Each tool offers the folder in its own words; the gate binds them to the tool."""
     put(root, "notes/a.txt", "x")
-    tools = (*reading_tools(WorkspaceFiles(root), inline), *writing_tools(root, inline))
+    tools = (
+        *reading_tools(WorkspaceFiles(root), inline),
+        *writing_tools(WorkspaceFiles(root), inline),
+    )
     given = (
         ListFiles("notes"),
         ReadFile("notes/a.txt", offset=7),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.agent.tools.tool import Output, ToolFailure
+from elwood.agent.tools.tool import Output, ReachedPath, ToolFailure, WorkspaceFiles
 from elwood.features.files.search_tools import (
     MAX_MATCHES,
     MAX_NAMES,
@@ -20,7 +20,7 @@ from elwood.foundation.storage.files import Root
 from tests.features.files.test_files import CONTEXT, put
 from tests.foundation.storage.confined import SENTINEL, build
 
-FIND, GREP = search_tools(Root(Path("/nonexistent")), inline)
+FIND, GREP = search_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Root:
 
 
 async def searched(given: Grep | Find, root: Root) -> str | Output:
-    search = FileSearch(root, inline)
+    search = FileSearch(WorkspaceFiles(root), inline)
     if isinstance(given, Grep):
         return await search.grep(given, CONTEXT)
     return await search.find(given, CONTEXT)
@@ -114,7 +114,7 @@ def test_a_search_that_takes_too_long_ends_with_what_it_has(root: Root) -> None:
     put(root, "a.txt", "ab\n")
     put(root, "b.txt", "ab\n" * 1000)
     clock = iter([0.0, 1.0, 2.0, MAX_SECONDS + 1])
-    found = matches(root, Grep("ab"), lambda: next(clock))
+    found = matches(ReachedPath(root, "."), Grep("ab"), lambda: next(clock))
     assert found.lines == ["a.txt:1: ab", "b.txt:1: ab"]
     assert found.why_cut == "stopped: the search took too long"
 

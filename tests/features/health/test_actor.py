@@ -32,8 +32,11 @@ from elwood.features.health.actor import (
     DiskMonitor,
     Health,
     HealthFile,
-    told_before,
+    before,
+    health_file,
 )
+from elwood.features.health.check import findings
+from elwood.features.health.feature import HealthSettings
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,
@@ -47,6 +50,7 @@ from elwood.foundation.runtime import (
     supervise,
     waiting,
 )
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import DiskFull, Space
 from tests.foundation.net.test_systemd import Systemd
 from tests.foundation.runtime.scene import child
@@ -55,6 +59,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 OWNER = Route("telegram", chat=1)
 SECRET = "sk-very-secret"
 SEEN = Inspection(ProcessSeen("1", 0.0), ())
+SETTINGS = HealthSettings()
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
 
@@ -98,13 +103,21 @@ class Setting:
 class Disks:
     """Two disks that can be filled, as health sees them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: HealthSettings = SETTINGS) -> None:
         self.space = self.other = Space(10, 90)
         self.broken = self.full = False
         self.written: list[HealthFile] = []
         self.admission = Admission()
         folders = {"the state": self._measure, "the workspace": self._measure_other}
-        self.monitor = DiskMonitor(folders, self._write, lambda: SEEN, lambda: 5.0, self.admission)
+        self.monitor = DiskMonitor(
+            folders,
+            self._write,
+            lambda: SEEN,
+            lambda: 5.0,
+            self.admission,
+            settings,
+            trio.lowlevel.checkpoint,
+        )
 
     async def _measure(self) -> Space:
         await trio.lowlevel.checkpoint()
@@ -134,9 +147,9 @@ async def watched(
     outbox: Child | None = None,
     disks: Disks | None = None,
     warning: str = "",
-    before: bytes = b"",
+    earlier: bytes = b"",
 ) -> AsyncIterator[Setting]:
-    """*children* with an outbox, and the health of all; *before* is an earlier health.json."""
+    """*children* with an outbox, and the health of all; *earlier* is another health.json."""
     actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
     if warning:
         actor_table.warn("weather", warning)
@@ -153,7 +166,7 @@ async def watched(
         stop=stop,
         redact=lambda text: text.replace(SECRET, "***"),
         disks=(disks or Disks()).monitor,
-        known=told_before(before),
+        known=last.told if (last := before(earlier)) else (),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -203,10 +216,10 @@ async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_ove
         assert setting.channel.texts == [begun, "✓ Over: it: getUpdates"]
 
 
-async def told(warning: str, before: bytes = b"") -> tuple[list[str], list[bytes]]:
+async def told(warning: str, earlier: bytes = b"") -> tuple[list[str], list[bytes]]:
     """Live for a while; return what the owner was told, and each health.json."""
     disks = Disks()
-    async with watched(warning=warning, before=before, disks=disks) as setting:
+    async with watched(warning=warning, earlier=earlier, disks=disks) as setting:
         await trio.sleep(600)
         return setting.channel.texts, [msgspec.json.encode(one) for one in disks.written]
 
@@ -217,8 +230,8 @@ async def test_a_warning_that_lasts_is_told_once_over_many_processes() -> None:
     assert texts == words
     assert (await told(rain, last))[0] == []
     assert (await told("It pours.", last))[0] == ["⚠ It pours."]
-    for before in (untold, last[:-9], b"", b"{}"):
-        assert (await told(rain, before))[0] == words
+    for other in (untold, last[:-9], b"", b"{}"):
+        assert (await told(rain, other))[0] == words
     none, (*_, dry) = await told("", last)
     assert none == []
     assert (await told(rain, dry))[0] == words
@@ -439,13 +452,41 @@ async def test_little_room_is_told_and_none_refuses_work() -> None:
         assert stuck == {LITTLE, NONE}
 
 
+async def test_the_thresholds_are_the_operators() -> None:
+    disks = Disks(HealthSettings(disk_warning=50.0, disk_full=99.5))
+    async with watched(disks=disks) as setting:
+        disks.space = Space(96, 4)
+        await trio.sleep(2 * MEASURE_EVERY)
+        assert disks.admission.refusal == ""
+        [stuck] = setting.actor_table.stuck()
+        assert stuck.what == (
+            "more than 50 % of the disk with the state is in use; at 99.5 % I take no new work"
+        )
+
+
+async def test_the_doctor_reads_what_health_has_written(tmp_path: Path) -> None:
+    def found(now: float, **settings: float) -> list[tuple[str, str, str]]:
+        paths = Paths(state=tmp_path, workspace=tmp_path / "workspace", runtime=tmp_path)
+        config = Config.holding(paths, HealthSettings(**settings))
+        return [(one.level, one.subject, one.what) for one in findings(config, now)]
+
+    assert found(5.0) == []
+    written = health_file(5.0, "stuck: disk full", {}, SEEN)
+    (tmp_path / "health.json").write_bytes(msgspec.json.encode(written))
+    assert found(25.0) == [("warning", "health", "stuck: disk full, 20 s ago")]
+    assert found(905.0) == [("ok", "health", "stuck: disk full, 15 min ago")]
+    [(level, subject, what), _] = found(905.0, disk_warning=1.0, disk_full=1.0)
+    assert (level, subject) == ("problem", "disk")
+    assert what.startswith("more than 1 % of the disk with the state folder is in use")
+
+
 async def test_health_is_written_each_minute() -> None:
     disks = Disks()
     async with watched(disks=disks) as setting:
         setting.up.set()
         await trio.sleep(61)
         spaces = {"the state": disks.space, "the workspace": disks.other}
-        assert disks.written[1:] == [HealthFile(5.0, "running", spaces, SEEN)]
+        assert disks.written[1:] == [health_file(5.0, "running", spaces, SEEN)]
         disks.full = True
         await trio.sleep(180)
         disks.full = False

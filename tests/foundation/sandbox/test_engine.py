@@ -116,6 +116,8 @@ async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None
     assert host["CapDrop"] == ["ALL"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["PidsLimit"] > 0
+    assert host["NanoCpus"] == 1_000_000_000
+    assert host["Runtime"] == ""
     assert host["Memory"] == host["MemorySwap"] > 0
 
 

@@ -36,6 +36,7 @@ from elwood.agent.session.turn.turn import TO_SAY_WHY
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
+from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorUnavailable, Reply
 from elwood.foundation.text.lines import cut, duration, in_quotes
 from elwood.foundation.text.markdown import Rich
@@ -86,9 +87,10 @@ class Commands:
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
         for received in left:
-            if parse(received.text).name == "btw":  # long work: nothing waits for it
-                nursery.start_soon(self.carry_out, nursery, received, True)
-            else:
+            with bind(message=received.id):
+                if parse(received.text).name == "btw":  # long work: nothing waits for it
+                    nursery.start_soon(self.carry_out, nursery, received, True)
+                    continue
                 await self.carry_out(nursery, received, again=True)
 
     async def carry_out(

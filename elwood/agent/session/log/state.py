@@ -316,7 +316,12 @@ class Session(Branch):
             self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
             kept = WaitingCall(
-                open_call.call, pending, turn.principal, turn.route, errand=turn.errand
+                open_call.call,
+                pending,
+                turn.principal,
+                turn.route,
+                errand=turn.errand,
+                message=turn.message,
             )
             self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
@@ -352,7 +357,8 @@ class Session(Branch):
         self.failed = entry.failed
         self.archived = self.archived and entry.turn is None
         if entry.text and not entry.quiet:
-            self.undelivered[entry.reply] = Undelivered(entry)
+            cause = turn.message if turn is not None else "".join(entry.inputs[:1])
+            self.undelivered[entry.reply] = Undelivered(entry, message=cause)
 
     def _note_runs(self, replied: entries.Replied, turn: Turn | None) -> None:
         """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""

@@ -68,6 +68,7 @@ class WaitingCall(msgspec.Struct, frozen=True):
 
     *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
     conversation that was put away; *errand* is there if it was proposed in the run of a task.
+    *message* is the id of the message that it all began with.
     """
 
     call: ToolCall
@@ -79,6 +80,7 @@ class WaitingCall(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()
     private: bool = False
     errand: TaskRun | None = None
+    message: str = ""
 
     def opened(self, key: str) -> OpenCall:
         """Make a call of the running turn of it, named *key* there."""
@@ -125,6 +127,11 @@ class Turn(msgspec.Struct):
         return self.inputs[-1].route if self.inputs else self.kept[-1].route
 
     @property
+    def message(self) -> str:
+        """The id of the message that it all began with."""
+        return self.inputs[0].id if self.inputs else self.kept[0].message
+
+    @property
     def principal(self) -> str:
         """Who made it happen: whoever spoke last, of those who may least."""
         inputs = [one for one in self.inputs if one.untrusted] or self.inputs
@@ -157,11 +164,12 @@ class Turn(msgspec.Struct):
 
 
 class Undelivered(msgspec.Struct):
-    """A reply on its way: parts that arrived, and attempts at those that have not."""
+    """A reply on its way: parts that arrived, attempts at others, the *message* it began with."""
 
     replied: entries.Replied
     posted: dict[int, str] = {}
     attempts: dict[int, int] = {}
+    message: str = ""
 
 
 def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:

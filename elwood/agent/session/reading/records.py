@@ -18,7 +18,8 @@ class CallRecord(msgspec.Struct):
 
     *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
     what ran, *by* who decided, *turn* where the call was first made, *done* what the tool says was
-    done; *seq* is the entry of its newest step.
+    done; *seq* is the entry of its newest step.  *message* is the id of the message that the turn
+    began with, as in the log.
     """
 
     session: str
@@ -39,6 +40,7 @@ class CallRecord(msgspec.Struct):
     origin: str = ""
     done: str = ""
     seq: int = 0
+    message: str = ""
 
     @property
     def at(self) -> float:
@@ -164,6 +166,8 @@ class History:
         call = self._open.get(key)
         if call is None:
             call = self._open[key] = CallRecord(self._session, entry.turn, entry.call, entry.tool)
+            heard = self._turn.heard if self._turn is not None else []
+            call.message = heard[0].received.id if heard else ""
             self.calls.append(call)
         if self._turn is not None and all(one is not call for one in self._turn.calls):
             self._turn.calls.append(call)

@@ -338,4 +338,5 @@ class ApprovalClient:
             scope=wanted.scope if why.remember else None,
             asks=action.asks,
             arguments=call.call.arguments,
+            message=turn.message,
         )

@@ -38,13 +38,16 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, in_words
+from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import one_line
 
-log = logging.getLogger("elwood.gate")
+log = logging.getLogger("elwood.tools")
+# What goes into tools and comes out; at debug, as it may be private.
+payloads = logging.getLogger("elwood.tools.payloads")
 
 T = TypeVar("T")
 # Characters of a target, and of a result of no tool of ours.
@@ -94,6 +97,7 @@ class Gate:
         self._tools = toolset.tools
         self._redactor = redactor
         self._now = now
+        self._began: dict[str, float] = {}
 
     async def perform(self) -> None:
         """Bring every call of the turn to its end; neighbours that only read run side by side.
@@ -131,6 +135,8 @@ class Gate:
 
     async def _perform(self, call: OpenCall, until: float) -> None:
         started, target = call.started, None
+        self._began[call.key] = trio.current_time()
+        payloads.debug("call", extra={"tool": call.call.name, "arguments": call.call.arguments})
         try:
             if started is not None and started.effect not in ("pure", "keyed"):
                 text = f"{started.tool}: {INTERRUPTED}. It was not repeated."
@@ -235,6 +241,8 @@ class Gate:
     async def _run(self, call: OpenCall, wanted: ExaminedCall) -> tuple[Output, Label]:
         """Record that a call begins, and run it.  Raises CallNotRun."""
         tool = wanted.tool
+        self._began[call.key] = trio.current_time()  # the owner's time is not the tool's
+        log.debug("tool started", extra={"tool": tool.name, "target": wanted.target})
         if call.started is None:
             entry = CallStarted(
                 self._log.turn.id,
@@ -310,6 +318,16 @@ class Gate:
             one_line(text.partition("\n")[0], MAX_TARGET) if tells else "",
             tool is not None and tool.forgets,
         )
+        began = self._began.pop(call.key, None)
+        event(
+            log,
+            "tool_call",
+            {"tool": call.call.name, "target": target, "outcome": outcome},
+            success=outcome == "ok",
+            seconds=None if began is None else trio.current_time() - began,
+            level=logging.WARNING if outcome in ("denied", "unknown") else logging.INFO,
+        )
+        payloads.debug("result", extra={"tool": call.call.name, "text": text})
         if started is not None and started.effect == "pure":
             await self._log.stage(entry)
         else:

@@ -24,12 +24,12 @@ from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
-from elwood.foundation.log import bind
+from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Signal, waiting
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.lines import in_quotes
 
-log = logging.getLogger("elwood.turns")
+log = logging.getLogger("elwood.sessions")
 
 
 # At the head of the first answer after a conversation was put away, once.
@@ -190,7 +190,7 @@ class TurnRunner:
                     started = await self._next_turn()
                 if started is None:
                     break
-                with bind(turn=started.turn):
+                with bind(turn=started.turn, message=self._log.turn.message):
                     await self._run_turn(started)
                 if self._log.state.pending:
                     await self.approvals.look_up()
@@ -239,7 +239,7 @@ class TurnRunner:
                 return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
-        turn = self._log.turn
+        turn, began = self._log.turn, trio.current_time()
         limit = self._settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
@@ -258,7 +258,8 @@ class TurnRunner:
                     text = f"I stopped after {limit:.0f} s, the limit of a turn"
                     answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
             await self._reply(answer)
-        log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
+        took = trio.current_time() - began
+        event(log, "turn", {"rounds": turn.rounds}, success=not answer.failed, seconds=took)
 
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
