@@ -16,9 +16,10 @@ class Feature(NamedTuple):
     """One subject of the app: listed by hand in `app/main.py`, and nowhere else.
 
     *build* makes its parts for one run: out of what everything is built on, and what other
-    features bring.  *settings* are its sections of config.toml, *cli* its commands, *checks* those
-    of the doctor.  *mend* puts the state folder in order before anything in it is opened, under
-    its lock; it blocks, says what it did, and may raise CliFailure and OSError.
+    features bring.  *settings* are its sections of config.toml, *own* those of agent.toml,
+    *cli* its commands, *checks* those of the doctor.  *mend* puts the state folder in order before
+    anything in it is opened, under its lock; it blocks, says what it did, and may raise CliFailure
+    and OSError.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Feature(NamedTuple):
     cli: "Sequence[CliCommand]" = ()
     checks: "Sequence[Check]" = ()
     mend: "Callable[[Config], str] | None" = None
+    own: "Sequence[type[Settings]]" = ()
 
 
 def imported(module: str, name: str) -> Callable[..., Any]:

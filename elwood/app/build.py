@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -24,13 +24,15 @@ from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending import Ledger, UsageEntry
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.actor import Sessions
-from elwood.agent.session.core import Admission, Core, LiveSessions
+from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
 from elwood.agent.session.extension import Extensions
 from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool, merge
+from elwood.app.config.load import load_own
+from elwood.app.main import own_sections
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
@@ -112,7 +114,8 @@ async def build(
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
-        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays)
+        own = own_config(config, features)
+        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
         gathered = Gathered()
         parts: list[Parts] = []
         for feature in features:
@@ -178,6 +181,7 @@ def _core(
     models: Mailbox[ModelsMail],
     anchors: Mailbox[AnchoringMail],
     stays: bool,
+    own: OwnConfig,
 ) -> Core:
     paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
     disk = Disk(
@@ -207,7 +211,14 @@ def _core(
         stop=trio.Event(),
         closing=closing,
         stays=stays,
+        own=own,
     )
+
+
+def own_config(config: Config, features: Iterable[Feature]) -> OwnConfig:
+    """Make the assistant's half of *config*: what *features* let it set, and nothing else."""
+    sections = own_sections(features)
+    return OwnConfig(config, lambda text: load_own(text, config, sections), sections)
 
 
 def _models(

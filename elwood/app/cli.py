@@ -219,6 +219,13 @@ APP = (
         quiet=False,
     ),
     CliCommand(
+        "start",
+        "The same as run.",
+        imported("elwood.app.serving", "run"),
+        needs="secrets",
+        quiet=False,
+    ),
+    CliCommand(
         "demo",
         "Try everything here and now: offline, in a fresh folder.",
         imported("elwood.app.serving", "demo"),

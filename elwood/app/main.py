@@ -23,6 +23,7 @@ from elwood.features.health.feature import FEATURE as health
 from elwood.features.mcp.feature import FEATURE as mcp
 from elwood.features.mcp_serve.feature import FEATURE as mcp_serve
 from elwood.features.memory.feature import FEATURE as memory
+from elwood.features.own_settings.feature import FEATURE as own_settings
 from elwood.features.shell.feature import FEATURE as shell
 from elwood.features.skills.feature import FEATURE as skills
 from elwood.features.tasks.feature import FEATURE as tasks
@@ -45,6 +46,7 @@ FEATURES: tuple[Feature, ...] = (
     memory,
     daily_notes,
     tasks,
+    own_settings,
     backup,
     health,
     control,
@@ -72,6 +74,11 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
         LogSettings,
         WatchdogSettings,
     )
+
+
+def own_sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
+    """List the sections of agent.toml."""
+    return tuple(section for feature in features for section in feature.own)
 
 
 def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":

@@ -43,8 +43,8 @@ class Key:
 
     *check* raises BadSetting; in a list it is given each element.  *default* describes one that is
     computed; *example* is TOML for keys without a default worth showing.  A secret is the
-    *credential* of that name, or comes from the *variable*; in both NAME is that of its table.  In
-    a table of secrets KEY is that of each, in small letters.
+    *credential* of that name, or comes from the first of *variables* that is set; in all of them
+    NAME is that of its table.  In a table of secrets KEY is that of each, in small letters.
     """
 
     help: str
@@ -52,7 +52,7 @@ class Key:
     default: str | None = None
     example: str | None = None
     credential: str = ""
-    variable: str = ""
+    variables: tuple[str, ...] = ()
 
 
 def setting(
@@ -79,16 +79,16 @@ def required(
 
 
 def secret(
-    credential: str, variable: str, *, help: str = "", example: str | None = None
+    credential: str, *variables: str, help: str = "", example: str | None = None
 ) -> Secret | None:
     """Make a field for a secret, which is looked for where secrets are kept."""
     where = "the secret itself, or `file:` and an absolute path; better is the credential"
     key = Key(
         help=f"{where} `{credential}`{help}",
-        default=f"credential `{credential}`; else `${variable}`",
+        default=f"credential `{credential}`; else {' or '.join(f'`${one}`' for one in variables)}",
         example=example,
         credential=credential,
-        variable=variable,
+        variables=variables,
     )
     made: Secret | None = attrs.field(default=None, metadata={Key: key})
     return made

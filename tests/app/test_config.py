@@ -8,6 +8,7 @@ from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
 from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.web.feature import SearchSettings
 from elwood.foundation.log import COMPONENTS
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
@@ -32,7 +33,8 @@ def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
     assert config.of(ModelSettings).default == "anthropic/claude-sonnet-5-5"
-    assert sorted(config.of(Providers).by_name) == ["anthropic", "offline", "ollama", "openai"]
+    known = ["anthropic", "offline", "ollama", "openai", "openrouter"]
+    assert sorted(config.of(Providers).by_name) == known
     assert config.of(TelegramSettings).token is None
     assert config.secrets == ()
     assert config.file == tmp_path / "config.toml"
@@ -235,7 +237,7 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ("TELEGRAM__OWNERS", '["5"]', 'telegram.owners[0]: expected a whole number, '
          'found the text "5"; write digits only'),
         ("MODELS__FALLBACKS", '["x/y"]', "models.fallbacks[0]: there is no provider x; "
-         "there are anthropic, offline, ollama, openai"),
+         "there are anthropic, offline, ollama, openai, openrouter"),
         ("TRUN__DEADLINE", "5", "trun: no such key; did you mean turn?"),
         ("TURN", "5", 'turn: expected a table, found the text "5"; set its keys one by one'),
     ],
@@ -287,6 +289,7 @@ def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) ->
         "local": Secret("k3"),
         "anthropic": Secret("k1"),
         "openai": Secret("k2"),
+        "openrouter": None,
         "ollama": None,
         "offline": None,
     }
@@ -303,6 +306,63 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     assert config.of(Providers).by_name["openai"].key == Secret("k2")
     assert environ == {"NAME": "Ada"}
     assert config.inline == ()
+
+
+def test_variables_that_people_know_from_elsewhere_work_as_well(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path, "", TELEGRAM_BOT_TOKEN="k0", BRAVE_SEARCH_API_KEY="k1", OPENROUTER_API_KEY="k2"
+    )
+    assert config.of(TelegramSettings).token == Secret("k0")
+    assert config.of(SearchSettings).brave_key == Secret("k1")
+    assert config.of(Providers).by_name["openrouter"].key == Secret("k2")
+    both = {"TELEGRAM_BOT_TOKEN": "k0", "ELWOOD_TELEGRAM_TOKEN": "k3"}
+    assert configured(tmp_path, "", **both).of(TelegramSettings).token == Secret("k3")
+
+
+def dotenv(tmp_path: Path, text: str, mode: int = 0o600) -> None:
+    (tmp_path / ".env").write_text(text)
+    (tmp_path / ".env").chmod(mode)
+
+
+def test_a_file_of_variables_counts_and_leaves_nothing_in_the_environment(tmp_path: Path) -> None:
+    dotenv(
+        tmp_path,
+        """# my keys
+export TELEGRAM_BOT_TOKEN="k0"  # of BotFather
+
+ANTHROPIC_API_KEY='k1'
+OPENAI_API_KEY=k2 # old
+NAME=Ada # L.
+ELWOOD__TURN__DEADLINE=60
+BRAVE_API_KEY=
+""",
+    )
+    (tmp_path / "config.toml").write_text('[owner]\nname = "${NAME}"')
+    environ = {"HOME": "/h", "OPENAI_API_KEY": "k3"}
+    config = load(tmp_path / "config.toml", environ)
+    assert config.of(TelegramSettings).token == Secret("k0")
+    providers = config.of(Providers).by_name
+    assert providers["anthropic"].key == Secret("k1")
+    assert providers["openai"].key == Secret("k3"), "the environment comes first"
+    assert (config.of(Owner).name, config.of(TurnSettings).deadline) == ("Ada", 60.0)
+    assert set(config.secrets) == {Secret("k0"), Secret("k1"), Secret("k3")}
+    assert environ == {"HOME": "/h"}
+
+
+def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    dotenv(tmp_path, f"TELEGRAM_BOT_TOKEN={TOKEN}", 0o644)
+    assert complaints(tmp_path, "") == [
+        f".env can be read or changed by others (mode 0644); run: chmod 600 {tmp_path}/.env"
+    ]
+    # Who needs no secret may be another user.
+    load(tmp_path / "config.toml", HOME.copy(), secrets=False)
+
+
+def test_lines_that_set_no_variable_are_named_and_not_repeated(tmp_path: Path) -> None:
+    dotenv(tmp_path, f"{TOKEN}\nA=1\nB='open\n= 2")
+    assert complaints(tmp_path, "") == [
+        f".env: line {number} sets no variable; write NAME=value" for number in (1, 3, 4)
+    ]
 
 
 def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:

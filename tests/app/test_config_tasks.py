@@ -140,7 +140,7 @@ def test_a_wrong_task_is_named_with_place_and_remedy(tmp_path: Path, table: str,
         ('[heartbeat]\nevery = 5',
          ": heartbeat.every: 5 is out of range; it must be from 60 to 3.16224e+07"),
         ('[heartbeat]\nmodel = "nosuch/x"', ": heartbeat.model: there is no provider nosuch; "
-         "there are anthropic, offline, ollama, openai"),
+         "there are anthropic, offline, ollama, openai, openrouter"),
         ('owner.hours = "9 to 5"', ": owner.hours: '9 to 5' are no hours; write them like "
          "08:00-22:00, or mon-fri 08:00-18:00, or always"),
     ],

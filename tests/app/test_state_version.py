@@ -38,7 +38,7 @@ SHAPES = {
         "sessions": "322d3bc99172",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
-        "schedule": "d684e8b7128e",
+        "schedule": "b61c95a8b74b",
         "anchors": "667fac1d898f",
     }
 }

@@ -153,6 +153,7 @@ class Home:
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
     observe: bool = False
+    allowed_chats: tuple[int, ...] = ()
     pacing: Pacing = UNPACED
     # Whether Telegram draws Markdown itself.
     markdown: bool = False
@@ -445,6 +446,7 @@ class Life:
             base_url=home.fake.url,
             poll=50,
             observe=home.observe,
+            allowed_chats=home.allowed_chats,
         )
 
         async def build_(core: Core, others: Gathered) -> Parts:

@@ -46,6 +46,7 @@ SAID = {
     "tools": ("own: act, crash", "act (1)"),
     "model": ("I think with scripted/m", "I think with scripted/m"),
     "backup": ("There is no backup yet", "There is no backup yet"),
+    "settings": ("I have set nothing for myself", "I have set nothing for myself"),
 }
 
 

@@ -25,6 +25,19 @@ async def test_back_and_forth_over_restarts(h: Home) -> None:
     assert not h.broken()
 
 
+async def test_another_line_begins_before_any_message(h: Home) -> None:
+    async with h.life() as life:
+        await life.say("one", "two", "three", "/branch 2", "four")
+        assert heard(h) == ["one", "four"]
+        assert h.texts()[-2] == (
+            "We go on from before your last 2 messages. What followed is kept: see /sessions."
+        )
+        await life.say("/branch 9", "/resume 1", "five")
+    assert h.texts()[-3] == "There is nothing so far back in this conversation."
+    assert heard(h) == ["one", "two", "three", "five"]
+    assert not h.broken()
+
+
 def days(h: Home) -> str:
     """What the daily notes say."""
     return "".join(path.read_text() for path in (h.folder / "workspace/threads/daily").iterdir())

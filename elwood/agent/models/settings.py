@@ -181,7 +181,7 @@ class ProviderSettings:
 
 
 # Services that answer nobody without a key.
-KEYED = ("api.anthropic.com", "api.openai.com")
+KEYED = ("api.anthropic.com", "api.openai.com", "openrouter.ai")
 
 
 def lacks_key(provider: ProviderSettings) -> bool:
@@ -217,9 +217,9 @@ class Providers:
 
     SECTION: ClassVar = Section(
         "providers",
-        "Services that run models, one table each. `anthropic`, `openai`, `ollama` (at "
-        "127.0.0.1:11434) and `offline` exist without being written; what is written adds to them. "
-        "The variable of a key is named in capitals, as in `$ANTHROPIC_API_KEY`.",
+        "Services that run models, one table each. `anthropic`, `openai`, `openrouter`, "
+        "`ollama` (at 127.0.0.1:11434) and `offline` exist without being written; what is written "
+        "adds to them. The variable of a key is named in capitals, as in `$ANTHROPIC_API_KEY`.",
         tables=Tables(
             item=ProviderSettings,
             keyed=True,
@@ -242,6 +242,7 @@ class Providers:
                     # Its newer models know no other; most other services know only the old one.
                     "limit_field": "max_completion_tokens",
                 },
+                "openrouter": {"api": "openai", "base_url": "https://openrouter.ai/api/v1"},
                 "ollama": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"},
                 "offline": {"api": "offline"},
             },

@@ -34,7 +34,7 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor
-from elwood.foundation.settings import Config, Paths
+from elwood.foundation.settings import Config, Paths, Settings
 from elwood.foundation.storage.anchors import AnchoringMail
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
@@ -54,6 +54,21 @@ class Admission(msgspec.Struct):
 
     restored: Restored | None = None
     refusal: str = ""
+
+
+class OwnConfig:
+    """The assistant's half of the configuration, agent.toml: *now* is all as last read well.
+
+    It is *config* with what stands there in *sections*; *read* makes that of a text, and raises
+    CliFailure with all that is wrong.  Whoever keeps the file sets *now*; others ask it each time.
+    """
+
+    def __init__(
+        self, config: Config, read: Callable[[str], Config], sections: Sequence[type[Settings]] = ()
+    ) -> None:
+        self.now = config
+        self.read = read
+        self.sections = sections
 
 
 class LiveSessions:
@@ -166,7 +181,8 @@ class Core:
 
     *events* is told what becomes of actors.  *up* is set by a way in once it listens, *stop* ends
     the app; what must be closed then goes into *closing*.  One that *stays* does what is due
-    by the clock.  *started* is Unix seconds.  *vitals* are written by whoever watches over the app.
+    by the clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.
+    *vitals* are written by whoever watches over the app.
     """
 
     config: Config
@@ -188,6 +204,11 @@ class Core:
     stop: trio.Event
     closing: AsyncExitStack
     stays: bool = True
+    own: OwnConfig = attrs.field(
+        default=attrs.Factory(
+            lambda core: OwnConfig(core.config, lambda text: core.config), takes_self=True
+        )
+    )
     started: float = attrs.field(
         default=attrs.Factory(lambda core: core.clock.now(), takes_self=True)
     )

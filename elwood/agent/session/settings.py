@@ -6,6 +6,9 @@ import attrs
 
 from elwood.foundation.settings import Section, at_least, between, none_or, setting
 
+# The assistant's half of the configuration, in the state folder.
+AGENT_FILE = "agent.toml"
+
 
 @attrs.frozen(kw_only=True)
 class SessionSettings:

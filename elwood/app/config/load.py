@@ -1,6 +1,7 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
 import difflib
+import os
 import re
 import tomllib
 import types
@@ -11,10 +12,11 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import attrs
 import msgspec
 
+from elwood.agent.session.settings import AGENT_FILE
 from elwood.app.main import sections as all_sections
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
-from elwood.foundation.secrets.store import SecretUnusable, look_up
+from elwood.foundation.secrets.store import SecretUnusable, look_up, read_private
 from elwood.foundation.settings import (
     BadSetting,
     Config,
@@ -31,6 +33,11 @@ from elwood.foundation.settings import (
 
 T = TypeVar("T")
 PREFIX = "ELWOOD__"
+# A line of .env, as shells and container engines write them; nothing in a value is expanded.
+_LINE = re.compile(
+    r"""(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=(?:"([^"]*)"|'([^']*)'|((?!["'])\S.*?|))"""
+    r"""(?:[ \t]+#.*)?[ \t]*"""
+)
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 Tree = dict[str, object]
 # Bytes of a configuration file.
@@ -82,10 +89,49 @@ def load(
     """Read the configuration in *path*, with what *environ* sets over it, into *sections*.
 
     Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
-    for commands that need no secret and may not be allowed to read them.
+    for commands that need no secret and may not be allowed to read them.  What the file ``.env``
+    beside it sets counts as if it were in *environ*, and never gets there.
     Raises ConfigErrors with everything that is wrong.
     """
-    return _Loading(path, environ, sections or all_sections(), secrets).config()
+    seen = {**_dotenv(path.with_name(".env"), secrets=secrets), **environ}
+    try:
+        return _Loading(path, seen, sections or all_sections(), secrets).config(_read(path))
+    finally:
+        for name in environ.keys() - seen.keys():
+            del environ[name]
+
+
+def load_own(text: str, config: Config, sections: Sequence[type[Settings]]) -> Config:
+    """Put the *sections* of the *text* of agent.toml into *config*.
+
+    No variable counts, and there are no secrets.  Raises ConfigErrors with everything that is
+    wrong.
+    """
+    path = Path(AGENT_FILE)
+    return _Loading(path, {}, sections, False, config).config(_parsed(path, text.encode()))
+
+
+def _dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
+    """Read the file of variables *path*, if there is one.  Raises ConfigErrors."""
+    try:
+        lines = read_private(path).splitlines() if os.path.lexists(path) else []
+    except SecretUnusable as error:
+        if not secrets:
+            return {}
+        raise ConfigErrors([Problem(error.problem, error.remedy)]) from None
+    found: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        if match := _LINE.fullmatch(line):
+            found[match[1]] = match[2] or match[3] or match[4] or ""
+        else:
+            # The line is not repeated: it may hold a secret.
+            problems.append(Problem(f"{path}: line {number} sets no variable", "write NAME=value"))
+    if problems:
+        raise ConfigErrors(problems)
+    return found
 
 
 # --- what stands where ----------------------------------------------------------------------------
@@ -212,8 +258,10 @@ class _Loading:
         environ: MutableMapping[str, str],
         sections: Sequence[type[Settings]],
         secrets: bool,
+        base: Config | None = None,
     ) -> None:
         self._path = path
+        self._base = base
         self._environ = environ
         self._sections = {kind.SECTION.name: kind for kind in sections}
         self._with_secrets = secrets
@@ -224,8 +272,9 @@ class _Loading:
         self._spent: set[str] = set()  # variables to be removed, since secrets came from them
         self._source = _Source({})
 
-    def config(self) -> Config:
-        self._source = _Source(_read(self._path))
+    def config(self, written: Tree) -> Config:
+        """Make the configuration of what is *written*, over that which there is already."""
+        self._source = _Source(written)
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
@@ -236,8 +285,12 @@ class _Loading:
             self._environ.pop(variable, None)
         for name in self._source.tree:
             if name not in self._sections:
-                self._report((name,), *_unknown(name, self._sections))
-        config = Config(values={}, file=self._path, inline=tuple(self._inline))
+                what, remedy = _unknown(name, self._sections)
+                if self._base is not None and name in (one.SECTION.name for one in all_sections()):
+                    what = "is for config.toml, which only your owner writes"
+                self._report((name,), what, remedy)
+        base = Config(values={}, file=self._path, inline=tuple(self._inline))
+        config = self._base or base
         names: dict[str, tuple[str, ...]] = {}
         for name, kind in self._sections.items():
             section = kind.SECTION
@@ -314,8 +367,9 @@ class _Loading:
                     table[field.name] = given  # complained about as no table
             elif self._with_secrets:
                 credential = key.credential.replace("NAME", name)
-                variable = key.variable.replace("NAME", name.upper().replace("-", "_"))
-                secret = self._secret(given, (*where, field.name), credential, variable)
+                upper = name.upper().replace("-", "_")
+                variables = [one.replace("NAME", upper) for one in key.variables]
+                secret = self._secret(given, (*where, field.name), credential, variables)
                 if secret is not None:
                     table[field.name] = secret
 
@@ -323,12 +377,14 @@ class _Loading:
         found: Tree = {}
         for name, given in table.items() if self._with_secrets else ():
             credential = key.credential.replace("NAME", str(where[-2])).replace("KEY", name.lower())
-            secret = self._secret(given, (*where, name), credential, "")
+            secret = self._secret(given, (*where, name), credential, ())
             if secret is not None:
                 found[name] = secret
         return found
 
-    def _secret(self, given: object, where: Where, credential: str, variable: str) -> object:
+    def _secret(
+        self, given: object, where: Where, credential: str, variables: Sequence[str]
+    ) -> object:
         if given is not None and not isinstance(given, str):
             # Not what was found: it may be the secret.
             self._report(where, "expected a text", "put it into quotes")
@@ -343,7 +399,7 @@ class _Loading:
         if self._is_reported(where):
             return None  # a variable in it is not set
         try:
-            return look_up(credential, given, variable, self._environ)
+            return look_up(credential, given, variables, self._environ)
         except SecretUnusable as error:
             self._report(where, error.problem, error.remedy)
             return None
@@ -526,29 +582,35 @@ def _described(value: object) -> str:
             return "a date or time"
 
 
-def _read(path: Path) -> dict[str, object]:
+def _read(path: Path) -> Tree:
     """Read the file.  Raises ConfigErrors."""
-
-    def unreadable(what: str, remedy: str) -> ConfigErrors:
-        return ConfigErrors([Problem(f"{path}: {what}", remedy)])
-
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise unreadable("there is no such file", "run: elwood init") from None
+        raise _unreadable(path, "there is no such file", "run: elwood init") from None
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
-        raise unreadable(why, "name a file that the user of Elwood can read") from error
+        remedy = "name a file that the user of Elwood can read"
+        raise _unreadable(path, why, remedy) from error
+    return _parsed(path, content)
+
+
+def _unreadable(path: Path, what: str, remedy: str) -> ConfigErrors:
+    return ConfigErrors([Problem(f"{path}: {what}", remedy)])
+
+
+def _parsed(path: Path, content: bytes) -> Tree:
+    """Read the *content* of the file *path*.  Raises ConfigErrors."""
     if len(content) > LARGEST:
-        raise unreadable(f"is larger than {LARGEST} bytes", "is it the right file?")
+        raise _unreadable(path, f"is larger than {LARGEST} bytes", "is it the right file?")
     try:
         return tomllib.loads(content.decode().replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         # `from None`: the error holds the bytes, among them perhaps a secret.
-        raise unreadable(f"line {line} is not UTF-8 text", "save it as UTF-8") from None
+        raise _unreadable(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise unreadable(f"not TOML: {error}", "see https://toml.io") from None
+        raise _unreadable(path, f"not TOML: {error}", "see https://toml.io") from None
     except RecursionError:
-        raise unreadable("is nested too deeply", "is it the right file?") from None
+        raise _unreadable(path, "is nested too deeply", "is it the right file?") from None

@@ -9,9 +9,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 import msgspec
 
-from elwood.app.main import sections
+from elwood.app.main import own_sections, sections
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Key, keys
+from elwood.foundation.settings import Key, Settings, keys
 
 _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
@@ -27,6 +27,17 @@ Elwood reads this file when it starts and never writes it; `elwood init` makes t
 - Secrets are looked for in `$CREDENTIALS_DIRECTORY` (systemd), then where the key says, then in a
   variable. A `file:` must be readable for its owner only. Variables that held secrets are removed
   from the environment.
+- The file `.env` beside config.toml may set the same variables, one `NAME=value` in a line. It must
+  be readable for its owner only (`chmod 600`), the environment comes before it, and nothing in it
+  gets into the environment of Elwood or of what Elwood runs.
+"""
+_OWN = """\
+# agent.toml
+
+The assistant's own half of the configuration, in the state folder. It is read whenever it has
+changed. The assistant changes it by a tool, which asks you with a diff; you change it by hand.
+`/settings` shows it, `/settings undo` takes the last change back. While something is wrong with it
+you are told, and what it said before stays in force. Nothing else may stand in it.
 """
 _HEAD = """\
 # The configuration of Elwood.  Lines that begin with "#" and no blank show a default or, where
@@ -39,20 +50,22 @@ _HEAD = """\
 
 
 def reference() -> str:
-    parts = [_INTRODUCTION]
-    for kind in sections():
-        section, item = kind.SECTION, kind
-        head = f"[{section.name}]"
-        if section.tables is not None:
-            item = section.tables.item
-            head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
-        rows = [
-            f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.help} |"
-            for field, key in keys(item)
-        ]
-        table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
-        parts.append(f"## {head}\n\n{section.about}\n\n{table}\n")
+    parts = [_INTRODUCTION, *map(_described, sections()), _OWN, *map(_described, own_sections())]
     return "\n".join(parts)
+
+
+def _described(kind: type[Settings]) -> str:
+    section, item = kind.SECTION, kind
+    head = f"[{section.name}]"
+    if section.tables is not None:
+        item = section.tables.item
+        head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
+    rows = [
+        f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.help} |"
+        for field, key in keys(item)
+    ]
+    table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+    return f"## {head}\n\n{section.about}\n\n{table}\n"
 
 
 def template() -> str:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 WIDE = 200
 
 
-def inspect(runtime_dir: Path, as_json: bool) -> int:
+def inspect(runtime_dir: Path, as_json: bool, *, short: bool = False) -> int:
     """Show what every part of the running Elwood does, perhaps *as_json*; return the exit code."""
     import msgspec
 
     from elwood.agent.session.inspection import Inspection
-    from elwood.features.control.view import render
+    from elwood.features.control.view import render, summary
     from elwood.foundation.net.control import ServiceUnreachable, ask
     from elwood.foundation.text.characters import printable_json
 
@@ -37,6 +37,9 @@ def inspect(runtime_dir: Path, as_json: bool) -> int:
         seen = msgspec.json.decode(answer.text, type=Inspection)
     except msgspec.DecodeError as error:
         raise CliFailure(f"The running Elwood is of another version: {error}") from error
+    if short:
+        print(summary(seen, now=time.time()))
+        return OK
     print(render(seen, now=time.time(), width=shutil.get_terminal_size((WIDE, 24)).columns))
     return OK
 
@@ -45,6 +48,12 @@ def _inspect(config: "Config", given: Namespace) -> int:
     from elwood.foundation.settings import Paths
 
     return inspect(config.of(Paths).runtime, given.json)
+
+
+def _status(config: "Config", given: Namespace) -> int:
+    from elwood.foundation.settings import Paths
+
+    return inspect(config.of(Paths).runtime, given.json, short=True)
 
 
 def _settle(config: "Config", command: str, *words: str) -> int:
@@ -103,6 +112,7 @@ COMMANDS = (
     CliCommand(
         "inspect", "Show what every part of the running Elwood does.", _inspect, _of_inspect
     ),
+    CliCommand("status", "Say in short how the running Elwood does.", _status, _of_inspect),
     CliCommand(
         "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair
     ),

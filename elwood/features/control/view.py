@@ -59,6 +59,17 @@ def render(inspection: Inspection, *, now: float, width: int) -> str:
     return "\n".join(clip(line, width).rstrip() for line in lines)
 
 
+def summary(inspection: Inspection, *, now: float) -> str:
+    """Say in a few lines how Elwood does; *now* is Unix seconds."""
+    lines = [f"! {one.actor}: {one.what}".replace("! : ", "! ") for one in inspection.stuck]
+    lines += [
+        f"! {actor.name}: {one.what}: {one.error}"
+        for actor in inspection.actors
+        for one in actor.troubles
+    ]
+    return "\n".join([_headline(inspection, now), *(lines or ["Nothing is stuck or failing."])])
+
+
 def _fold(text: str, width: int) -> list[str]:
     """Break a long *text* between words: the remedy of an error stands at its end."""
     return textwrap.wrap(text, max(20, width), subsequent_indent="  ", max_lines=LINES) or [""]

@@ -62,20 +62,21 @@ POST_LIMIT = 60.0
 class Learning:
     """What the observers of all conversations share: the model, and the owner to ask.
 
-    The owner is asked at the first of *routes*, as they are then.  *redact* takes secrets out of a
+    *settings* gives what holds now.  The owner is asked at the first of *routes*, as they are then.
+    *redact* takes secrets out of a
     text.
     """
 
     def __init__(
         self,
-        settings: LearningSettings,
+        settings: Callable[[], LearningSettings],
         models: Address[ModelsMail],
         outboxes: Mapping[str, Address[OutboxMail]],
         routes: Callable[[], Sequence[Route]],
         redact: Callable[[str], str],
         clock: OwnerClock,
     ) -> None:
-        self.settings = settings
+        self._settings = settings
         self.redact = redact
         self.clock = clock
         self._models = models
@@ -83,6 +84,10 @@ class Learning:
         self._routes = routes
         self._day = ""
         self._calls = 0
+
+    @property
+    def settings(self) -> LearningSettings:
+        return self._settings()
 
     async def find(self, session: str, text: str) -> tuple[Fact, ...] | Unreadable:
         """Ask for the facts in *text*; `Unreadable` if nobody answered.  Nonsense holds none."""
@@ -156,10 +161,13 @@ class MemoryExtension(SessionExtension):
         self._log = log_
         # Or the session would have left the memory before.
         self._quiet = min(learning.settings.quiet, idle / 2)
-        # Runs of tasks are not looked at.
-        self._observes = learning.settings.mode != "off" and not log_.id.startswith(SESSION)
         # How many turns there were when a pass failed.
         self._tried = -1
+
+    @property
+    def _observes(self) -> bool:
+        """Whether it is learned from now; runs of tasks are not looked at."""
+        return self._learning.settings.mode != "off" and not self._log.id.startswith(SESSION)
 
     async def remind(self) -> Reminded | None:
         """Choose notes that may help in the turn that has begun; None if there are none.
@@ -220,7 +228,7 @@ class MemoryExtension(SessionExtension):
                     log.warning("what was taken back is still known", extra={"why": done.text})
 
     async def run(self) -> None:
-        while self._observes:
+        while not self._log.id.startswith(SESSION):
             if not self._is_due:
                 await self._log.wait_change()
                 continue

@@ -94,9 +94,23 @@ COMMAND = CliCommand(
     ),
 )
 
+
+@attrs.frozen(kw_only=True)
+class OwnLearning:
+    """How the assistant holds itself back from learning; config.toml says how far it may go."""
+
+    SECTION: ClassVar = Section("learning", "Less learning than config.toml allows, never more.")
+
+    on: bool = setting(True, help="whether anything is noticed in conversations")
+    threshold: int = setting(
+        1, help="conversations in which the same must be seen, at least", check=between(1, 100)
+    )
+
+
 FEATURE = Feature(
     name="memory",
     build=imported("elwood.features.memory.parts", "build"),
     settings=(MemorySettings, LearningSettings),
     cli=(COMMAND,),
+    own=(OwnLearning,),
 )

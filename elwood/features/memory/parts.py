@@ -20,7 +20,7 @@ from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import Learning, MemoryExtension
-from elwood.features.memory.feature import MemorySettings
+from elwood.features.memory.feature import MemorySettings, OwnLearning
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
@@ -116,11 +116,17 @@ def _learning(core: Core) -> Learning:
 
     The model of rules cannot observe anything, so it is not asked to.
     """
-    settings = core.config.of(LearningSettings)
+    written = core.config.of(LearningSettings)
     summarizer = core.config.of(ModelSettings).summarizer.partition("/")[0]
     provider = core.config.of(Providers).by_name.get(summarizer)
     if provider is None or provider.api == "offline":
-        settings = attrs.evolve(settings, mode="off")
+        written = attrs.evolve(written, mode="off")
+
+    def settings() -> LearningSettings:
+        own = core.own.now.of(OwnLearning)
+        mode = written.mode if own.on else "off"
+        return attrs.evolve(written, mode=mode, threshold=max(written.threshold, own.threshold))
+
     return Learning(
         settings,
         core.models,

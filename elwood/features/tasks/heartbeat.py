@@ -8,7 +8,9 @@ for nothing.
 import re
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import ClassVar
 
+import attrs
 import msgspec
 from msgspec.structs import replace
 
@@ -19,7 +21,7 @@ from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks.settings import HeartbeatSettings, TaskForm, read_task
 from elwood.features.tasks.task import HEARTBEAT, Task
 from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields
-from elwood.foundation.settings import BadSetting, Config, keys
+from elwood.foundation.settings import BadSetting, Complaint, Config, Loaded, Section, keys, setting
 from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
@@ -245,3 +247,24 @@ def _slug(title: str) -> str:
     """Make the part of the id; a title without Latin letters gets one of its hash."""
     made = slug(title)[:_MAX_SLUG].strip("-")
     return made or sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+# --- [heartbeat] of agent.toml --------------------------------------------------------------------
+
+
+def _is_understood(loaded: Loaded) -> Iterator[Complaint]:
+    text = loaded.config.of(OwnHeartbeat).checklist
+    for problem in read(loaded.config, Written(text)).problems:
+        where, _, what = problem.removeprefix(f"{FILE}, ").partition(": ")
+        yield ("heartbeat", "checklist"), f"{where}: {what}", "correct it"
+
+
+@attrs.frozen(kw_only=True)
+class OwnHeartbeat:
+    """What the assistant adds to the checklist."""
+
+    SECTION: ClassVar = Section(
+        "heartbeat", "What is gone through with HEARTBEAT.md.", verify=_is_understood
+    )
+
+    checklist: str = setting("", help="points and entries, written as in HEARTBEAT.md")

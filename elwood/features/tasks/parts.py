@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+import msgspec
 import trio
 
 from elwood.agent.channels.client import TellOwner
@@ -31,7 +32,7 @@ from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
-from elwood.features.tasks.heartbeat import Written, read
+from elwood.features.tasks.heartbeat import OwnHeartbeat, Written, read
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
@@ -40,7 +41,7 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import (
     fingerprint,
@@ -171,13 +172,14 @@ class TaskClock:
         self._core = core
         self._others = others
         self._heartbeat: Written | None = None
+        self._own: tuple[Task, ...] | None = None
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         state, disk = self._core.paths.state, self._core.disk
 
         async def changed(tasks: Sequence[Task]) -> None:
-            await disk.blocking(lambda: write_agent_file(state / "agent.toml", tasks, disk))
+            await disk.blocking(lambda: write_agent_file(state / "tasks.toml", tasks, disk))
 
         async def log_runs(lines: Mapping[str, str]) -> None:
             await self._core.environment.blocking(partial(log_run, state / RUNS, lines))
@@ -226,7 +228,11 @@ class TaskClock:
     # --- what is to be done ----------------------------------------------------------------------
 
     async def _refresh(self, nursery: trio.Nursery) -> None:
-        """Take in what people have written into HEARTBEAT.md, and tell what is wrong with it."""
+        """Take in what agent.toml and HEARTBEAT.md say, and tell what is wrong with the latter."""
+        own = self._core.own.now
+        if self._own != (tasks := own.of(OwnTasks).tasks):
+            await self._adopt("own", tasks)
+            self._own = tasks
         try:
             written = await self._core.environment.blocking(
                 partial(read_heartbeat, self._core.workspace)
@@ -235,6 +241,9 @@ class TaskClock:
             report_error(HEARTBEAT, str(error))
             return
         clear_error(HEARTBEAT)
+        if more := own.of(OwnHeartbeat).checklist.strip():
+            # A heading ends the entry before it.
+            written = msgspec.structs.replace(written, text=f"{written.text}\n\n# Own\n{more}")
         if written == self._heartbeat:
             return
         self._heartbeat = written

@@ -62,7 +62,8 @@ _FILES = {
     "config": "config.toml",
     "heartbeat": "HEARTBEAT.md",
     "house": "Elwood itself",
-    "talk": "agent.toml",
+    "talk": "a conversation",
+    "own": "agent.toml",
 }
 
 

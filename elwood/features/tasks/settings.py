@@ -244,7 +244,7 @@ class TaskForm:
         default="12 hours; a week for a single message",
     )
     untrusted: bool = setting(
-        False, help="strangers' words may be in it; agent.toml says so of some"
+        False, help="strangers' words may be in it; tasks.toml says so of some"
     )
     enabled: bool = setting(True, help="if not, it is as if it did not stand there")
 
@@ -343,7 +343,9 @@ def write_task(task: Task) -> dict[str, object]:
 # --- [[tasks]] of config.toml ---------------------------------------------------------------------
 
 
-def _collect(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "ConfiguredTasks":
+def _collect(
+    forms: Mapping[int, TaskForm], config: Config, report: Report, origin: Origin = "config"
+) -> "ConfiguredTasks":
     """Make the tasks of the *forms*, and report what does not go together."""
     tasks: dict[str, Task] = {}
     for index, form in forms.items():
@@ -351,7 +353,7 @@ def _collect(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "
             report(("tasks",), f"more than {MAX_TASKS} tasks", "take some away")
             break
         try:
-            task = read_task(form, config.of(Owner).timezone, "config")
+            task = read_task(form, config.of(Owner).timezone, origin)
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue
@@ -393,3 +395,33 @@ class ConfiguredTasks:
     def roles(self) -> tuple[str, ...]:
         """Name what the tasks think with."""
         return tuple(task.role for task in self.tasks)
+
+
+# --- [[tasks]] of agent.toml ----------------------------------------------------------------------
+
+# What reaches others, spends more, or vouches for words is for the owner to write.
+_FOR_THE_OWNER = ("deliver", "session", "tool", "arguments", "tools", "tokens", "usd", "untrusted")
+
+
+def _collect_own(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "OwnTasks":
+    usual, take_out = TaskForm(when=""), "take it out, or ask your owner to write it there"
+    for index, form in forms.items():
+        for key in _FOR_THE_OWNER:
+            if getattr(form, key) != getattr(usual, key):
+                report(("tasks", index, key), "is for tasks of config.toml only", take_out)
+        if "/" in form.model:
+            report(("tasks", index, "model"), "is for config.toml", "write default or cheap")
+    return OwnTasks(_collect(forms, config, report, "own").tasks)
+
+
+@attrs.frozen
+class OwnTasks:
+    """The tasks that the assistant has set itself; `limits` bound what they spend."""
+
+    SECTION: ClassVar = Section(
+        "tasks",
+        "As in config.toml, but for " + ", ".join(_FOR_THE_OWNER) + ".",
+        tables=Tables(item=TaskForm, keyed=False, collect=_collect_own, example=""),
+    )
+
+    tasks: tuple[Task, ...] = ()

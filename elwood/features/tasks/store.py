@@ -1,4 +1,4 @@
-"""The files of tasks: agent.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
+"""The files of tasks: tasks.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -40,8 +40,10 @@ BY_TOOL = ("https://", "http://", "$ ")
 # Characters of a pattern, and folders of any depth in it: each multiplies the work.
 MAX_PATTERN, MAX_DEEP = 500, 3
 
-Origin = Literal["talk", "config", "heartbeat", "house"]
-"""Where a task stands: made in a conversation (agent.toml), config.toml, HEARTBEAT.md, the code."""
+Origin = Literal["talk", "config", "heartbeat", "house", "own"]
+"""Where a task stands: made in a conversation (tasks.toml shows it), config.toml, HEARTBEAT.md,
+the code, agent.toml.
+"""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):

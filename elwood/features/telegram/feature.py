@@ -31,9 +31,10 @@ def _is_place(text: str) -> None:
 class TelegramSettings:
     """The configuration of the channel, which is off without a *token*.
 
-    *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
-    length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
-    remove a webhook that somebody set.  With *observe* the last messages of a group go along.
+    *owners* are user ids with all rights, *groups* chat ids we take part in; *allowed_chats* are
+    people who are let in like those with a code, and groups.  *poll* is the length of a long poll
+    in seconds; the server knows at most 50.  *delete_webhook* allows us to remove a webhook that
+    somebody set.  With *observe* the last messages of a group go along.
     """
 
     SECTION: ClassVar = Section("telegram", "The Telegram channel.")
@@ -41,6 +42,7 @@ class TelegramSettings:
     token: Secret | None = secret(
         "telegram-token",
         "ELWOOD_TELEGRAM_TOKEN",
+        "TELEGRAM_BOT_TOKEN",
         help=". Without one the channel is off",
         example='"file:/run/secrets/telegram-token"',
     )
@@ -49,6 +51,11 @@ class TelegramSettings:
     )
     groups: tuple[int, ...] = setting(
         (), help="ids of the groups it answers in", check=_is_group, example="[-1001234567890]"
+    )
+    allowed_chats: tuple[int, ...] = setting(
+        (),
+        help="ids of users who may talk as if they had been let in by a code, and of groups",
+        example="[987654321]",
     )
     base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
     messages_per_second: int = setting(

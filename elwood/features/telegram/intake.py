@@ -182,7 +182,7 @@ class Intake:
             bot=me.id,
             username=me.username or "",
             owners=frozenset(self._settings.owners),
-            groups=frozenset(self._settings.groups),
+            groups=frozenset((*self._settings.groups, *self._settings.allowed_chats)),
             moved=moved,
         )
         nursery.start_soon(self._set_menu)
@@ -373,6 +373,8 @@ class Intake:
         self, principal: str, route: Route, name: str = "", *, asks: bool = False
     ) -> Known | Stranger | None:
         if principal == self._us.group(route.chat) and self._us.is_allowed(route.chat):
+            return Known()
+        if principal in map(person, self._settings.allowed_chats):
             return Known()
         asks = asks and route.private and self._settings.pairing == "code"
         return await ask(

@@ -43,7 +43,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     if settings.token is None:
         raise CliFailure(
             f"{core.config.file}: no channel is set up, so nobody could talk to me. Set "
-            "telegram.token (a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
+            "telegram.token (a credential, a file or TELEGRAM_BOT_TOKEN), or try `elwood chat`.",
             MISCONFIGURED,
         )
     post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)

@@ -28,7 +28,10 @@ class SearchSettings:
         example='"http://127.0.0.1:8888"',
     )
     brave_key: Secret | None = secret(
-        "brave-key", "BRAVE_API_KEY", example='"file:/run/secrets/brave-key"'
+        "brave-key",
+        "BRAVE_API_KEY",
+        "BRAVE_SEARCH_API_KEY",
+        example='"file:/run/secrets/brave-key"',
     )
     brave_url: str = setting(
         "https://api.search.brave.com", help="address of Brave's API", check=is_url

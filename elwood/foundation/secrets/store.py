@@ -3,7 +3,7 @@
 import os
 import shlex
 import stat
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
 from elwood.foundation.secrets.redaction import Secret
@@ -25,17 +25,17 @@ class SecretUnusable(Exception):
 
 
 def look_up(
-    name: str, reference: str | None, variable: str | None, environ: MutableMapping[str, str]
+    name: str, reference: str | None, variables: Sequence[str], environ: MutableMapping[str, str]
 ) -> Secret | None:
     """Find the secret *name*; None if no place has it.
 
     The places, in order: the file *name* in ``$CREDENTIALS_DIRECTORY`` (systemd.exec(5));
-    *reference*, which is ``file:`` and a path, or the secret itself; *variable*.  The latter is
-    removed from *environ* whichever place wins, so that no child process gets it.
+    *reference*, which is ``file:`` and a path, or the secret itself; the first of *variables* that
+    is set.  They are removed from *environ* whichever place wins, so that no child process gets it.
 
     Raises SecretUnusable when the first place that has it is no good; the operator's fault.
     """
-    from_environment = environ.pop(variable, "") if variable else ""
+    held = {one: environ.pop(one, "") for one in variables}
     directory = environ.get("CREDENTIALS_DIRECTORY")
     if directory:
         path = Path(directory, name)
@@ -45,12 +45,18 @@ def look_up(
             return _secret(_read(path, private=False), f"the credential {path}")
     if reference is not None and reference.startswith("file:"):
         path = Path(reference.removeprefix("file:")).expanduser()
-        return _secret(_read(path, private=True), f"the file {path}")
+        return _secret(read_private(path), f"the file {path}")
     if reference is not None:
         return _secret(reference, "the value")
-    if from_environment:
-        return _secret(from_environment, f"the variable {variable}")
+    for variable, text in held.items():
+        if text:
+            return _secret(text, f"the variable {variable}")
     return None
+
+
+def read_private(path: Path) -> str:
+    """Read a file that nobody but its owner may read or change.  Raises SecretUnusable."""
+    return _read(path, private=True)
 
 
 def _read(path: Path, *, private: bool) -> str:

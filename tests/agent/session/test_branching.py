@@ -209,13 +209,13 @@ async def test_branches_are_left_and_come_back_to(world: World) -> None:
     assert "“one” … “three”" in tree
 
 
-async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhere(
+async def test_a_number_too_far_back_is_refused_and_an_unknown_one_found_nowhere(
     world: World,
 ) -> None:
     async with house(world) as h:
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
 
-    assert "would be taken for one" in world.said[1]
+    assert "nothing so far back" in world.said[1]
     assert "/sessions" in world.said[2]
     assert "“nowhere”" in world.said[3]
 

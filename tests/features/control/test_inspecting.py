@@ -170,6 +170,14 @@ def test_inspect_prints_the_tree(folder: Path, capsys: pytest.CaptureFixture[str
     assert "├─ outbox" in capsys.readouterr().out
 
 
+def test_status_is_a_few_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with service(folder, INSPECTED):
+        assert inspect(folder, as_json=False, short=True) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Elwood 0.1.0 · Python 3.11.7 · pid 4711 · up")
+    assert "\n! telegram: the poll: Unreachable: no route\n" in out
+
+
 def test_json_is_the_whole_inspection_on_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

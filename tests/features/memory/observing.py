@@ -120,7 +120,7 @@ class Scene:
 
     def extend(self, one: House) -> list[Callable[[SessionLog], SessionExtension]]:
         learning = Learning(
-            self.settings,
+            lambda: self.settings,
             one.models.address,
             {"chat": one.outbox.address},
             lambda: (ROUTE,),

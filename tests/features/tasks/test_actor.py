@@ -184,7 +184,7 @@ async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(
         await trio.lowlevel.checkpoint()
         tries.append(len(tasks))
         if len(tries) < 3:
-            raise PermissionError("agent.toml")
+            raise PermissionError("tasks.toml")
 
     async with house(tmp_path, changed) as it:
         await scheduled(it)

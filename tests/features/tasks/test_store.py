@@ -1,4 +1,4 @@
-"""The files of tasks: agent.toml, HEARTBEAT.md, and those that tasks watch."""
+"""The files of tasks: tasks.toml, HEARTBEAT.md, and those that tasks watch."""
 
 import os
 import tomllib
@@ -54,7 +54,7 @@ NEWS = Task("news", "Nachrichten für Zoë", Every(7200.0), prompt="Lies mir vor
 
 
 def test_it_is_written_only_when_something_has_changed(tmp_path: Path) -> None:
-    path, disk = tmp_path / "state" / "agent.toml", Disk(blocking=inline, clock=lambda: 0.0)
+    path, disk = tmp_path / "state" / "tasks.toml", Disk(blocking=inline, clock=lambda: 0.0)
 
     def write(*tasks: Task) -> bool:
         before = path.stat().st_ino if path.exists() else 0

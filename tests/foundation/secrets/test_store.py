@@ -34,27 +34,27 @@ def test_systemd_comes_before_a_reference_and_that_before_the_environment(kept: 
         (nowhere, None, "from-environment"),
     ):
         environ = {"CREDENTIALS_DIRECTORY": folder, "API_KEY": "from-environment"}
-        assert look_up("api-key", reference, "API_KEY", environ) == Secret(found)
+        assert look_up("api-key", reference, ["API_KEY"], environ) == Secret(found)
         assert environ == {"CREDENTIALS_DIRECTORY": folder}
 
 
 @pytest.mark.parametrize("environ", [{}, {"API_KEY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
 def test_no_place_has_it(environ: dict[str, str]) -> None:
-    assert look_up("api-key", None, "API_KEY", environ) is None
+    assert look_up("api-key", None, ["API_KEY"], environ) is None
 
 
 def test_a_credential_of_systemd_may_have_any_mode(kept: Kept) -> None:
     path = kept("api-key", b"from-systemd")
     path.chmod(0o440)
     environ = {"CREDENTIALS_DIRECTORY": str(path.parent)}
-    assert look_up("api-key", None, None, environ) == Secret("from-systemd")
+    assert look_up("api-key", None, (), environ) == Secret("from-systemd")
 
 
 @pytest.mark.parametrize(
     ("content", "value"), [(b"a\n", "a"), (b"a\r\n", "a"), (b"a", "a"), (b"a b\n", "a b")]
 )
 def test_one_final_line_break_is_no_part_of_it(kept: Kept, content: bytes, value: str) -> None:
-    assert look_up("k", f"file:{kept('x', content)}", None, {}) == Secret(value)
+    assert look_up("k", f"file:{kept('x', content)}", (), {}) == Secret(value)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
@@ -62,7 +62,7 @@ def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
     path = kept("my key", b"hunter2")
     path.chmod(mode)
     with pytest.raises(SecretUnusable) as caught:
-        look_up("k", f"file:{path}", None, {})
+        look_up("k", f"file:{path}", (), {})
     assert caught.value.problem == f"{path} can be read or changed by others (mode {mode:04o})"
     assert caught.value.remedy == f"run: chmod 600 '{path}'"
 
@@ -83,7 +83,7 @@ def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
 def test_what_is_no_secret_is_refused_unshown(kept: Kept, content: bytes, problem: str) -> None:
     path = kept("key", content)
     with pytest.raises(SecretUnusable) as caught:
-        look_up("k", f"file:{path}", None, {})
+        look_up("k", f"file:{path}", (), {})
     assert caught.value.problem.removeprefix("the file ") == f"{path} {problem}"
     error: BaseException | None = caught.value
     while error is not None:
@@ -95,9 +95,9 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     with pytest.raises(SecretUnusable, match="is not a regular file"):
-        look_up("k", f"file:{pipe}", None, {})
+        look_up("k", f"file:{pipe}", (), {})
     with pytest.raises(SecretUnusable, match="is not a regular file"):
-        look_up("k", f"file:{tmp_path}", None, {})
+        look_up("k", f"file:{tmp_path}", (), {})
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
 )
 def test_a_reference_to_nothing_is_an_error(reference: str, problem: str) -> None:
     with pytest.raises(SecretUnusable) as caught:
-        look_up("k", reference, None, {})
+        look_up("k", reference, (), {})
     assert caught.value.problem == problem

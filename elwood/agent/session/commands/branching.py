@@ -93,7 +93,7 @@ class Branching:
             case "retry":
                 return await self._retry(received)
             case "branch":
-                return self._branch(command.given)
+                return await self._branch(command.given)
             case "resume":
                 return await self._resume(command.given)
             case "compact":
@@ -174,10 +174,16 @@ class Branching:
         for extension in self._extensions:
             await extension.taken_back(gone)
 
-    def _branch(self, given: str) -> Moved:
+    async def _branch(self, given: str) -> Moved:
         name = one_line(given, MAX_NAME)
-        if name.isdigit():
-            return Moved((), "A name that is a number would be taken for one. Use words.")
+        if name.isdecimal():
+            count, begun = int(name[:9]), sum(node.begins for node in self._log.state.path)
+            back = await self._back(count) if count <= begun else None
+            if back is None:
+                return Moved((), "There is nothing so far back in this conversation.")
+            what = f"your last {count} messages" if count > 1 else "your last message"
+            text = f"We go on from before {what}. What followed is kept: see /sessions."
+            return Moved((back.entry,), text, back.done)
         if not self._log.state.path:
             return Moved((), "Nothing was said here yet that could be kept.")
         number = self._log.state.tree.newest + 1

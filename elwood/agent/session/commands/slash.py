@@ -28,7 +28,8 @@ COMMANDS = {
     "/undo 2: the last two; /undo all: the whole conversation.",
     "retry": "answer your last message once more",
     "branch": "keep the conversation as it is here, and go on\n"
-    "/branch NAME gives it a name to come back to by /resume NAME.",
+    "/branch NAME gives it a name to come back to by /resume NAME; /branch 2 goes on from before "
+    "your last two messages.",
     "sessions": "the conversations of this chat\n/resume NUMBER goes back to one.",
     "resume": "go back to another conversation\n"
     "/resume NUMBER or NAME, as /sessions lists them; alone: to the one before.",
@@ -62,7 +63,7 @@ GROUPS = {
 # The menu of whoever is not the owner in a chat of their own: what works for everybody.
 EVERYDAY = ("new", "stop", "btw", "undo", "retry", "sessions", "resume", "status", "help")
 # Telegram sends "start" when a chat is opened.
-ALIASES = {"start": "help", "tool": "tools", "archive": "new"}
+ALIASES = {"start": "help", "tool": "tools", "archive": "new", "reset": "new"}
 
 
 class TypedCommand(msgspec.Struct, frozen=True):

@@ -1,0 +1,177 @@
+"""What the assistant's own settings bring to one run: their keeper, one tool, ``/settings``."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import unified_diff
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+import trio
+from msgspec import Meta
+
+from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
+from elwood.agent.parts import Actor, Gathered, Parts
+from elwood.agent.session.core import Core, OwnConfig
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.session.settings import AGENT_FILE
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
+from elwood.features.own_settings.actor import STILL, OwnSettings
+from elwood.features.own_settings.feature import Personality
+from elwood.features.own_settings.messages import OwnMail, ReadOwn, TakeBack, WriteOwn
+from elwood.features.own_settings.store import LARGEST, OwnFiles
+from elwood.foundation.command_line import CliFailure
+from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+from elwood.foundation.settings import Settings, keys
+
+# Seconds for a command.
+COMMAND_LIMIT = 20.0
+UNAVAILABLE = "Nobody can say now what I have set. Try again in a minute."
+AGAIN = "It may be taken back already: I was interrupted. /settings tells."
+USAGE = "/settings shows what I have set for myself; /settings undo takes back the last change."
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the keeper, and what asks it; what was in force before is in force from here on."""
+    mailbox: Mailbox[OwnMail] = Mailbox("own settings", 16)
+    keeper = OwnSettings(
+        core.own,
+        OwnFiles(core.paths.state, core.disk),
+        core.environment.blocking,
+        TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
+    )
+    await keeper.begin()
+    return Parts(
+        actors=[Actor(step=2, mailbox=mailbox, body=keeper.run)],
+        prompt=[PersonalityPart(core.own)],
+        tools=[tool(core.own, mailbox.address)],
+        commands=[
+            SlashCommand(
+                name="settings",
+                help=f"what I have set for myself\n{USAGE}",
+                run=partial(command, mailbox.address),
+            )
+        ],
+    )
+
+
+class PersonalityPart:
+    """Tells the model what it wrote about how it speaks."""
+
+    def __init__(self, own: OwnConfig) -> None:
+        self._own = own
+
+    async def text(self, budget: int) -> str:
+        """Give it as it is in force now."""
+        await trio.lowlevel.checkpoint()
+        text = self._own.now.of(Personality).text.strip()
+        return f"Your personality, as {AGENT_FILE} has it:\n{text}" if text else ""
+
+
+class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
+    text: Annotated[
+        Annotated[str, Meta(max_length=LARGEST // 4)] | None,
+        Meta(description="The whole new file, as TOML; leave it out to read what it says now"),
+    ] = None
+
+
+def tool(own: OwnConfig, keeper: Address[OwnMail]) -> Tool:
+    """Make the tool that reads and changes the file; the owner sees each change before."""
+
+    async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
+        if given.text is None:
+            return Plan(ReadFiles(), f"Read {AGENT_FILE}")
+        old = (await keeper.ask(ReadOwn())).text
+        try:
+            own.read(given.text)
+        except CliFailure as error:
+            raise ToolFailure(f"nothing was changed: {error}") from error
+        if old == given.text:
+            raise ToolFailure(f"{AGENT_FILE} says this already")
+        subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
+        # It instructs us in all conversations, like the documents of the workspace.
+        return Plan(WriteFile(protected=True), subject, {"old": _hash(old)}, given.text)
+
+    async def run(given: ChangeSettings, context: ToolContext) -> Output:
+        there = await keeper.ask(ReadOwn())
+        if given.text is None:
+            problem = f"{STILL} {there.problem}\n\n" if there.problem else ""
+            may = f"# What may stand in it:\n{known(own.sections)}"
+            return Output(f"{problem}{there.text}\n\n{may}")
+        if there.text != given.text and _hash(there.text) != context.facts["old"]:
+            raise ToolFailure(f"{AGENT_FILE} changed since that was allowed; nothing was changed")
+        written = await keeper.ask(WriteOwn(text=given.text, old=there.text))
+        if not written.ok:
+            raise ToolFailure(f"nothing was changed: {written.text}")
+        return Output(written.text)
+
+    return Tool(
+        name="change_settings",
+        description=(
+            f"Read or change {AGENT_FILE}, your own half of the configuration: your personality, "
+            "standing tasks, a checklist, how you learn. For when you are told to be different "
+            "from now on. Read it first; the owner sees what would change. A single task or "
+            "reminder is for schedule."
+        ),
+        input=ChangeSettings,
+        run=run,
+        id="own_settings.file.change",
+        effect="keyed",
+        target=lambda given: f"{'read' if given.text is None else 'change'} {AGENT_FILE}",
+        plan=plan,
+    )
+
+
+async def command(keeper: Address[OwnMail], call: CommandCall) -> CommandAnswer:
+    """Carry ``/settings`` out."""
+    undo, show = call.given.strip().lower() == "undo", ("/settings",)
+    if undo and call.again:
+        return CommandAnswer(AGAIN, buttons=show)
+    if call.given.strip() and not undo:
+        return CommandAnswer(USAGE)
+    with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
+        before = await keeper.ask(ReadOwn())
+        if undo:
+            done = await keeper.ask(TakeBack())
+            after = await keeper.ask(ReadOwn())
+            changed = _fenced(diff(before.text, after.text)) if done.ok else ""
+            return CommandAnswer(f"{done.text}\n\n{changed}".rstrip(), buttons=show)
+        if not (before.text or before.versions):
+            return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
+        lines = [f"{STILL}\n{before.problem}"] if before.problem else []
+        lines.append(_fenced(before.text) if before.text else "I have set nothing for myself now.")
+        buttons = ("/settings undo",) if before.versions else ()
+        return CommandAnswer("\n\n".join(lines), buttons=buttons)
+    return CommandAnswer(UNAVAILABLE)
+
+
+def diff(old: str, new: str) -> str:
+    r"""Show the lines that differ, each with one around it.
+
+    >>> diff("a\nb\n", "a\nc\n")
+    ' a\n-b\n+c'
+    """
+    lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1)
+    return "\n".join(line for line in islice(lines, 2, None) if not line.startswith("@@"))
+
+
+def known(sections: Sequence[type[Settings]]) -> str:
+    """List what may stand in the file."""
+    lines = []
+    for kind in sections:
+        section = kind.SECTION
+        lines.append(f"[[{section.name}]]" if section.tables else f"[{section.name}]")
+        item = section.tables.item if section.tables else kind
+        lines += [section.about, *(f"- {field.name}: {key.help}" for field, key in keys(item))]
+    return "\n".join(lines)
+
+
+def _fenced(text: str) -> str:
+    return f"````\n{text.rstrip()}\n````"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

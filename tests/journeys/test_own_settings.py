@@ -1,0 +1,112 @@
+"""What the assistant sets itself: told, seen, allowed, in force, taken back; and mistakes in it."""
+
+import json
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest
+from tests.agent.session.scripted import answer, call
+from tests.journeys.home import Home, newest
+
+SHORT = '[personality]\ntext = "Answer in one line."'
+CURT = '[personality]\ntext = "Answer in one word."'
+
+
+def setting(h: Home) -> None:
+    """Let the model write what stands behind "be"."""
+
+    def think(request: ModelRequest) -> Completion:
+        said = newest(request)
+        if said.startswith("be "):
+            return call(("c1", "change_settings", json.dumps({"text": said[3:]})))
+        return answer("re: " + said)
+
+    h.think = think
+    h.more_tools = ("change_settings",)
+
+
+async def test_a_change_is_seen_before_it_is_in_force_and_can_be_taken_back(h: Home) -> None:
+    setting(h)
+    async with h.life() as life:
+        for text in (SHORT, CURT):
+            h.fake.say(f"be {text}")
+            await life.until(lambda: bool(h.fake.sent and h.fake.sent[-1].buttons))
+            question = h.fake.sent[-1]
+            assert "Change my own settings (agent.toml)" in question.text
+            assert text.splitlines()[1] in question.text
+            assert text not in h.asked[-1].prompt.system
+            h.fake.press(question.buttons[0], message=question)
+            await life.settled()
+        assert '-text = "Answer in one line."' in question.text
+        assert (h.state / "agent.toml").read_text() == CURT
+        await life.say("hello")
+        assert "Answer in one word." in h.asked[-1].prompt.system
+        await life.say("/settings undo")
+        assert '-text = "Answer in one word."\n+text = "Answer in one line."' in h.texts()[-1]
+    async with h.life() as life:
+        await life.say("hello again")
+        assert "Answer in one line." in h.asked[-1].prompt.system
+        for _ in range(2):
+            await life.say("/settings undo")
+        assert h.texts()[-1] == "There is nothing to take back."
+        assert (h.state / "agent.toml").read_text() == ""
+    assert not h.broken()
+
+
+BROKEN = """\
+[policy]
+allow = ["run_command"]
+[[tasks]]
+title = "News"
+when = "often"
+prompt = "Look."
+[[tasks]]
+title = "Gossip"
+when = "daily"
+message = "Hi"
+deliver = "telegram:7"
+[heartbeat]
+checklist = "## Mail\\nCadence: never\\nPrompt: Look."
+"""
+
+
+async def test_what_is_wrong_by_hand_is_told_and_leaves_the_last_good_in_force(h: Home) -> None:
+    path = h.state / "agent.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tea = '[[tasks]]\ntitle = "Tea"\nwhen = "0 17 * * *"\nmessage = "Tea time."\n'
+    path.write_text(f'{SHORT}\n{tea}[heartbeat]\nchecklist = "- Is the oven off?"\n')
+    async with h.life() as life:
+        await life.pass_time(100.0)
+        await life.say("/tasks")
+        assert "Tea" in h.texts()[-1]
+        assert "Heartbeat" in h.texts()[-1]
+        path.write_text(BROKEN)
+        await life.until(lambda: "agent.toml does not count" in h.texts()[-1])
+        told = h.texts()[-1]
+        for part in (
+            "\nagent.toml: policy: is for config.toml, which only your owner writes",
+            "tasks[0].when: 'often' is no time",
+            "tasks[1].deliver: is for tasks of config.toml only",
+            "heartbeat.checklist: line 1",
+        ):
+            assert part in told
+    async with h.life() as life:
+        await life.say("hello")
+        assert "Answer in one line." in h.asked[-1].prompt.system
+        await life.say("/tasks")
+        assert "Tea" in h.texts()[-1]
+        await life.say("/settings")
+        assert "does not count" in h.texts()[-1]
+        await life.say("/settings undo")
+        assert path.read_text().startswith(SHORT)
+    assert not h.broken()
+
+
+async def test_who_may_talk_by_the_configuration_needs_no_code(h: Home) -> None:
+    h.allowed_chats = (77,)
+    async with h.life() as life:
+        h.fake.say("hello", chat=77, user=77)
+        await life.until(lambda: h.texts(77))
+        assert h.texts(77) == ["re: hello"]
+        h.fake.say("/budget", chat=77, user=77)
+        await life.until(lambda: len(h.texts(77)) == 2)
+        assert h.texts(77)[1] == "/budget is for my owner only."
