@@ -57,7 +57,7 @@ class ToolContext:
     IANA name).  *task_run* is the run of a task that this is, if it is one; *tools* are the names
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
-    are those of the plan that was allowed: what runs must still be that.
+    are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
     """
 
     session: str
@@ -71,6 +71,7 @@ class ToolContext:
     written: Collection[str] = ()
     sees: Callable[[str], bool] = lambda text: False
     facts: Mapping[str, str] = attrs.field(factory=dict)
+    principal: str = ""
 
 
 @attrs.frozen
