@@ -199,7 +199,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A *text* that was found, what it is from (*origin*), and what it brings along.
 
     *updated* is a date or time (ISO 8601), *about* says more of it in a few words; *words* counts
-    those of the question that are in it.
+    those of the question that are in it.  *kind* says what it is, if its origin tells.
     """
 
     text: str
@@ -208,6 +208,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     updated: str = ""
     about: str = ""
     words: int = 0
+    kind: str = ""
 
 
 class TextSearch(Protocol):
