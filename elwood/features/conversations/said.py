@@ -1,159 +1,114 @@
 """What a log says that was said, turn by turn; which turns have the words, and how they are shown.
 
-Turns that were taken back are left out, and those that had something forgotten.
+Turns that were taken back are left out.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
 import msgspec
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log import entries
-from elwood.agent.session.log.entries import Entry, Received
-from elwood.agent.session.log.state import Session, receive
-from elwood.agent.session.reading.records import is_on, moved_to, parts_since, spans
+from elwood.agent.session.log.entries import Entry, Resumed
+from elwood.agent.session.log.state import Log, Session
+from elwood.agent.session.reading.records import History, is_on, moved_to, parts_since, spans
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import fold, having
 
 # Characters of a message, or an answer, that a model and people are shown.
 ROOM, GLIMPSE = 600, 240
-# Turns of one conversation that are held while it is looked through: the best are shown.
-MAX_HELD = 500
 
 
 class SaidTurn(msgspec.Struct, frozen=True):
-    """A turn that was answered *at* (Unix time), by the entry *seq*: what *people* said, and we.
+    """A turn that was answered *at* (Unix time), at *route*: what *people* said, and we.
 
-    The answer went to *route*.  *untrusted*: strangers' words had been read by then.
+    It has so many of the *words*.  *untrusted*: strangers' words had been read by then.
     """
 
     session: str
-    turn: str
-    seq: int
+    turn: int
     at: float
     people: frozenset[str]
     route: Route
     asked: str
     answer: str
     untrusted: bool
+    words: int = 0
 
 
-class FoundTurn(msgspec.Struct, frozen=True):
-    """A turn that has so many of the *words*."""
+def said_in(session: str, before: Session, log: Log, chosen: Sequence[str]) -> Iterator[SaidTurn]:
+    """List the turns in the *log* of *session* that have half of the words *chosen* or more.
 
-    said: SaidTurn
-    words: int
+    The log begins after the state *before*.  A label falls with a new conversation alone.
+    """
+    moves: list[tuple[int, Entry]] = []
 
+    def noting() -> Log:
+        for seq, at, entry in log:
+            if moved_to(entry) is not None:
+                moves.append((seq, entry))
+            yield seq, at, entry
 
-class Reading:
-    """Goes through the log of *session*, from the state *before* on, for the words *chosen*."""
-
-    def __init__(
-        self,
-        session: str,
-        before: Session,
-        chosen: Sequence[str],
-        belongs: Callable[[SaidTurn], bool],
-    ) -> None:
-        self.found: list[FoundTurn] = []
-        self._session = session
-        self._chosen = chosen
-        self._belongs = belongs
-        self._waiting = dict(before.waiting)
-        self._inputs = list(before.turn.inputs) if before.turn is not None else []
-        self._untrusted = before.taint.label.untrusted
-        self._forgets = False
-        self._moves: list[tuple[int, int]] = []
-
-    def take(self, seq: int, at: float, entry: Entry) -> None:
-        """Take the next *entry* in."""
-        match entry:
-            case Received():
-                receive(self._waiting, entry)
-            case entries.Retried(id_, text, untrusted, origins=origins, files=files):
-                if (asked := self._waiting.get(id_)) is not None:
-                    untrusted = untrusted or bool(origins) or asked.untrusted
-                    self._waiting[id_] = msgspec.structs.replace(
-                        asked, text=text, untrusted=untrusted, files=files
-                    )
-            case entries.TurnStarted(inputs=inputs, calls=calls):
-                # A call that waited may bring along what was read where it was made.
-                self._hear(inputs, untrusted=bool(calls))
-            case entries.Joined(inputs=inputs):
-                self._hear(inputs)
-            case entries.Reminded(label=label) | entries.CallEnded(label=label):
-                self._untrusted = self._untrusted or label.untrusted
-                self._forgets = self._forgets or getattr(entry, "forgets", False)
-            case entries.Replied(turn=turn):
-                for id_ in entry.inputs:
-                    self._waiting.pop(id_, None)
-                if turn is not None:
-                    self._end(seq, at, turn, entry)
-        if (to := moved_to(entry)) is not None:
-            self._move(seq, to, entry)
-
-    def _hear(self, inputs: Collection[str], *, untrusted: bool = False) -> None:
-        heard = [one for id_ in inputs if (one := self._waiting.pop(id_, None)) is not None]
-        strange = (one.untrusted or any(file.untrusted for file in one.files) for one in heard)
-        self._untrusted = self._untrusted or untrusted or any(strange)
-        self._inputs += heard
-
-    def _end(self, seq: int, at: float, turn: str, entry: entries.Replied) -> None:
-        inputs, self._inputs = self._inputs, []
-        forgets, self._forgets = self._forgets, False
-        if forgets or entry.quiet:
-            return
-        told = (text for one in inputs for text in (one.text, *(file.text for file in one.files)))
-        said = SaidTurn(
-            self._session,
-            turn,
-            seq,
-            at,
-            frozenset(one.principal for one in inputs),
-            entry.route,
-            "\n".join(filter(None, told)),
-            entry.text,
-            self._untrusted,
+    history = History(session, noting())
+    gone = _taken_back(moves)
+    untrusted = was_untrusted = before.taint.label.untrusted
+    for turn in history.turns:
+        while moves and moves[0][0] < turn.seq:
+            # Another line may be gone back to, and nobody has noted what was read there.
+            _, move = moves.pop(0)
+            untrusted = was_untrusted and isinstance(move, Resumed)
+        heard = [one.received for one in turn.heard]
+        untrusted = (
+            untrusted
+            or any(one.untrusted or any(file.untrusted for file in one.files) for one in heard)
+            or any(call.label.untrusted for call in turn.calls)
         )
-        if words := self._words_in(said):
-            self.found.append(FoundTurn(said, words))
-            if len(self.found) > 2 * MAX_HELD:
-                self.found = best(self.found)[:MAX_HELD]
-
-    def _words_in(self, said: SaidTurn) -> int:
-        text = f"{said.asked}\n{said.answer}"
-        plain = fold(text)  # quick, as most have none of the words
-        if not any(word in plain for word in self._chosen) or not self._belongs(said):
-            return 0
-        words = having(text, self._chosen)
-        return words if 2 * words >= len(self._chosen) else 0
-
-    def _move(self, seq: int, to: int, entry: Entry) -> None:
-        if isinstance(entry, entries.Resumed):
-            self._untrusted = bool(entry.sources)
-            if not entry.number:  # taken back, not put away
-                gone = parts_since(to + 1, spans(self._moves, seq - 1))
-                self.found = [one for one in self.found if not is_on(one.said.seq, gone)]
-        elif to == 0:
-            self._untrusted = False
-        self._moves.append((seq, to))
+        was_untrusted = was_untrusted or untrusted
+        answer = turn.answer
+        if answer is None or answer.quiet or is_on(turn.seq, gone):
+            continue
+        told = (text for one in heard for text in (one.text, *(file.text for file in one.files)))
+        asked = "\n".join(filter(None, told))
+        words = _having(f"{asked}\n{answer.text}", chosen)
+        if words and 2 * words >= len(chosen):
+            people = frozenset(one.principal for one in heard)
+            yield SaidTurn(
+                session,
+                turn.number,
+                turn.answered_at,
+                people,
+                answer.route,
+                asked,
+                answer.text,
+                untrusted,
+                words,
+            )
 
 
-def best(found: Sequence[FoundTurn]) -> list[FoundTurn]:
-    """Put those first that have the most words; of those that have as many, the newest."""
-    return sorted(found, key=lambda one: (-one.words, -one.said.at))
+def _taken_back(moves: Sequence[tuple[int, Entry]]) -> list[tuple[int, int]]:
+    gone: list[tuple[int, int]] = []
+    before: list[tuple[int, int]] = []
+    for seq, entry in moves:
+        to = moved_to(entry) or 0
+        if isinstance(entry, Resumed) and not entry.number:
+            gone += parts_since(to + 1, spans(before, seq - 1))
+        before.append((seq, to))
+    return gone
+
+
+def _having(text: str, chosen: Sequence[str]) -> int:
+    plain = fold(text)  # quick, as most have none of them
+    return having(text, chosen) if any(word in plain for word in chosen) else 0
 
 
 def shown(
     said: SaidTurn, chosen: Sequence[str], zone: tzinfo, room: int = GLIMPSE, *, names: bool = False
 ) -> str:
     """Write a turn out, *room* characters of each part, with the *names* of who spoke."""
-    number = said.turn.removeprefix("t")
     about = f" with {', '.join(sorted(said.people))}" if names else ""
     about += " (may hold strangers' words)" if said.untrusted else ""
     when = datetime.fromtimestamp(said.at, zone)
-    lines = [f"{when:%Y-%m-%d %H:%M}, {said.session} turn {number}{about}"]
+    lines = [f"{when:%Y-%m-%d %H:%M}, {said.session} turn {said.turn}{about}"]
     parts = (("asked", said.asked), ("answered", said.answer))
     lines += [f"  {what}: {_around(text, chosen, room)}" for what, text in parts if text]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import msgspec
 
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
-from elwood.features.conversations.said import FoundTurn, Reading, SaidTurn, best
+from elwood.features.conversations.said import SaidTurn, said_in
 from elwood.foundation.storage.journal import HistoryGone, JournalDamaged, read_since, segments
 from elwood.foundation.text.words import asked
 
@@ -35,7 +35,7 @@ def find(state: Path, query: str, limit: int, belongs: Callable[[SaidTurn], bool
     """
     chosen, until = asked(query), time.monotonic() + PATIENCE
     logs = sorted((state / "sessions").glob("*.jsonl"), key=_written, reverse=True)
-    found: list[FoundTurn] = []
+    found: list[SaidTurn] = []
     left_out: list[str] = []
     for number, path in enumerate(logs):
         if time.monotonic() > until:
@@ -47,14 +47,11 @@ def find(state: Path, query: str, limit: int, belongs: Callable[[SaidTurn], bool
             left_out.append(f"the oldest part of {path.stem} was not looked at")
         try:
             before, log = read_since(path, Entry, Session, since)
-            reading = Reading(path.stem, before, chosen, belongs)
-            for seq, at, entry in log:
-                reading.take(seq, at, entry)
+            found += filter(belongs, said_in(path.stem, before, log, chosen))
         except (JournalDamaged, HistoryGone, OSError) as error:
             left_out.append(f"{path.stem} could not be read: {type(error).__name__}")
-            continue
-        found = best([*found, *reading.found])[:limit]
-    return SearchOutcome(chosen, tuple(one.said for one in found), tuple(left_out))
+        found = sorted(found, key=lambda one: (-one.words, -one.at))[:limit]
+    return SearchOutcome(chosen, tuple(found), tuple(left_out))
 
 
 def _written(path: Path) -> float:

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
-import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Plan, SaveMemory
+from elwood.agent.conversation.calls import SaveMemory
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, reaching
 from elwood.features.daily_notes.notes import (
     MAX_ENTRY,
     TOPICS,
@@ -103,16 +102,6 @@ def _line(thread: Page) -> str:
     return f"{name} ({count}{marked}): {about}"
 
 
-async def plan_create(given: CreateThread, context: ToolContext) -> Plan:
-    await trio.lowlevel.checkpoint()
-    return Plan(SaveMemory(), f"Begin a thread called {given.name}: {given.about}")
-
-
-async def plan_append(given: AppendThread, context: ToolContext) -> Plan:
-    await trio.lowlevel.checkpoint()
-    return Plan(SaveMemory(), f"Add to the thread {given.name}:\n{given.text}")
-
-
 def tools(threads: ThreadTools) -> tuple[Tool, ...]:
     return (
         Tool(
@@ -128,7 +117,7 @@ def tools(threads: ThreadTools) -> tuple[Tool, ...]:
             effect="keyed",
             timeout=30.0,
             target=lambda given: given.name,
-            plan=plan_create,
+            plan=always(SaveMemory()),
         ),
         Tool(
             name="append_thread",
@@ -139,7 +128,7 @@ def tools(threads: ThreadTools) -> tuple[Tool, ...]:
             effect="keyed",
             timeout=30.0,
             target=lambda given: given.name,
-            plan=plan_append,
+            plan=always(SaveMemory()),
         ),
     )
 
