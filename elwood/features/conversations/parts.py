@@ -100,7 +100,6 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="search",
                 help="find what we said\n/search WORDS: in all our conversations.",
                 run=search.command,
-                private="What was said",
                 group="What I know and plan",
             )
         ],

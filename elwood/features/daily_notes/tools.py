@@ -138,6 +138,5 @@ def command(threads: ThreadTools) -> SlashCommand:
         name="threads",
         help="what I keep a log of\n/threads NAME shows one.",
         run=threads.command,
-        private="What I keep",
         group="What I know and plan",
     )
