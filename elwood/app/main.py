@@ -17,6 +17,7 @@ from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
 from elwood.features.console.feature import one_message
 from elwood.features.control.feature import FEATURE as control
+from elwood.features.conversations.feature import FEATURE as conversations
 from elwood.features.daily_notes.feature import FEATURE as daily_notes
 from elwood.features.files.feature import FEATURE as files
 from elwood.features.health.feature import FEATURE as health
@@ -44,6 +45,7 @@ FEATURES: tuple[Feature, ...] = (
     web,
     mcp,
     memory,
+    conversations,
     daily_notes,
     tasks,
     own_settings,

@@ -34,6 +34,8 @@ SAID = {
     "resume": ("no conversation to go back to", "no conversation to go back to"),
     "compact": ("It is short", "It is short"),
     "memory": ("I remember 0 notes", "Newest:\n• tea: green"),
+    "threads": ("There are no threads", "There are no threads"),
+    "search": ("Say what to look for", "/search WORDS"),
     "tasks": ("There are no tasks", "mail: Look for mail"),
     "skills": ("There are no skills", "There are no skills"),
     "receipts": ("No tool was called", "✓ act rent"),

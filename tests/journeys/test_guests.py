@@ -34,6 +34,7 @@ GIVEN = {
     "export": ("md", "html"),
     "receipts": ("20",),
     "memory": ("search zqfortytwo", f"show {KEY}", "pending", "undo"),
+    "search": ("zqwords", "zqcall"),
     "tasks": ("all", f"run {ID}", f"pause {ID}", f"stop {ID}", f"cancel {ID}"),
     "approvals": ("revoke 1",),
     "allow": ("CODE", "CODE always"),

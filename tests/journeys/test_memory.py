@@ -131,3 +131,34 @@ async def test_a_memory_that_dies_costs_an_error_result(h: Home) -> None:
         await trio.sleep(10)  # the supervisor waits a little before it starts it anew
         assert "4 May" in await life.say(typed("search_memory", query="birthday"))
     assert not h.broken()
+
+
+async def test_a_correction_counts_at_once_and_can_be_taken_back(h: Home) -> None:
+    equip(h)
+    async with h.life() as life:
+        await life.say(typed("save_memory", **BIRTHDAY))
+        await life.say(typed("save_memory", **(BIRTHDAY | {"content": "It is 5 May"})))
+        assert "It is 5 May" in await life.say("/memory show sister-birthday")
+        assert "As before: sister-birthday" in await life.say("/memory undo")
+        assert "4 May" in await life.say("/memory show sister-birthday")
+
+
+async def test_notes_have_a_kind_and_can_be_put_away(h: Home) -> None:
+    equip(h)
+    async with h.life() as life:
+        await life.say(typed("save_memory", **BIRTHDAY))
+        await life.say(typed("save_memory", key="tea", content="Likes zanzibar", kind="preference"))
+        assert "tea (preference)" in await life.say("/memory preferences")
+        found = await life.say(typed("search_memory", query="zanzibar", kind="preference"))
+        assert "sister-birthday" not in found
+        assert "tea (updated 2026-05-28; preference" in found
+        await life.say(typed("save_memory", key="tea", content="Likes zanzibar much"))
+        assert "tea (preference)" in await life.say("/memory")  # it stays one
+        assert "put away" in await life.say("/memory archive tea")
+        assert "1 are archived" in await life.say("/memory")
+        assert "## tea" not in await life.say(typed("search_memory", query="zanzibar"))
+        assert "tea" in await life.say("/memory archived")
+        assert "tea is active" in await life.say("/memory activate tea")
+        assert "Likes zanzibar much" in await life.say(typed("search_memory", query="zanzibar"))
+        assert "no note called nothing" in await life.say("/memory archive nothing")
+    assert "kind: preference" in (h.state / "memory" / "tea.md").read_text()

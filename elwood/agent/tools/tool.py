@@ -57,7 +57,7 @@ class ToolContext:
     IANA name).  *task_run* is the run of a task that this is, if it is one; *tools* are the names
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
-    are those of the plan that was allowed: what runs must still be that.
+    are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
     """
 
     session: str
@@ -71,6 +71,7 @@ class ToolContext:
     written: Collection[str] = ()
     sees: Callable[[str], bool] = lambda text: False
     facts: Mapping[str, str] = attrs.field(factory=dict)
+    principal: str = ""
 
 
 @attrs.frozen
@@ -198,7 +199,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A *text* that was found, what it is from (*origin*), and what it brings along.
 
     *updated* is a date or time (ISO 8601), *about* says more of it in a few words; *words* counts
-    those of the question that are in it.
+    those of the question that are in it.  *kind* says what it is, if its origin tells.
     """
 
     text: str
@@ -207,6 +208,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     updated: str = ""
     about: str = ""
     words: int = 0
+    kind: str = ""
 
 
 class TextSearch(Protocol):

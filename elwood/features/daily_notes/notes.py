@@ -19,6 +19,7 @@ from elwood.agent.session.log.turns import FinishedTurn, plain_words
 from elwood.agent.session.reading.receipts import outcome_line
 from elwood.agent.tools.tool import SearchResult
 from elwood.foundation.text.characters import wrap_untrusted
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 from elwood.foundation.text.words import fold, having
 
@@ -30,7 +31,10 @@ DAYS = 3
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
 
 # Where pages lie in the workspace.
-FOLDERS = ("threads/daily", "threads/weekly", "threads/monthly")
+TOPICS = "threads/topics"
+FOLDERS = ("threads/daily", "threads/weekly", "threads/monthly", TOPICS)
+# Characters of one entry of a thread.
+MAX_ENTRY = 2_000
 # Passages of one page that a search shows, and characters of all of them.
 MAX_PASSAGES, MAX_EXCERPT = 5, 4000
 # By which people ask for a day, in the languages that questions are read in (`words`).
@@ -211,11 +215,46 @@ def cleansed(text: str, chosen: Sequence[str], saved: str) -> str:
     return "\n".join(kept)
 
 
+# --- threads: logs of subjects ------------------------------------------------------------------
+
+
+def thread_head(name: str, about: str) -> str:
+    return f"# {name}\n\n{one_line(about, MAX_ENTRY)}\n\n"
+
+
+def with_entry(thread: str, text: str, when: datetime) -> str:
+    r"""Add *text*, in one line, to a *thread*, unless it ends with that on this day, or is full.
+
+    >>> when = datetime(2026, 3, 1, 8, 5)
+    >>> with_entry("# run\n\n", "5 km,\nslow", when)
+    '# run\n\n- 2026-03-01 08:05: 5 km, slow\n'
+    >>> with_entry(with_entry("# run\n\n", "5 km", when), "5 km", when).count("5 km")
+    1
+    """
+    said = one_line(text, MAX_ENTRY)
+    last = thread.rstrip("\n").rpartition("\n")[2]
+    again = last.startswith(f"- {when:%Y-%m-%d} ") and last.endswith(f": {said}")
+    line = f"- {when:%Y-%m-%d %H:%M}: {said}\n"
+    if again or len(thread) + len(line) > MAX_DAILY:
+        return thread
+    return f"{thread}{'' if thread.endswith(chr(10)) else chr(10)}{line}"
+
+
+def read_thread(text: str) -> tuple[str, list[str]]:
+    """Take a thread apart: what it is about, and its entries."""
+    lines = [line for line in text.split("\n") if line and not line.startswith("#")]
+    entries = [line for line in lines if line.startswith("- ")]
+    return next((line for line in lines if not line.startswith("- ")), ""), entries
+
+
 # --- as a search sees them ------------------------------------------------------------------------
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The file *path*, about days of which *last* (ISO date) is the last; *names* are theirs."""
+    """The file *path*, a thread or about days; *last* (ISO date) is the last of them, or empty.
+
+    *names* are those of the days.
+    """
 
     path: str
     text: str
@@ -229,6 +268,9 @@ def page(path: str, text: str, *, untrusted: bool) -> Page | None:
 
     *untrusted* says that the file is marked as written after strangers' words had been read.
     """
+    if path.startswith(f"{TOPICS}/"):
+        dates = re.findall(r"(?m)^- (\d{4}-\d\d-\d\d) ", text)
+        return Page(path, text, (), max(dates, default=""), untrusted)
     if (days := page_days(path)) is None:
         return None
     first, last = days

@@ -19,6 +19,7 @@ from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.notes import due_reflections, is_first, request
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
+from elwood.features.daily_notes.tools import ThreadTools, command, tools
 from elwood.foundation.runtime import ActorUnavailable, clear_error, report_error
 from elwood.foundation.storage.anchors import Anchor
 from elwood.foundation.storage.confined import PathRefused, Unconfined
@@ -43,6 +44,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         return ""
 
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor)
+    threads = ThreadTools(notes)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
     provider = core.config.of(Providers).by_name.get(
         core.config.of(ModelSettings).summarizer.partition("/")[0]
@@ -62,6 +64,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         sessions=[partial(DailyNotesExtension, notes, core.clock.now)],
         chores=[reflecting] if reflects else [],
         searches=[search],
+        tools=tools(threads),
+        commands=[command(threads)],
     )
 
 

@@ -19,6 +19,7 @@ from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import (
     FOLDERS,
     MAX_DAILY,
+    TOPICS,
     Page,
     add,
     cleansed,
@@ -60,6 +61,8 @@ INDEX = "threads.db"
 MAX_PAGES = 10_000
 # Pages that are read for one search, as many as it may show: of each, what fits is picked out.
 MAX_READ = 20
+# Threads, each as long as a day's note at most.
+MAX_THREADS = 200
 # Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
 STEP = 16
 
@@ -145,6 +148,48 @@ class DailyNotes:
                 leave_out = partial(_rewrite, self._root, _daily(day), lambda n: without(n, ids))
                 await self._blocking(leave_out)
 
+    async def change_thread(
+        self, name: str, change: Callable[[str], str], *, untrusted: bool, begins: bool = False
+    ) -> tuple[str, bool]:
+        """Make of the thread *name* what *change* does; say why not, or whether it was changed.
+
+        Raises PathRefused and Unconfined.
+        """
+
+        def changed() -> tuple[str, bool]:
+            path = f"{TOPICS}/{name}.md"
+            try:
+                with self._root.file(path) as file:
+                    strange = file.untrusted
+            except PathMissing:
+                if not begins:
+                    return f"there is no thread {name}; create_thread begins one", False
+                if len(PageFiles(self._root).of(TOPICS)) >= MAX_THREADS:
+                    return f"there are {MAX_THREADS} threads already; add to one of them", False
+            else:
+                if untrusted and not strange:
+                    # As with notes: strangers' words must not get among what the owner told us.
+                    why = "strangers had no part in this thread, and this conversation has read "
+                    return f"{why}their words; begin another one", False
+            return "", _rewrite(self._root, path, change, strange=untrusted)[1]
+
+        async with self._writing:
+            return await self._blocking(changed)
+
+    async def threads(self) -> list[Page]:
+        """Read all threads, the one added to last first."""
+
+        def read() -> list[Page]:
+            files = PageFiles(self._root)
+            found = [files.read(path) for path, _ in files.of(TOPICS)]
+            return sorted((one[0] for one in found if one), key=lambda one: one.last, reverse=True)
+
+        return await self._blocking(read)
+
+    def local(self, now: float) -> datetime:
+        """Give Unix time *now* in the owner's zone."""
+        return datetime.fromtimestamp(now, self._zone)
+
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""
         return await self._blocking(lambda: self._recall(now))
@@ -177,10 +222,13 @@ def _daily(day: str) -> str:
     return f"threads/daily/{day}.md"
 
 
-def _rewrite(root: Root, path: str, change: Callable[[str], str]) -> tuple[str, bool]:
+def _rewrite(
+    root: Root, path: str, change: Callable[[str], str], *, strange: bool = False
+) -> tuple[str, bool]:
     """Make of a page what *change* does; return what it says then, and whether it was changed.
 
-    One that somebody has made longer than we ever do stays.  Raises PathRefused and Unconfined.
+    One that is made while strangers' words are known (*strange*) is marked.  One that somebody has
+    made longer than we ever do stays.  Raises PathRefused and Unconfined.
     """
 
     def rewritten() -> tuple[str, bool]:
@@ -188,7 +236,7 @@ def _rewrite(root: Root, path: str, change: Callable[[str], str]) -> tuple[str, 
             with root.file(path) as file:
                 data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
         except PathMissing:
-            data, stat, untrusted = b"", None, False
+            data, stat, untrusted = b"", None, strange
         # Bytes that are not UTF-8 are somebody's too, and stay as they are.
         text = data.decode("utf-8", "surrogateescape")
         new = change(text)
@@ -211,7 +259,7 @@ class PageFiles:
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         for folder in FOLDERS:
-            yield from self._of(folder)
+            yield from self.of(folder)
 
     def document(self, key: str) -> Document | None:
         if (found := self.read(key)) is None:
@@ -236,7 +284,8 @@ class PageFiles:
         found = page(key, data.decode("utf-8", "replace"), untrusted=untrusted)
         return None if found is None else (found, stamp_of(stat))
 
-    def _of(self, folder: str) -> list[tuple[str, str]]:
+    def of(self, folder: str) -> list[tuple[str, str]]:
+        """List the pages in *folder*, with their stamps."""
         try:
             found = self._root.stats(folder, MAX_PAGES)
         except PathMissing:
@@ -245,7 +294,12 @@ class PageFiles:
             log.warning("pages are not searched", extra={"why": str(error)})
             return []
         paths = ((f"{folder}/{name}", stat) for name, stat in found if name.endswith(".md"))
-        return [(path, stamp_of(stat)) for path, stat in paths if page_days(path) is not None]
+        is_thread = folder == TOPICS
+        return [
+            (path, stamp_of(stat))
+            for path, stat in paths
+            if is_thread or page_days(path) is not None
+        ]
 
 
 class DailyNoteSearch:

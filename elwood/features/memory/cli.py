@@ -8,10 +8,12 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore
+from elwood.foundation.command_line import MOST
 from elwood.foundation.net.control import settle
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
@@ -27,14 +29,19 @@ def show_list(config: Config, given: Namespace) -> int:
     """Print the newest notes, those that wait for the owner first; return the exit code."""
     state, limit = config.of(Paths).state, given.limit
     store = _store(state)
-    notes = _read(
-        store, state, lambda: [*store.newest(limit, pending=True), *store.newest(limit)][:limit]
-    )
+    most = MOST if given.kind or given.status else limit
+    notes = _read(store, state, lambda: [*store.newest(most, pending=True), *store.newest(most)])
     if notes is None:
         return 1
     if not notes:
         print("there are no notes", file=sys.stderr)
-    for note in notes:
+    wanted = (
+        note
+        for note in notes
+        if given.kind in (None, note.kind)
+        and given.status in (None, "active" if note.status == "kept" else note.status)
+    )
+    for note in islice(wanted, limit):
         print(_line(note))
     for name in store.files.passed_over():
         print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
@@ -92,7 +99,8 @@ def _store(state: Path) -> NoteStore:
 
 
 def _line(note: Note) -> str:
-    marks = ["pending"] if note.status == "pending" else []
+    marks: list[str] = [note.kind] if note.kind != "fact" else []
+    marks += [note.status] if note.status != "kept" else []
     marks += ["untrusted"] if note.untrusted else []
     said = f" [{', '.join(marks)}]" if marks else ""
     return f"{note.updated[:10]:10}  {note.key}{said}: {cut(' '.join(note.text.split()), GLIMPSE)}"

@@ -57,6 +57,12 @@ class MemorySettings:
 
 def _of_list(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=count, default=50, help="how many at most")
+    kinds, statuses = (
+        ["fact", "preference", "procedure", "episode"],
+        ["active", "pending", "archived"],
+    )
+    parser.add_argument("--kind", choices=kinds, help="only of this kind")
+    parser.add_argument("--status", choices=statuses, help="only of this status")
 
 
 def _of_search(parser: ArgumentParser) -> None:

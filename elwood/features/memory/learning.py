@@ -270,8 +270,9 @@ def _trusted_by_key(waiting: Iterable[Observation]) -> Mapping[str, list[list[Ob
 
 def _kept(one: Observation) -> NoteDraft:
     """Make a note of *one*; what it corrects keeps its tags."""
-    tags = (PROCEDURE,) if one.kind == "procedure" else None
-    return NoteDraft(one.key, one.text, _told(one.label), f"{one.session}, noticed", tags)
+    tags, kind = ((PROCEDURE,), one.kind) if one.kind == "procedure" else (None, None)
+    source = f"{one.session}, noticed"
+    return NoteDraft(one.key, one.text, _told(one.label), source, tags, kind=kind)
 
 
 def _told(label: Label) -> Label:

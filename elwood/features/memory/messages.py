@@ -65,11 +65,12 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class MemoryOverview(msgspec.Struct, frozen=True):
-    """What was remembered last, and all that waits for the owner; without *counts* nobody knows."""
+    """What was remembered last, and all that waits or is archived; no *counts*: nobody knows."""
 
     counts: IndexCounts | None = None
     newest: tuple[Note, ...] = ()
     pending: tuple[Note, ...] = ()
+    archived: tuple[Note, ...] = ()
 
 
 class Unlearned(msgspec.Struct, frozen=True):

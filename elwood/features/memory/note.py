@@ -8,7 +8,7 @@ it says that it is not, and as pending if it says what we do not know.
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -29,7 +29,16 @@ LEAST, USUAL, MOST = 1, 3, 5
 # Bytes of a file that are read: a note in the longest encoding, and what stands above it.
 MAX_FILE = 4 * MAX_NOTE + 4096
 
-Status = Literal["kept", "pending"]
+Status = Literal["kept", "pending", "archived"]
+# What files and people call them; what we do not know waits for the owner.
+STATUSES: dict[str, Status] = {
+    "active": "kept",
+    "kept": "kept",
+    "pending": "pending",
+    "archived": "archived",
+}
+Kind = Literal["fact", "preference", "procedure", "episode"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 WORST = Label(untrusted=True, private=True)
 # Seconds of what a time to live is counted in; months and years are those of a calendar, roughly.
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
@@ -41,8 +50,8 @@ class Note(msgspec.Struct, frozen=True):
     """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
 
     *importance* is from 1 to 5; *ttl* is how long it is of use after *updated* (``30d``), for ever
-    if empty.  *pending* ones wait for the owner: they are neither found nor offered.  *more* are
-    the lines that people wrote above the text and that mean nothing to us.
+    if empty.  *pending* ones wait for the owner, *archived* ones are put away: neither are found
+    or offered.  *more* are the other lines above the text, its kind among them.
     """
 
     key: str
@@ -61,6 +70,16 @@ class Note(msgspec.Struct, frozen=True):
     def untrusted(self) -> bool:
         """Whether it may hold strangers' words."""
         return self.label.untrusted
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of thing it says.
+
+        >>> Note("tea", "Green.", more=("kind: preference",)).kind, Note("tea", "Green.").kind
+        ('preference', 'fact')
+        """
+        said = fields_of(self.more).get("kind")
+        return next((kind for kind in KINDS if kind == said), "fact")
 
     @property
     def is_observation(self) -> bool:
@@ -94,6 +113,7 @@ class NoteDraft(msgspec.Struct, frozen=True):
     ttl: str | None = None
     status: Status = "kept"
     more: tuple[str, ...] | None = None
+    kind: Kind | None = None
 
 
 def wrong(draft: NoteDraft) -> str | None:
@@ -196,7 +216,7 @@ def parse(key: str, content: str) -> Note:
         one_line(fields.get("source", ""), MAX_SOURCE),
         _importance(bare("importance")),
         ttl if seconds(ttl := bare("ttl")) is not None else "",
-        "kept" if bare("status", "kept") == "kept" else "pending",
+        STATUSES.get(bare("status", "kept"), "pending"),
         _label(bare("label")),
         one_line(bare("created"), MAX_TIME),
         one_line(bare("updated"), MAX_TIME),

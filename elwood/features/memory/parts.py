@@ -28,10 +28,12 @@ from elwood.features.memory.messages import (
     MemoryOverview,
     Overlook,
     ReadNotes,
+    Remember,
     SettleObservation,
     Undo,
+    Unsaved,
 )
-from elwood.features.memory.note import Note
+from elwood.features.memory.note import Note, NoteDraft, Status
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client
@@ -42,12 +44,16 @@ from elwood.foundation.text.lines import cut
 COMMAND_LIMIT = 20.0
 # Notes of each kind in an overview, and found; characters of each in a list.
 LISTED, GLIMPSE = 5, 120
+# Notes of one kind that are listed.
+MANY = 30
 # Characters of notes in one answer.
 MAX_SHOWN = 12_000
 
 USAGE = (
     "/memory goes through it; /memory search WORDS looks it up; /memory show KEY shows one "
-    "note; /memory pending lists what I noticed and have not kept, /memory keep CODE and "
+    "note, /memory archive KEY puts one away and /memory activate KEY brings it back; /memory "
+    "preferences, procedures, episodes or archived lists those alone; "
+    "/memory pending lists what I noticed and have not kept, /memory keep CODE and "
     "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
 )
 NOTHING = "No note has any of these words."
@@ -161,6 +167,13 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
         case ["show", key]:
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
             return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
+        case ["archive" | "activate" as word, key]:
+            return await _put(memory, key.lower(), "archived" if word == "archive" else "kept")
+        case ["archived" | "facts" | "preferences" | "procedures" | "episodes" as which]:
+            seen = await memory.ask(Overlook())
+            newest = [note for note in seen.newest if f"{note.kind}s" == which]
+            shown_ = list(map(_glimpse, seen.archived if which == "archived" else newest))
+            return "\n".join(shown_[:MANY]) or f"There are no {which}."
         case ["pending"]:
             return listing(observations_of((await memory.ask(Overlook())).pending))
         case ["keep" | "drop" as word, code]:
@@ -170,12 +183,24 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return USAGE
 
 
+async def _put(memory: Address[MemoryMail], key: str, status: Status) -> str:
+    """Archive a note, or bring it back."""
+    for note in await memory.ask(ReadNotes(keys=(key,))):
+        draft = NoteDraft(key, note.text, note.label, note.source, status=status)
+        saved = await memory.ask(Remember(draft=draft))
+        if isinstance(saved, Unsaved):
+            return f"That could not be done: {saved.why}."
+        return f"{key} is {'put away' if status == 'archived' else 'active'} now."
+    return f"There is no note called {key}."
+
+
 def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
     counts = seen.counts
     if counts is None:
         return f"Nobody can say now how much I remember.\n\n{USAGE}"
     kinds = [
-        (counts.pending, "wait for your word"),
+        (counts.pending - len(seen.archived), "wait for your word"),
+        (len(seen.archived), "are archived"),
         (counts.untrusted, "may hold strangers' words"),
         (counts.expired, "are out of date"),
     ]
@@ -189,4 +214,5 @@ def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
 
 
 def _glimpse(note: Note) -> str:
-    return f"- {note.key}: {cut(' '.join(note.text.split()), GLIMPSE)}"
+    kind = f" ({note.kind})" if note.kind != "fact" else ""
+    return f"- {note.key}{kind}: {cut(' '.join(note.text.split()), GLIMPSE)}"

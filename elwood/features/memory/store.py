@@ -320,7 +320,10 @@ class NoteStore:
         return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
-        """Read the newest notes, kept or *pending*, the newest first.  Raises DatabaseUnusable."""
+        """Read the newest notes, kept or not (*pending*), the newest first.
+
+        Raises DatabaseUnusable.
+        """
         return self.read(self.indexed.index.newest(limit, pending=pending))
 
     def observations(self) -> list[Observation]:
@@ -329,10 +332,12 @@ class NoteStore:
 
     def overview(self) -> MemoryOverview:
         """Say how much there is, what came last, and what waits.  Raises DatabaseUnusable."""
+        unlisted = self.newest(MOST_PENDING, pending=True)
         return MemoryOverview(
             self.indexed.index.counts(self._disk.clock()),
             tuple(self.newest(MAX_KNOWN)),
-            tuple(self.newest(MOST_PENDING, pending=True)),
+            tuple(note for note in unlisted if note.status == "pending"),
+            tuple(note for note in unlisted if note.status == "archived"),
         )
 
     # --- writing ---------------------------------------------------------------------------------
@@ -411,8 +416,15 @@ class NoteStore:
             draft.label,
             old.created or now,
             now,
-            old.more if draft.more is None else draft.more,
+            self._more(draft, old),
         )
+
+    def _more(self, draft: NoteDraft, old: Note) -> tuple[str, ...]:
+        more = old.more if draft.more is None else draft.more
+        if draft.kind is None:
+            return more
+        others = [line for line in more if line.partition(":")[0].strip() != "kind"]
+        return (*others, f"kind: {draft.kind}")
 
     def _write(self, note: Note, before: NoteFile | None, batch: str, *, learned: bool) -> None:
         data = render(note).encode("utf-8", "replace")

@@ -22,7 +22,7 @@ from elwood.features.memory.messages import (
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Kind, Note, NoteDraft
 from elwood.features.memory.store import fused
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked, having
@@ -53,6 +53,9 @@ class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
     importance: Annotated[
         int, Meta(ge=0, le=MOST, description="From 1 to 5, usually 3; 0 leaves it as it is")
     ] = 0
+    kind: Annotated[
+        Kind | None, Meta(description="What it is; null leaves it as it is, at first a fact")
+    ] = None
     ttl: Annotated[
         str,
         Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
@@ -71,6 +74,8 @@ class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
             description="Other words that they may have instead: synonyms, names, a language more",
         ),
     ] = ()
+
+    kind: Annotated[Kind | None, Meta(description="Only notes of this kind")] = None
 
 
 class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,6 +104,7 @@ class NoteTools:
             given.tags or None,
             given.importance or None,
             given.ttl or None,
+            kind=given.kind,
         )
         marked = _MARKED if untrusted else ""
         match await self._memory.ask(Remember(draft=draft)):
@@ -111,7 +117,10 @@ class NoteTools:
         if not re.search(r"[^\W_]", given.query):
             raise ToolFailure("query has no words; give some that the notes should have")
         also = (words for words in given.also if asked(words))
-        found = await search_all(self._searches, (given.query, *also), given.limit)
+        most = given.limit if given.kind is None else MAX_FOUND
+        found = await search_all(self._searches, (given.query, *also), most)
+        if given.kind is not None:
+            found = [one for one in found if one.kind == given.kind][: given.limit]
         if not found:
             return "no note has any of these words"
         text = shown(found, MAX_SHOWN, "## ")
@@ -242,7 +251,9 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
     chosen = asked(query)
     found = []
     for note in notes:
-        about = ["waits for your word"] if note.status == "pending" else []
+        about: list[str] = [note.kind] if note.kind != "fact" else []
+        about += ["waits for your word"] if note.status == "pending" else []
+        about += ["archived"] if note.status == "archived" else []
         about += [f"tags: {', '.join(note.tags)}"] if note.tags else []
         about += [f"from {note.source}"] if note.source else []
         found.append(
@@ -253,6 +264,7 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
                 updated=note.updated,
                 about="; ".join(about),
                 words=having(note.words, chosen),
+                kind=note.kind,
             )
         )
     return found
@@ -266,7 +278,8 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             id="memory.note.save",
             description=(
                 "Remember something across conversations, as a note. A note of the same key is "
-                "replaced: to add to it, look it up first and save all of it."
+                "replaced: to add to it, look it up first and save all of it. When the user "
+                "corrects what you know, save the note anew at once."
             ),
             input=NoteToSave,
             run=notes.save,

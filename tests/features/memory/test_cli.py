@@ -37,6 +37,14 @@ def test_notes_are_listed_searched_and_shown(home: Path) -> None:
         "1970-01-02  strange [untrusted]: Green words",
         "1970-01-01  tea: Green tea, from Zanzibar",
     ]
+    (home / "state/memory/old.md").write_text("---\nstatus: archived\nkind: episode\n---\nGone")
+    for only, key in (
+        ("--status=archived", "old"),
+        ("--kind=episode", "old"),
+        ("--status=pending", "maybe"),
+    ):
+        [line] = elwood(home, "memory", "list", only).stdout.splitlines()
+        assert f" {key} [" in line
     found = elwood(home, "memory", "search", "green", "TEA")
     assert found.stdout == "1970-01-01  tea: Green tea, from Zanzibar\n"
     shown = elwood(home, "memory", "show", "tea")

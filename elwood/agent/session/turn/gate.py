@@ -350,6 +350,7 @@ class Gate:
             written=self._written(),
             sees=self._log.sees,
             facts=facts or {},
+            principal=turn.principal,
         )
 
     def _written(self) -> Collection[str]:

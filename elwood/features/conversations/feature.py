@@ -1,0 +1,26 @@
+"""What was said before, as the app sees it."""
+
+from argparse import ArgumentParser
+
+from elwood.agent.feature import Feature, imported
+from elwood.foundation.command_line import CliCommand, count
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("query", metavar="WORD", nargs="+", help="words that were said")
+    parser.add_argument("--of", metavar="PERSON", help="with this person only: tg:123, console")
+    parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
+
+
+COMMAND = CliCommand(
+    "search",
+    "Find what was said in conversations.",
+    imported("elwood.features.conversations.cli", "search"),
+    _arguments,
+)
+
+FEATURE = Feature(
+    name="conversations",
+    build=imported("elwood.features.conversations.parts", "build"),
+    cli=(COMMAND,),
+)

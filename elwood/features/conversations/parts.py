@@ -1,0 +1,106 @@
+"""The tool and the command that look up what was said."""
+
+from typing import Annotated
+
+import msgspec
+import trio
+from msgspec import Meta
+
+from elwood.agent.conversation.calls import ReadFiles
+from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.route import Route
+from elwood.agent.parts import Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
+from elwood.features.conversations.said import GLIMPSE, ROOM, SaidTurn, shown
+from elwood.features.conversations.store import SearchOutcome, find
+from elwood.foundation.text.words import asked
+
+MOST, USUAL = 20, 5
+NOTHING = "In no conversation was any of these words said."
+
+
+class ConversationQuery(msgspec.Struct, forbid_unknown_fields=True):
+    query: Annotated[
+        str, Meta(min_length=1, max_length=500, description="Words that were said or answered")
+    ]
+    limit: Annotated[int, Meta(ge=1, le=MOST, description="Most turns to show")] = USUAL
+
+
+class ConversationSearch:
+    """Searches the conversations of whoever asks, one search at a time."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._reading = trio.Lock()
+
+    async def find(self, query: str, limit: int, person: str, route: Route) -> SearchOutcome:
+        """Find turns that *person* alone has begun, and, if *route* is a private chat, all of it.
+
+        There nobody else speaks but tasks of theirs.
+        """
+
+        def belongs(said: SaidTurn) -> bool:
+            is_here = route.private and said.route.private and said.route.is_same_chat(route)
+            return is_here or said.people == {person}
+
+        state = self._core.paths.state
+        async with self._reading:
+            return await self._core.environment.blocking(lambda: find(state, query, limit, belongs))
+
+    async def tool(self, given: ConversationQuery, context: ToolContext) -> Output:
+        if not asked(given.query):
+            raise ToolFailure("query has no words; give some that were said")
+        result = await self.find(given.query, given.limit, context.principal, context.route)
+        strange = dict.fromkeys(one.session for one in result.found if one.untrusted)
+        origin = f"conversations: {', '.join(strange)}" if strange else ""
+        return Output(
+            self.text(result, ROOM) or NOTHING, bool(strange), private=True, origin=origin
+        )
+
+    async def command(self, call: CommandCall) -> CommandAnswer:
+        """Carry ``/search`` out."""
+        if not asked(call.given):
+            return CommandAnswer("Say what to look for: /search WORDS")
+        who = call.received
+        result = await self.find(call.given, USUAL, who.principal, who.route)
+        head = "What was said, the best first:" if result.found else NOTHING
+        return CommandAnswer(head, self.text(result))
+
+    def text(self, result: SearchOutcome, room: int = GLIMPSE) -> str:
+        zone = self._core.clock.zone
+        turns = [shown(one, result.chosen, zone, room) for one in result.found]
+        return "\n\n".join([*turns, *result.left_out])
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    search = ConversationSearch(core)
+    return Parts(
+        tools=[
+            Tool(
+                name="search_conversations",
+                id="conversations.turn.search",
+                description=(
+                    "Look up what was said in earlier conversations with this person, and in this "
+                    "one: the turns that have most of the words, the newest first, with their "
+                    "dates. Words find only words that begin like them: try others for the same."
+                ),
+                input=ConversationQuery,
+                run=search.tool,
+                risk="read",
+                effect="pure",
+                target=lambda given: given.query,
+                plan=always(ReadFiles()),
+                gives=PRIVATE,
+            )
+        ],
+        commands=[
+            SlashCommand(
+                name="search",
+                help="find what we said\n/search WORDS: in all our conversations.",
+                run=search.command,
+                group="What I know and plan",
+            )
+        ],
+    )

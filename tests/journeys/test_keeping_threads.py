@@ -1,0 +1,84 @@
+"""Threads: logs of subjects, which the model keeps beside the daily notes."""
+
+import pytest
+
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.models.client import ModelRequest
+from elwood.features.daily_notes.notes import MAX_DAILY
+from tests.agent.session.scripted import answer, call
+from tests.journeys.home import Home, newest
+from tests.journeys.test_learning import STRANGER
+from tests.journeys.test_memory import typed
+
+TOOLS = ("create_thread", "append_thread", "search_memory")
+
+
+@pytest.fixture
+def keeping(h: Home) -> Home:
+    def think(request: ModelRequest) -> Completion:
+        name, _, given = newest(request).partition(" ")
+        if isinstance(request.messages[-1], Human) and name in TOOLS:
+            return call((f"c{len(request.messages)}", name, given))
+        return answer(f"re: {newest(request)}")
+
+    h.more_tools, h.think = TOOLS, think
+    return h
+
+
+async def test_a_thread_is_begun_added_to_found_and_shown(keeping: Home) -> None:
+    h = keeping
+    async with h.life() as life:
+        assert "There are no threads" in await life.say("/threads")
+        said = await life.say(typed("append_thread", name="garden", text="Sowed peas"))
+        assert "create_thread begins one" in said
+        begin = typed("create_thread", name="garden", about="What grows, and when")
+        assert "began the thread garden" in await life.say(begin)
+        assert "already" in await life.say(begin)
+        for text in ("Sowed peas", "Watered, zqdaily", "Peas are\n- up"):
+            assert "added to garden" in await life.say(
+                typed("append_thread", name="garden", text=text)
+            )
+        again = await life.say(typed("append_thread", name="garden", text="Peas are - up"))
+        assert "has this entry of today already" in again  # as after a crash
+        await life.say("/new")
+    async with h.life() as life:
+        found = await life.say(typed("search_memory", query="peas sowed"))
+        assert "threads/topics/garden.md" in found
+        assert ": Sowed peas" in found
+        assert "garden (3 entries): What grows, and when" in await life.say("/threads")
+        shown = (await life.say("/threads garden")).splitlines()
+        assert shown[2].startswith("garden (3 entries)")
+        assert [line.split(": ")[1] for line in shown[3:]] == [
+            "Peas are - up",
+            "Watered, zqdaily",
+            "Sowed peas",
+        ]
+        assert "no thread of this name" in await life.say("/threads ../USER")
+    assert not h.broken()
+
+
+async def test_strangers_words_do_not_get_into_a_thread_and_mark_their_own(keeping: Home) -> None:
+    h = keeping
+    async with h.life() as life:
+        await life.say(typed("create_thread", name="mine", about="Mine"))
+        await life.say("zqobey", forward_origin=STRANGER)
+        said = await life.say(typed("append_thread", name="mine", text="zqobey"))
+        assert "begin another one" in said
+        await life.say(typed("create_thread", name="theirs", about="Theirs"))
+        await life.say(typed("append_thread", name="theirs", text="zqobey"))
+        assert "theirs (1 entry, may hold strangers' words)" in await life.say("/threads")
+        await life.say("/new")
+        assert not h.fold().taint.label.untrusted
+        await life.say(typed("search_memory", query="zqobey"))
+        assert h.fold().taint.label.untrusted
+
+
+async def test_a_full_thread_takes_no_more(keeping: Home) -> None:
+    h = keeping
+    async with h.life() as life:
+        await life.say(typed("create_thread", name="long", about="Long"))
+        path = h.folder / "workspace" / "threads" / "topics" / "long.md"
+        path.write_text("# long\n\n" + "- line\n" * (MAX_DAILY // 7 - 2))
+        said = await life.say(typed("append_thread", name="long", text="one more entry"))
+        assert "is full" in said
+        assert "one more" not in path.read_text()

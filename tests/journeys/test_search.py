@@ -1,0 +1,115 @@
+"""What was said before is found again: by the model, by /search and by `elwood search`."""
+
+import re
+from argparse import Namespace
+
+import pytest
+
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.state import Session
+from elwood.features.conversations import cli
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal, entries_of, segments
+from tests.agent.session.scripted import answer, call
+from tests.fake_telegram import OWNER
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest
+from tests.journeys.test_learning import STRANGER
+from tests.journeys.test_memory import typed
+
+TOOL = "search_conversations"
+
+
+def thinking(request: ModelRequest) -> Completion:
+    text = newest(request)
+    if isinstance(request.messages[-1], Human) and text.startswith(TOOL):
+        return call((f"c{len(request.messages)}", TOOL, text.removeprefix(TOOL).strip()))
+    return answer(f"re: {text}")
+
+
+@pytest.fixture
+def searching(h: Home) -> Home:
+    h.more_tools, h.think = (TOOL,), thinking
+    return h
+
+
+async def test_what_was_said_is_found_over_conversations_and_restarts(searching: Home) -> None:
+    """With its date, and by the name and number that `elwood session show` has for it."""
+    h = searching
+    async with h.life() as life:
+        await life.say("The plumber comes on Friday, for the boiler", "/new")
+    async with h.life() as life:
+        found = await life.say(typed(TOOL, query="when does the plumber come?"))
+        assert re.search(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d, {MINE} turn 1\n", found)
+        assert "The plumber comes on Friday" in found
+        assert h.fold().taint.label.private
+        assert not h.fold().taint.label.untrusted
+        assert "boiler" in await life.say("/search boiler plumber")
+        assert "In no conversation" in await life.say("/search zebra")
+        assert "Say what to look for" in await life.say("/search")
+    assert not h.broken()
+
+
+async def test_nobody_finds_what_another_said(searching: Home) -> None:
+    h = searching
+    async with h.life() as life:
+        await life.say("My secret place is the zqbeach")
+        assert "In no conversation" in await life.say(typed(TOOL, query="zqbeach"), chat=OTHER)
+        await life.say("/search zqbeach", chat=OTHER)
+        assert "In no conversation" in h.texts(OTHER)[-1]
+
+
+async def test_what_strangers_had_a_part_in_brings_its_label(searching: Home) -> None:
+    h = searching
+    async with h.life() as life:
+        await life.say("Obey the zqking", forward_origin=STRANGER)
+        await life.say("/new")
+        assert not h.fold().taint.label.untrusted
+        assert "strangers' words" in await life.say(typed(TOOL, query="zqking"))
+        assert h.fold().taint.label.untrusted
+
+
+async def test_what_was_taken_back_is_not_found(searching: Home) -> None:
+    h = searching
+    async with h.life() as life:
+        await life.say("zqone stays", "zqtwo goes", "/undo")
+        assert "zqtwo" not in await life.say("/search zqtwo")
+        assert "zqone stays" in await life.say("/search zqone")
+        await life.say("/new", "zqthree goes", "zqfour goes", "/undo all")
+        assert "zqthree goes" not in await life.say("/search zqthree")
+        assert "zqone stays" in await life.say("/search zqone")
+
+
+async def test_the_shell_finds_it_in_closed_parts_and_beside_what_is_damaged(
+    searching: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    h = searching
+    async with h.life() as life:
+        for number in range(3):
+            await life.say(f"zqparcel {number} has come")
+        await life.say("zqparcel of another", chat=OTHER)
+    story = list(entries_of(h.journal(), Entry))
+    h.journal().unlink()
+    closed = Journal[Entry, Session](
+        h.journal(), Entry, Session, Disk(blocking=inline, clock=h.now), segment=1
+    )
+    await closed.open()
+    for _, _, entry in story:
+        await closed.append(entry)
+    assert segments(h.journal())
+
+    def search(query: str, of: str | None = None) -> tuple[int, str, str]:
+        code = cli.search(h.config(), Namespace(query=[query], limit=20, of=of))
+        return code, *capsys.readouterr()
+
+    code, out, _ = search("zqparcel")
+    assert (code, out.count("asked: ")) == (0, 4)
+    assert f"{OTHERS} turn 1 with tg:{OTHER}" in out
+    assert search("zqparcel", of=f"tg:{OWNER}")[1].count("asked: ") == 3
+    h.journal(OTHERS).write_text("not a line\nof a journal\n")
+    code, out, problems = search("zqparcel")
+    assert (code, out.count("asked: ")) == (0, 3)
+    assert f"{OTHERS} could not be read" in problems
+    assert search("zebra")[0] == 1
