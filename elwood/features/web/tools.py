@@ -227,6 +227,7 @@ def tools(web: Web, search: SearchSettings, client: Client, blocking: Blocking) 
             plan=made.plan_fetch,
             gives=Label(untrusted=True),
             watched=lambda text: WebFetch(text) if text.startswith(PAGE) else None,
+            looks_at="page",
         ),
         Tool(
             name="web_request",

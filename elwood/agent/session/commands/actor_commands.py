@@ -28,7 +28,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import left, moves, stops
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import Format, items_of, tool_listing, written
+from elwood.agent.session.reading.render import Format, items_of, opened, tool_listing, written
 from elwood.agent.session.reading.render import listing as receipts
 from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
@@ -190,8 +190,14 @@ class Commands:
             case "budget":
                 return CommandAnswer(await self._budget())
             case "receipts":
-                calls = (await self._history()).calls
-                return receipts(calls, command.given, self._core.clock.zone)
+                wanted, zone = command.given.removeprefix("#"), self._core.clock.zone
+                if not (wanted.isascii() and wanted.isdigit()):
+                    return receipts((await self._history()).calls, wanted, zone)
+                if why := withheld("What a call was given, and gave,", received):
+                    return CommandAnswer(why)
+                return await log_.look_since(
+                    0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)
+                )
             case "tools":
                 text = await log_.look_since(
                     0, lambda _, log: tool_listing(self._tools, command.given, log)

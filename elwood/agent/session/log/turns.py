@@ -45,7 +45,7 @@ UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.  *decided_at* is in Unix time.
+    *key* names it within the turn, *number* in the conversation.  *decided_at* is in Unix time.
     """
 
     key: str
@@ -55,6 +55,7 @@ class OpenCall(msgspec.Struct):
     decided_at: float = 0.0
     started: entries.CallStarted | None = None
     ended: entries.CallEnded | None = None
+    number: int = 0
 
     @property
     def ruling(self) -> str:
@@ -81,10 +82,12 @@ class WaitingCall(msgspec.Struct, frozen=True):
     private: bool = False
     errand: TaskRun | None = None
     message: str = ""
+    number: int = 0
 
     def opened(self, key: str) -> OpenCall:
         """Make a call of the running turn of it, named *key* there."""
-        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+        known = self.pending, self.decided, self.decided_at
+        return OpenCall(key, self.call, *known, number=self.number)
 
     def refused(self, ruling: Ruling) -> str:
         """Say to the model that it will not run."""
