@@ -239,12 +239,9 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     return text, errand.says == "silent" or failed or not text
 
 
-# Messages of a turn that are kept, calls, and characters of each.
-MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
-_QUOTE = "[replying to"
 # Messages of a turn that are kept, calls, and characters of each: the most that can be set.
 MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 20, 1000
-_QUOTE = "[replying to: "
+_QUOTE = "[replying to"
 
 
 class FinishedTurn(msgspec.Struct, frozen=True):
