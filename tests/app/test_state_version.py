@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "322d3bc99172",
+        "sessions": "c5ef45c9a842",
         "approvals": "9ea2a094738d",
         "usage": "dad8bdebb6ed",
         "schedule": "d684e8b7128e",

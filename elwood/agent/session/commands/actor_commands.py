@@ -17,7 +17,7 @@ from elwood.agent.models.spending import Spent, in_list, in_words
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.commands.paging import asked_page, page
-from elwood.agent.session.commands.rights import ANYBODY, RIGHTS, refusal
+from elwood.agent.session.commands.rights import ANYBODY, OWNER, RIGHTS, refusal
 from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery
@@ -193,7 +193,8 @@ class Commands:
                 wanted, zone = command.given.removeprefix("#"), self._core.clock.zone
                 if not (wanted.isascii() and wanted.isdigit()):
                     return receipts((await self._history()).calls, wanted, zone)
-                if why := withheld("What a call was given, and gave,", received):
+                role, private = received.role, received.route.private
+                if why := refusal("receipts NUMBER", OWNER, role, private=private):
                     return CommandAnswer(why)
                 return await log_.look_since(
                     0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)

@@ -16,14 +16,11 @@ Step = entries.CallPending | entries.CallStarted | entries.CallEnded
 class CallRecord(msgspec.Struct):
     """One call with all its steps; times are Unix seconds, None for a step that was not taken.
 
-    *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
-    what ran, *by* who decided, *turn* where the call was first made, *done* what the tool says was
-    done; *seq* is the entry of its newest step.  *message* is the id of the message that the turn
-    began with, as in the log.
     *outcome* is that of `CallEnded`; while there is none "waiting", for the owner, or "under way".
     *plan* is the hash of what ran, *by* who decided, *turn* where the call was first made, *done*
-    what the tool says was done; *seq* is the entry of its newest step.  What else it has of
-    `CallEnded` means the same as there.
+    what the tool says was done; *seq* is the entry of its newest step.  *message* is the id of
+    the message that the turn began with, as in the log; what else it has of `CallEnded` means the
+    same as there.
     """
 
     session: str
