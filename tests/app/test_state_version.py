@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "322d3bc99172",
+        "sessions": "c5ef45c9a842",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "b61c95a8b74b",

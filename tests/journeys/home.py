@@ -85,6 +85,11 @@ Body = Callable[[Mailbox[None]], Awaitable[None]]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
+def undated(text: str) -> str:
+    """Leave out when a receipt was, and its number."""
+    return re.sub(r"(?m) · \d\d:\d\d( #[-\d, ]+)?$", "", text)
+
+
 def newest(request: ModelRequest) -> str:
     """What was said last, without the days before, the time, and the notes that were offered."""
     said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
@@ -233,9 +238,9 @@ class Home:
         return [path.stem for path in (self.state / "sessions").glob("*.jsonl")]
 
     def texts(self, chat: int = OWNER) -> list[str]:
-        """What people were sent there, without what the watchdog tells."""
+        """What people were sent there, without what the watchdog tells, and times of receipts."""
         told = ("⚠ Stuck", "✓ Over", "(again) ⚠", "(again) ✓")
-        return [text for text in self.fake.texts(chat) if not text.startswith(told)]
+        return [undated(text) for text in self.fake.texts(chat) if not text.startswith(told)]
 
     def alarms(self) -> list[str]:
         """What the watchdog told the owner."""
@@ -490,6 +495,7 @@ class Life:
                 session=lambda route: f"tg-{route.chat}",
                 files=True,
                 markdown=home.markdown,
+                buttons=True,
             )
             listening = Mailbox[None]("telegram", 16)
             return Parts(

@@ -274,7 +274,8 @@ class Town:
 
     def buttons(self) -> list[SentMessage]:
         """List the questions that wait for a button."""
-        return [sent for sent in self.telegram.sent if sent.buttons]
+        typed = ("c:",)  # what stands below answers types a command
+        return [s for s in self.telegram.sent if any(not b.startswith(typed) for b in s.buttons)]
 
     def running(self) -> set[int]:
         """List the processes that hold commands."""

@@ -168,7 +168,7 @@ async def test_always_is_for_this_exact_thing_until_it_is_revoked(h: Home) -> No
         await life.settled()
         assert h.effects.done == ["act boldly", "act boldly"]
         await life.say("/receipts")
-        words = [line.rpartition(" · ")[2] for line in said(h)[-1].splitlines()[2:]]
+        words = [line.split(" · ")[1] for line in said(h)[-1].splitlines()[2:]]
         assert words == [
             "allowed for good by you",
             "standing permission",
@@ -284,7 +284,7 @@ async def test_what_a_guest_wants_the_owner_decides(h: Home) -> None:
         await press(h, life, question, "o")
         await life.settled()
         assert h.effects.done == ["act boldly"]
-        assert h.fake.texts(GUEST)[-1].endswith("✓ act boldly · allowed once by you")
+        assert h.texts(GUEST)[-1].endswith("✓ act boldly · allowed once by you")
         assert not any("acted on boldly" in text for text in h.fake.texts(OWNER))
 
 

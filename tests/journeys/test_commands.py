@@ -1,5 +1,7 @@
 """Slash commands as people type them and press their buttons, in the whole app."""
 
+import re
+
 import pytest
 import trio
 
@@ -102,6 +104,28 @@ def test_every_command_has_its_heading() -> None:
     assert set(COMMANDS) <= set(headed)
     assert len(set(headed)) == len(headed)
     assert set(EVERYDAY) <= set(headed)
+
+
+async def test_a_receipt_is_opened_by_its_number_and_by_the_button_below_an_answer(
+    busy: Home,
+) -> None:
+    """Where it is read by the owner alone; what only looked needs no button."""
+    h = busy
+    async with h.life() as life:
+        assert "call act rent" not in await life.say("call look a, look b, act rent")
+        answer_ = h.fake.texts(OWNER)[-1]
+        assert re.search(r"(?m)^✓ looked at 2 things · \d\d:\d\d #1-2$", answer_), answer_
+        assert re.search(r"(?m)^✓ act rent · \d\d:\d\d #3$", answer_), answer_
+        data, message = h.fake.button("Receipt 3") or ("", None)
+        h.fake.press(data, message=message)
+        await life.settled()
+        assert "3: ✓ act rent" in h.texts()[-1]
+        assert 'Given:\n{"name": "rent"}' in h.texts()[-1], h.texts()[-1]
+        assert "Came of it:\nacted on rent" in h.texts()[-1]
+        assert "1: ✓ look a" in await life.say("/receipts 1")
+        await life.say("call look c")
+        assert not h.fake.sent[-1].buttons
+    assert not h.broken()
 
 
 async def test_long_lists_are_turned_over_by_their_buttons(busy: Home) -> None:

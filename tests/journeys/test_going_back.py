@@ -57,7 +57,7 @@ async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pau
         await life.say("/new", "what did I say?", "/retry")
 
     assert "plums" not in days(h)
-    assert days(h).count("what did I say?") == 1
+    assert days(h).count("`what did I say?`") == 1
     sent = str(h.asked[-1].messages)
     assert "apples" in sent
     assert "pears" not in sent

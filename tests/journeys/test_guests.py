@@ -32,7 +32,7 @@ COSTS = ("$", "Today:", "1 note", "This conversation:")
 # What may be typed behind commands that take something; "CODE" is one of an open question.
 GIVEN = {
     "export": ("md", "html"),
-    "receipts": ("20",),
+    "receipts": ("1",),
     "memory": ("search zqfortytwo", f"show {KEY}", "pending", "undo"),
     "search": ("zqwords", "zqcall"),
     "tasks": ("all", f"run {ID}", f"pause {ID}", f"stop {ID}", f"cancel {ID}"),
@@ -117,6 +117,7 @@ async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
             assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
         assert "I am a guest" in answers["/export md"]
         assert "Elwood" in answers["/status"]
+        assert "for my owner only" in answers["/receipts 1"]
         assert h.effects.done == []
         # The owner is told all of it: what was planted is there to be found.
         own = "\n".join(

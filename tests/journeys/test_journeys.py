@@ -27,7 +27,7 @@ from elwood.app.config.load import load
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, MODEL, Home
+from tests.journeys.home import MINE, MODEL, Home, undated
 
 KEPT = ("PATH", "PYTHONPATH", "LANG")
 
@@ -86,11 +86,11 @@ async def test_one_tool_call(h: Home) -> None:
             ]:
                 assert [call.name for call in asking.calls] == ["look", "act"]
                 assert text == saying.text == "re: saw there | acted on boldly"
-                assert footer == "— from the records —\n✓ look there\n✓ act boldly"
+                assert undated(footer) == "— from the records —\n✓ look there\n✓ act boldly"
             case other:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]
-        assert h.texts() == [f"{text}\n\n{footer}"]
+        assert h.fake.texts(OWNER) == [f"{text}\n\n{footer}"]
         assert not any(isinstance(message, Notice) for message in h.asked[-1].messages)
 
 

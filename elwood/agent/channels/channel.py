@@ -15,7 +15,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
     *files* says that the files of a message arrive with it.  *session* names the conversation that
-    lives at a route, if it is one person's.  *markdown* says that it draws Markdown itself.
+    lives at a route, if it is one person's.  *markdown* says that it draws Markdown itself,
+    *buttons* that people press what stands below a message.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     session: Callable[[Route], str | None] = lambda route: None
     files: bool = False
     markdown: bool = False
+    buttons: bool = False
 
 
 class Channels:
@@ -74,6 +76,11 @@ class Channels:
         """Tell whether *route* may be sent Markdown as it is."""
         channel = self._channels.get(route.channel)
         return channel is not None and channel.markdown
+
+    def has_buttons(self, route: Route) -> bool:
+        """Tell whether what stands below a message at *route* can be pressed."""
+        channel = self._channels.get(route.channel)
+        return channel is not None and channel.buttons
 
     def serves(self, session: str) -> bool:
         """Tell whether anybody can be answered in *session* here."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from elwood.foundation.command_line import CliCommand, count
 
+OUTCOMES = ("ok", "failed", "denied", "unknown", "dry run", "waiting", "under way")
+
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
 
@@ -27,6 +29,8 @@ def _of_receipts(parser: ArgumentParser) -> None:
     when = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument("--session", metavar="ID", help="of this conversation only")
+    parser.add_argument("--tool", metavar="NAME", help="of this tool only")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="that came to this only")
     parser.add_argument("--json", action="store_true", help="print one JSON object per call")
     parser.add_argument("--limit", metavar="N", type=count, default=100, help="how many at most")
 

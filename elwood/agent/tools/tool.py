@@ -86,7 +86,8 @@ class Tool:
     *gives* is what every result brings into the conversation; *policy* is the word that holds for
     the tool unless the owner has one.  One that *writes* leaves the file that its target names;
     one that *forgets* makes the words of its turn something that is not to be kept.  The first line
-    of what one *tells* says what was done, better than its target does.
+    of what one *tells* says what was done, better than its target does; one whose effect is pure
+    *looks_at* something, which is counted.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.  *watched* makes the call that looks at what a task
     watches, None if that is nothing for this tool.
@@ -110,6 +111,7 @@ class Tool:
     tells: bool = False
     schema: str = ""
     watched: Callable[[str], object | None] | None = None
+    looks_at: str = "thing"
 
     @property
     def definition(self) -> str:

@@ -1,5 +1,10 @@
 """The daily notes, as the app sees them."""
 
 from elwood.agent.feature import Feature, imported
+from elwood.features.daily_notes.settings import DailyNotesSettings
 
-FEATURE = Feature(name="daily_notes", build=imported("elwood.features.daily_notes.parts", "build"))
+FEATURE = Feature(
+    name="daily_notes",
+    build=imported("elwood.features.daily_notes.parts", "build"),
+    settings=(DailyNotesSettings,),
+)

@@ -1,12 +1,12 @@
 """The daily notes: what is written, what comes back, what a search sees; and reflections on them.
 
-A note holds the owner's own words and what the receipts say: one entry for each turn, with its
-calls beneath it.  Of a turn that knew strangers' words it holds no word but the owner's, so nobody
-can write into tomorrow's conversations.
+A note holds the owner's own words, the beginning of the answer, and what the receipts say: one
+entry for each turn, with its calls beneath it.  Of a turn that knew strangers' words it
+holds no word but the owner's, so nobody can write into tomorrow's conversations.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 
 import msgspec
@@ -18,6 +18,7 @@ from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn, plain_words
 from elwood.agent.session.reading.receipts import outcome_line
 from elwood.agent.tools.tool import SearchResult
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
@@ -29,6 +30,10 @@ MAX_DAILY = 64 << 10
 DAYS = 3
 # Tokens of what comes back, and of them for the weekly reflection.
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
+
+# What is told of a turn if nothing is set; characters of the target of a call.
+BOUNDS = DailyNotesSettings()
+MAX_TARGET = 200
 
 # Where pages lie in the workspace.
 TOPICS = "threads/topics"
@@ -64,10 +69,19 @@ _CALL = "  - "
 _TARGET = re.compile(r" `[^`]*`")
 
 
-def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str = "") -> str:
+def add(
+    note: str,
+    session: str,
+    turn: FinishedTurn,
+    zone: tzinfo,
+    records: str = "",
+    bounds: DailyNotesSettings = BOUNDS,
+    redact: Callable[[str], str] = str,
+) -> str:
     """Write *turn* of *session* at the end of its day's *note*; one that begins carries *records*.
 
-    A turn that stands there already is not written again; people may have edited the rest.
+    Of it is told what *bounds* allow, and no secret that *redact* knows.  A turn that stands there
+    already is not written again; people may have edited the rest.
     """
     lines = note.split("\n")
     id_ = f"{session}/{turn.turn}"
@@ -77,7 +91,7 @@ def add(note: str, session: str, turn: FinishedTurn, zone: tzinfo, records: str 
     before = note or f"# {when:%A %Y-%m-%d}\n{records}\n"
     if not before.endswith("\n"):
         before += "\n"
-    entry = "\n".join(_entry(id_, turn, when))
+    entry = redact("\n".join(_entry(id_, turn, when, bounds)))
     if len(before) + len(entry) <= MAX_DAILY - len(MORE) - 2:
         return f"{before}{entry}\n"
     return note if MORE in lines else f"{before}{MORE}\n"
@@ -101,8 +115,8 @@ def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECA
     """Write what comes back from the last days, of about *budget* tokens; empty if nothing does.
 
     *notes* are by date (ISO); the newest entries go first if not all fit.  Of the notes only lines
-    of ours come back, and of turns that knew private data no targets.  *weekly* is the newest
-    reflection, as its writer left it.
+    of ours come back, and of turns that knew private data neither targets nor what came of them.
+    *weekly* is the newest reflection, as its writer left it.
     """
     found: list[str] = []
     left = float(budget)
@@ -143,27 +157,42 @@ def days_until(today: date) -> list[str]:
     return [date.fromordinal(max(1, n)).isoformat() for n in range(last - DAYS + 1, last + 1)]
 
 
-def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
+def _entry(
+    id_: str, turn: FinishedTurn, when: datetime, bounds: DailyNotesSettings
+) -> Iterator[str]:
     marks = "".join(f" [{n}]" for n in (MARKED, "private") if getattr(turn.label, n))
-    said = [FORGOTTEN] if turn.forgets else [f"`{text}`" for text in turn.asked]
+    said = (
+        [FORGOTTEN]
+        if turn.forgets
+        else [f"`{one_line(text, bounds.asked)}`" for text in turn.asked]
+    )
     if turn.others:
         said.append(f"{turn.others} message{'s' * (turn.others > 1)} of somebody else")
     what = ", ".join(said) or "a call that had waited"
     yield f"- {when:%H:%M} {id_}{marks}: {what}{' (no answer found)' * turn.failed}"
-    for call in turn.calls:
-        yield f"  - {_call(call, turn.label, turn.forgets)}"
-    if turn.more:
-        yield f"  - and {turn.more} more calls"
+    if turn.answer and bounds.answer:
+        yield f"{_CALL}answered `{one_line(turn.answer, bounds.answer)}`"
+    for call in turn.calls[: bounds.calls]:
+        yield f"{_CALL}{_call(call, turn.label, turn.forgets)}{_output(call.text, bounds)}"
+    if more := turn.more + len(turn.calls[bounds.calls :]):
+        yield f"{_CALL}and {more} more calls"
 
 
 def _call(call: CallEnded, label: Label, forgets: bool) -> str:
     """Tell of a call; the names of tools and the ids of calls are a model's words as well."""
     tool, id_ = (re.sub(r"\W", "", name)[:64] for name in (call.tool, call.call))
-    target = plain_words(call.target)
+    target = plain_words(call.target, MAX_TARGET)
     if label.untrusted:
         tool, id_, target = "a tool", "call", ""
     told = f" `{target}`" if target and not forgets else ""
-    return f"{outcome_line(call.outcome, f'{tool}{told}', call.ruling)} #{id_}"
+    return f"{outcome_line(call.outcome, f'{tool}{told}', call.ruling)} #{call.number or id_}"
+
+
+def _output(text: str, bounds: DailyNotesSettings) -> str:
+    """Give the first lines of what a call gave, or of its error."""
+    lines = [line for line in text.splitlines() if line.strip()][: bounds.lines]
+    told = plain_words(" / ".join(lines), bounds.output) if bounds.output else ""
+    return f" `{told}`" if told else ""
 
 
 # --- entries --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.notes import due_reflections, is_first, request
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.daily_notes.tools import ThreadTools, command, tools
 from elwood.foundation.runtime import ActorUnavailable, clear_error, report_error
@@ -43,7 +44,8 @@ async def build(core: Core, others: Gathered) -> Parts:
             return await core.anchoring.ask(Anchor())
         return ""
 
-    notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor)
+    bounds = core.config.of(DailyNotesSettings)
+    notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor, bounds)
     threads = ThreadTools(notes)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
     provider = core.config.of(Providers).by_name.get(

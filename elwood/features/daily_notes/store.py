@@ -17,6 +17,7 @@ import trio
 from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import (
+    BOUNDS,
     FOLDERS,
     MAX_DAILY,
     TOPICS,
@@ -33,6 +34,7 @@ from elwood.features.daily_notes.notes import (
     week_of,
     without,
 )
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.anchors import CARRIED
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
@@ -70,8 +72,9 @@ STEP = 16
 class DailyNotes:
     """The notes in ``threads/`` of the folder *root*; make one for Elwood.
 
-    Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  A note
-    that begins carries the head of the records, which *anchor* tells.  Raises PathRefused and
+    Days begin at midnight in *zone*.  *redact* takes the secrets out of what is written and of what
+    comes back.  A note that begins carries the head of the records, which *anchor* tells; *bounds*
+    say how much of a turn is told.  Raises PathRefused and
     Unconfined if the folder cannot be used.
     """
 
@@ -82,7 +85,9 @@ class DailyNotes:
         blocking: Blocking,
         redact: Callable[[str], str],
         anchor: Callable[[], Awaitable[str]],
+        bounds: DailyNotesSettings = BOUNDS,
     ) -> None:
+        self._bounds = bounds
         self._root = root
         self._zone = zone
         self._blocking = blocking
@@ -118,7 +123,9 @@ class DailyNotes:
 
             def added(text: str) -> str:
                 for id_, turn in turns:
-                    text = add(text, id_, turn, self._zone, self._begun[1])
+                    text = add(
+                        text, id_, turn, self._zone, self._begun[1], self._bounds, self._redact
+                    )
                 return text
 
             try:

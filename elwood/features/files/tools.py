@@ -191,6 +191,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             run=reader.list_files,
             plan=partial(plan_look, "list", files, blocking),
             target=lambda given: escape_name(given.path),
+            looks_at="folder",
         ),
         looking(
             name="read_file",
@@ -204,6 +205,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             run=reader.read_file,
             plan=partial(plan_look, "read", files, blocking),
             target=lambda given: escape_name(given.path),
+            looks_at="file",
         ),
     )
 

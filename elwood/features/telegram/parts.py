@@ -83,6 +83,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
         files=True,
         markdown=settings.rich_messages,
+        buttons=True,
     )
     return Parts(
         channels=[channel],

@@ -240,6 +240,7 @@ def tools(
             plan=made.plan_fetch,
             gives=Label(untrusted=True),
             watched=lambda text: WebFetch(text) if text.startswith(PAGE) else None,
+            looks_at="page",
         ),
         Tool(
             name="web_request",

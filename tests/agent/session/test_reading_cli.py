@@ -126,7 +126,7 @@ async def test_every_step_of_every_call_is_there(
     assert run(tmp_path, "receipts", "--json") == 0
 
     clean = {"untrusted": False, "private": False}
-    steps = [{k: v for k, v in row.items() if v not in ("", None)} for row in shown(capsys)]
+    steps = [{k: v for k, v in row.items() if v not in ("", None, 0)} for row in shown(capsys)]
     assert steps == [
         {
             "session": "home", "turn": "t1", "call": "c1", "tool": "read_file", "outcome": "ok",
@@ -163,6 +163,22 @@ def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
     assert [one.outcome for one in History("s", log[:4]).calls] == ["under way"]
 
 
+async def test_calls_are_picked_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By their tool, by what they came to, by when; what waits for a yes is not under way."""
+    asked = CallPending("t1", "c3", "send_message", "hash3", "Anna")
+    await write(tmp_path, "home", [*STORY[:9], (113.0, asked)])
+
+    for words, found in (
+        (("--tool", "read_file"), ["c1"]),
+        (("--outcome", "waiting"), ["c3"]),
+        (("--outcome", "under way"), []),
+        (("--tool", "read_file", "--outcome", "failed"), []),
+        (("--since", "1970-01-01T00:01:50Z"), ["c2", "c3"]),
+    ):
+        assert run(tmp_path, "receipts", "--json", *words) == 0
+        assert [row["call"] for row in shown(capsys)] == found, words
+
+
 async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the model wrote does not steer their terminal."""
     hostile = CallStarted("t1", "c3", "read_file", "pure", "a\x1b[2J\nb\u202e")
@@ -171,7 +187,7 @@ async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFix
     run(tmp_path, "receipts")
 
     head, first, second, third = capsys.readouterr().out.splitlines()
-    assert head.split()[:5] == ["time", "session", "tool", "target", "outcome"]
+    assert head.split()[:6] == ["time", "session", "number", "tool", "target", "outcome"]
     assert first.split() == [
         "1970-01-01", "00:01:44", "home", "read_file", "a.md", "ok", "2.5", "s", "private",
     ]  # fmt: skip

@@ -2,13 +2,26 @@
 
 from datetime import UTC
 
+import msgspec
 import pytest
 
 from elwood.agent.conversation.calls import Outcome
-from elwood.agent.session.log.entries import CallEnded
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Entry,
+    Replied,
+    Said,
+    TurnStarted,
+)
 from elwood.agent.session.reading.receipts import HEAD, MARKS, MAX_LINES, RULINGS, WORDS, activity
 from elwood.agent.session.reading.records import CallRecord
-from elwood.agent.session.reading.render import listing
+from elwood.agent.session.reading.render import listing, opened
 
 
 def ended(
@@ -69,22 +82,83 @@ def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
     assert activity([ended(), ended()]).endswith("✓ write_file a.md (2 times)")
 
 
-@pytest.mark.parametrize(
-    ("given", "count"),
-    [("", 10), ("3", 3), ("50", 20), ("000", 0), ("-3", 0), ("²", 0), ("9" * 99, 0)],
-)
-def test_so_many_calls_are_listed(given: str, count: int) -> None:
+@pytest.mark.parametrize(("given", "count"), [("", 10), ("page 2", 10), ("page 9", 10), ("x", 0)])
+def test_calls_are_listed_page_by_page(given: str, count: int) -> None:
     calls = [
-        CallRecord("s", "t1", "c1", "write_file", "ok", str(n), ended_at=60.0 * n)
-        for n in range(20)
+        CallRecord("s", "t1", "c1", "write_file", "ok", str(n), ended_at=60.0 * n, number=n)
+        for n in range(1, 21)
     ]
 
     told = listing(calls, given, UTC)
 
     assert len(told.footer.splitlines()) == count
     if count:
-        assert told.text == "Calls of this conversation, 20 in all, the newest last:"
-        assert told.footer.endswith("1970-01-01 00:19 ✓ write_file 19")
+        assert "20 in all, the newest last" in told.text
+        last = 20 if not given else 10
+        assert told.footer.endswith(f"1970-01-01 00:{last} ✓ write_file {last} · #{last}")
     else:
-        assert "/receipts 20" in told.text
+        assert "/receipts 12" in told.text
     assert listing([], "", UTC).text == "No tool was called in this conversation."
+
+
+def numbered(number: int, target: str, looked: str = "", ruling: str = "") -> CallEnded:
+    at = 36_000.0 + 60 * number
+    call = ended(target=target, ruling=ruling)
+    return msgspec.structs.replace(call, number=number, at=at, looked=looked)
+
+
+def test_looks_are_one_line_and_each_line_says_when_and_its_number() -> None:
+    calls = [numbered(n, f"{n}.md", "file") for n in (1, 2, 4)]
+    calls += [numbered(3, "a.md"), numbered(5, "4.md", "page"), numbered(6, "1.md", "file")]
+
+    assert activity(calls, UTC, numbered=True).split("\n")[1:] == [
+        "✓ looked at 3 files, 1 page · 10:06 #1-2, 4-6",
+        "✓ write_file a.md · 10:03 #3",
+    ]
+    # One look is named; and so is one that somebody allowed.
+    two = [numbered(1, "a.md", "file"), numbered(2, "b.md", "file", "once")]
+    assert activity(two, UTC).split("\n")[1:] == [
+        "✓ write_file a.md · 10:01",
+        "✓ write_file b.md · allowed once by you · 10:02",
+    ]
+    many = activity([numbered(2 * n, "a.md") for n in range(1, 50)], UTC, numbered=True)
+    assert len(many.split("\n")[1]) < 70
+
+
+def test_an_opened_call_tells_all_of_it_and_no_secret() -> None:
+    """Also when it waited, and was called by another name then; what was said cannot format it."""
+    route = Route("line")
+    calls = (ToolCall("c1", "pay", '{"to": "Ann", "key": "sesam"}'), ToolCall("c2", "look", "{}"))
+    said = Assistant(calls, "", "m", msgspec.Raw(b"null"))
+    paid = CallEnded(
+        "t2", "t1/c1", "pay", "ok", "sesam\n```\npaid", "*Ann*", Label(untrusted=True), "mail",
+        "once tg:1", number=7,
+    )  # fmt: skip
+    found: list[Entry] = [
+        TurnStarted("t1", (), 1, "pay"),
+        Said("t1", said, Usage()),
+        CallPending("t1", "c1", "pay", "hash", "*Ann*"),
+        CallEnded("t1", "c1", "pay", "waiting", "", "*Ann*", number=7),
+        Replied("t1", "t1", (), route, "It waits."),
+        CallDecided("t1", "c1", "hash", "once", "tg:1"),
+        TurnStarted("t2", (), 1, "", ("t1/c1",)),
+        CallStarted("t2", "t1/c1", "pay", "once", "*Ann*", "hash", "once tg:1"),
+        paid,
+        CallEnded("t2", "c2", "look", "ok", "", number=8),
+    ]
+    log: list[tuple[int, float, Entry]] = [(n, float(n), e) for n, e in enumerate(found, 1)]
+
+    told = opened(log, 7, UTC, lambda text: text.replace("sesam", "***"))
+
+    assert told.text == (
+        "7: ✓ pay \\*Ann\\* · allowed once by you\n\n"
+        "- when: 1970-01-01 00:00:09\n- took: 1.0 s\n"
+        "- decided: allowed once by you (tg:1)\n- label: untrusted, from mail\n\n"
+        'Given:\n```\n{"to": "Ann", "key": "***"}\n```\n\n'
+        "Came of it:\n````\n***\n```\npaid\n````"
+    )
+    assert told.pages == {"8 →": "/receipts 8"}
+    assert "no call" in opened(log, 9, UTC, str).text.lower()
+    log[8] = (9, 9.0, msgspec.structs.replace(paid, forgets=True))
+    assert "paid" not in opened(log, 7, UTC, str).text
+    assert 'Ann"' not in opened(log, 7, UTC, str).text

@@ -250,7 +250,21 @@ async def test_llm_43_a_loop_of_rounds_is_stopped() -> None:
     assert end.failed
     assert "3 rounds" in end.text
     receipts = [e for e in scene.entries if type(e).__name__ == "CallEnded"]
-    assert activity(receipts) == "— from the records —\n✓ look 0\n✓ look 1\n✓ look 2"  # type: ignore[arg-type]
+    assert activity(receipts) == "— from the records —\n✓ looked at 3 things"  # type: ignore[arg-type]
+
+
+async def test_after_several_rounds_the_model_is_told_what_the_reader_will_be_shown() -> None:
+    rounds = [call((f"c{n}", "act", f'{{"name": "{n}"}}')) for n in range(3)]
+    scene = Scene(*rounds, answer("done"))
+
+    await scene.finish()
+
+    notices = [[m.text for m in r.messages if isinstance(m, Notice)] for r in scene.model.asked]
+    assert [len(told) for told in notices] == [0, 0, 1, 2]
+    first, second = notices[-1]
+    assert first.startswith("The reader will be shown below your answer")
+    assert [f"✓ act {n}" in first for n in range(3)] == [True, True, False]
+    assert [f"✓ act {n}" in second for n in range(3)] == [False, False, True]
 
 
 def looks(number: int, begin: int = 0) -> Completion:

@@ -25,6 +25,7 @@ from elwood.features.daily_notes.notes import (
     recall,
     request,
 )
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.text.tokens import estimate
 
 ROUTE = Route("console")
@@ -42,11 +43,17 @@ def turn(
     outcome: Outcome = "ok",
     ruling: str = "",
     strangers: int = 0,
+    result: str = "result",
+    answer: str = "The answer.",
+    forgets: bool = False,
+    looked: str = "",
 ) -> FinishedTurn:
     inputs = [Received(str(n), text, "me", ROUTE, at) for n, text in enumerate(asked)]
     inputs += [Received("x", "evil", "other", ROUTE, at, untrusted=True)] * strangers
-    receipts = [CallEnded(id_, "c1", tool, outcome, "result", target, ruling=ruling)]
-    found = finished(at, inputs, receipts, Replied(id_, id_, (), ROUTE, "The answer."), label)
+    call = CallEnded(
+        id_, "c1", tool, outcome, result, target, ruling=ruling, forgets=forgets, looked=looked
+    )
+    found = finished(at, inputs, [call], Replied(id_, id_, (), ROUTE, answer), label)
     assert found is not None
     return found
 
@@ -61,7 +68,8 @@ def test_a_turn_is_noted_with_what_was_asked_done_and_decided() -> None:
     assert note == (
         "# Thursday 1970-01-01\n\n"
         "- 00:00 tg-1/t1: `What is in it?`\n"
-        "  - ✓ read_file `notes.txt` · allowed once by you #c1\n"
+        "  - answered `The answer.`\n"
+        "  - ✓ read_file `notes.txt` · allowed once by you #c1 `result`\n"
     )
     assert note.split("\n", 2)[2] in back(note)
 
@@ -72,7 +80,10 @@ def test_of_strange_turns_no_word_is_noted_of_private_ones_none_comes_back(fixed
     note = add("", "s", turn("Mine.", label=label, tool="obey_me", target="obey!"), UTC)
 
     assert f" [{fixed}]: `Mine.`" in note
+    assert ("obey" in note) is ("The answer." in note) is ("`result`" in note)
     assert ("obey" in note) is (fixed == "private")
+    assert "The answer." not in back(note)
+    assert "result" not in back(note)
     assert "obey!" not in back(note)
     assert "✓" in back(note)
     assert "Mine." in back(note)
@@ -104,13 +115,15 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_within_its_line(text: str) -> None:
-    note = add("", "s", turn(text, target=text, tool=text), UTC)
+    said = turn(text, target=text, tool=text, answer=text, result=text)
+    note = add("", "s", said, UTC)
 
-    _, _, first, second, last = note.split("\n")
+    _, _, first, *told, second, last = note.split("\n")
+    assert all(line.startswith("  - answered `") and line.count("`") == 2 for line in told)
     assert first.startswith("- 00:00 s/t1: ")
     assert first.count("`") in (0, 2)
     assert second.startswith("  - ✓ ")
-    assert second.count("`") in (0, 2)
+    assert second.count("`") in (0, 2, 4)
     assert last == ""
     assert note.splitlines() == note.split("\n")[:-1]
     assert add(note, "s", turn("b", id_="t2"), UTC) != note
@@ -129,6 +142,32 @@ def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> 
     shown = back(note)
     assert without_days(shown + "rest") == "rest"
     assert days_of(shown + "rest") == shown
+
+
+def test_the_bounds_of_an_entry_are_settings_and_secrets_stay_out() -> None:
+    said = turn(
+        "Build it, the key is sesam.", tool="run_command", target="make", outcome="failed",
+        result="exit status 2\n\nno rule for sesam\nmore\nand more", answer="It broke: sesam",
+    )  # fmt: skip
+    note = add("", "s", said, UTC, redact=lambda text: text.replace("sesam", "***"))
+
+    assert note.split("\n", 2)[2] == (
+        "- 00:00 s/t1: `Build it, the key is ***.`\n"
+        "  - answered `It broke: ***`\n"
+        "  - ✗ run_command `make` (failed) #c1 `exit status 2 / no rule for *** / more`\n"
+    )
+    bounds = DailyNotesSettings(asked=20, answer=0, lines=1, output=6)
+    assert add("", "s", said, UTC, "", bounds).split("\n", 2)[2] == (
+        "- 00:00 s/t1: `Build it, the key i…`\n  - ✗ run_command `make` (failed) #c1 `exit…`\n"
+    )
+    assert "and 1 more calls" in add("", "s", said, UTC, "", DailyNotesSettings(calls=0))
+
+
+def test_of_a_turn_that_forgets_nothing_is_noted_and_of_a_look_no_more_than_that() -> None:
+    note = add("", "s", turn("Forget the tea.", tool="forget", forgets=True), UTC)
+    assert note.split("\n", 2)[2] == "- 00:00 s/t1: (forgotten)\n  - ✓ forget #c1\n"
+    note = add("", "s", turn("What is in it?", looked="file"), UTC)
+    assert note.endswith("  - answered `The answer.`\n  - ✓ read_file `notes.txt` #c1\n")
 
 
 def test_a_day_has_an_end() -> None:

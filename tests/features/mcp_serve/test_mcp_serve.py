@@ -16,6 +16,7 @@ from elwood.agent.session.log.entries import Delivered, Received, Replied
 from elwood.features.mcp_serve.messages import ASK
 from elwood.foundation.net import control
 from tests.fake_models import Say
+from tests.journeys.home import undated
 from tests.journeys.service import NO_COMMANDS, PATIENCE, ROOT, Town, town
 
 mcp = pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
@@ -72,7 +73,7 @@ async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> N
             assert hints == [True, True, True, False]
             failed, text = await call(client, "ask", message="look m0001")
             assert not failed
-            assert text == "Heard m0001.\n\n— from the records —\n✓ list_files ."
+            assert undated(text) == "Heard m0001.\n\n— from the records —\n✓ list_files ."
             # The conversation goes on; another one is another.
             assert await call(client, "ask", message="hello m0002") == (False, "Heard m0002.")
             await call(client, "ask", message="hello m0003", session="other")
@@ -168,7 +169,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             one.telegram.press(again.buttons[0], message=again)
         receipt = "✓ act m0001 · allowed once by you"
         [answer] = [block.text for block in answers[0].content if block.type == "text"]
-        assert answer == f"Heard m0001.\n\n— from the records —\n{receipt}"
+        assert undated(answer) == f"Heard m0001.\n\n— from the records —\n{receipt}"
         assert one.effects == ["m0001"]
         assert counts(one) == (2, 2, 2)
     times = [time for time, _ in told]

@@ -19,7 +19,7 @@ from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.commands.paging import asked_page, page
-from elwood.agent.session.commands.rights import ANYBODY, RIGHTS, refusal
+from elwood.agent.session.commands.rights import ANYBODY, OWNER, RIGHTS, refusal
 from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery
@@ -30,7 +30,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import left, moves, stops
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import Format, items_of, tool_listing, written
+from elwood.agent.session.reading.render import Format, items_of, opened, tool_listing, written
 from elwood.agent.session.reading.render import listing as receipts
 from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
@@ -192,8 +192,15 @@ class Commands:
             case "budget":
                 return CommandAnswer(await self._budget())
             case "receipts":
-                calls = (await self._history()).calls
-                return receipts(calls, command.given, self._core.clock.zone)
+                wanted, zone = command.given.removeprefix("#"), self._core.clock.zone
+                if not (wanted.isascii() and wanted.isdigit()):
+                    return receipts((await self._history()).calls, wanted, zone)
+                role, private = received.role, received.route.private
+                if why := refusal("receipts NUMBER", OWNER, role, private=private):
+                    return CommandAnswer(why)
+                return await log_.look_since(
+                    0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)
+                )
             case "tools":
                 text = await log_.look_since(
                     0, lambda _, log: tool_listing(self._tools, command.given, log)

@@ -12,8 +12,8 @@ _PAGE = re.compile(r"(.*?)\s*\bpage ([0-9]{1,4})", re.DOTALL)
 def asked_page(given: str) -> tuple[str, int]:
     """Split what was typed behind a command into that, and the page that is asked for.
 
-    >>> asked_page("20 page 3"), asked_page("all"), asked_page("page 2")
-    (('20', 3), ('all', 1), ('', 2))
+    >>> asked_page("all page 3"), asked_page("all"), asked_page("page 2")
+    (('all', 3), ('all', 1), ('', 2))
     """
     found = _PAGE.fullmatch(given)
     return (found[1], int(found[2])) if found else (given, 1)

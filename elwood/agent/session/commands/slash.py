@@ -34,7 +34,7 @@ COMMANDS = {
     "resume": "go back to another conversation\n"
     "/resume NUMBER or NAME, as /sessions lists them; alone: to the one before.",
     "compact": "sum up the older part of a long conversation",
-    "receipts": "what was really done here\n/receipts 20: so many at once.",
+    "receipts": "what was really done here\n/receipts 12: all about the call with that number.",
     "budget": "what was spent, on what, and the limits",
     "export": "the conversation as a file\n/export md or /export html.",
     "approvals": "what waits for your yes, asked again, and what is permitted\n"

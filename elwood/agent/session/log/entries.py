@@ -170,7 +170,8 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
 
     *label* is what the text brings into the conversation, from *origin*; *ruling* as in
     `CallStarted`.  *done* says what was done, if the tool does; one that *forgets* was for words
-    that are not to be kept.
+    that are not to be kept.  *number* is what people call it by, in their conversation, and *at*
+    when it ended, in Unix time; *looked* names what it looked at, if it only did that.
     """
 
     turn: str
@@ -184,6 +185,9 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     ruling: str = ""
     done: str = ""
     forgets: bool = False
+    number: int = 0
+    at: float = 0.0
+    looked: str = ""
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):

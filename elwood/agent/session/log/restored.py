@@ -140,7 +140,8 @@ def _ended(turn: str, call: OpenCall) -> CallEnded:
         target = call.started.target
     elif call.pending is not None:
         target = call.pending.target
-    return CallEnded(turn, call.key, call.call.name, outcome, text, target, ruling=call.ruling)
+    name, number = call.call.name, call.number
+    return CallEnded(turn, call.key, name, outcome, text, target, ruling=call.ruling, number=number)
 
 
 def _when(restored: Restored, zone: tzinfo) -> str:

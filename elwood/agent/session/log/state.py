@@ -81,7 +81,8 @@ class Session(Branch):
     learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
     another one than the usual was chosen for it.  *editable* is when the newest messages were
     written, or edited, and a digest of what they say, by their names in their channels;
-    *set_aside* what waited when a turn was stopped, by that, for `/answer`.
+    *set_aside* what waited when a turn was stopped, by that, for `/answer`.  *calls* counts those
+    that were made: so they are numbered.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -104,6 +105,7 @@ class Session(Branch):
     model: str = ""
     editable: dict[str, tuple[float, str]] = msgspec.field(default_factory=dict)
     set_aside: dict[str, tuple[Received, ...]] = msgspec.field(default_factory=dict)
+    calls: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -276,7 +278,11 @@ class Session(Branch):
         turn, message = self._open_turn(entry), entry.message
         self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
-        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.calls = {
+            call.id: OpenCall(call.id, call, number=self.calls + n)
+            for n, call in enumerate(message.calls, 1)
+        }
+        self.calls += len(message.calls)
         turn.rounds += 1
         turn.left_out += entry.left_out
         self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
@@ -322,6 +328,7 @@ class Session(Branch):
                 turn.route,
                 errand=turn.errand,
                 message=turn.message,
+                number=open_call.number,
             )
             self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):

@@ -45,7 +45,7 @@ UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.  *decided_at* is in Unix time.
+    *key* names it within the turn, *number* in the conversation.  *decided_at* is in Unix time.
     """
 
     key: str
@@ -55,6 +55,7 @@ class OpenCall(msgspec.Struct):
     decided_at: float = 0.0
     started: entries.CallStarted | None = None
     ended: entries.CallEnded | None = None
+    number: int = 0
 
     @property
     def ruling(self) -> str:
@@ -81,10 +82,12 @@ class WaitingCall(msgspec.Struct, frozen=True):
     private: bool = False
     errand: TaskRun | None = None
     message: str = ""
+    number: int = 0
 
     def opened(self, key: str) -> OpenCall:
         """Make a call of the running turn of it, named *key* there."""
-        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+        known = self.pending, self.decided, self.decided_at
+        return OpenCall(key, self.call, *known, number=self.number)
 
     def refused(self, ruling: Ruling) -> str:
         """Say to the model that it will not run."""
@@ -245,8 +248,8 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     return text, errand.says == "silent" or failed or not text
 
 
-# Messages of a turn that are kept, calls, and characters of each.
-MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
+# Messages of a turn that are kept, calls, and characters of each: the most that can be set.
+MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 20, 1000
 _QUOTE = "[replying to"
 
 
@@ -254,8 +257,9 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     """A turn that has its answer, as a daily note tells it.
 
     *asked* are the owner's words, *others* counts messages of somebody else.  *label* is what the
-    conversation knew then; *calls* come without what they gave, and *more* were made.  One that
-    *forgets* was about words that are not to be kept.
+    conversation knew then; *calls* come with the beginning of what they gave, unless they only
+    looked, and *more* were made.  One that *forgets* was about words that are not to be kept: of
+    it, and of one that knew strangers' words, there is no *answer*, nor what calls gave.
     """
 
     turn: str
@@ -267,6 +271,7 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     failed: bool = False
     label: Label = Label(untrusted=True)
     forgets: bool = False
+    answer: str = ""
 
 
 def finished(
@@ -284,16 +289,24 @@ def finished(
     if replied.quiet and not calls:
         return None
     own = [one for one in given if not one.untrusted and one.text.strip()]
+    forgets = any(one.forgets for one in calls)
+    tells = not (forgets or label.untrusted)
     return FinishedTurn(
         turn=replied.turn or "",
         at=at,
         asked=tuple(asked(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
-        calls=tuple(msgspec.structs.replace(one, text="") for one in calls[:MAX_CALLS]),
+        calls=tuple(
+            msgspec.structs.replace(
+                one, text=one.text[:MAX_WORDS] if tells and not one.looked else ""
+            )
+            for one in calls[:MAX_CALLS]
+        ),
         more=len(calls[MAX_CALLS:]),
         failed=replied.failed,
         label=label,
-        forgets=any(one.forgets for one in calls),
+        forgets=forgets,
+        answer=plain_words(replied.text) if tells else "",
     )
 
 
@@ -309,10 +322,10 @@ def _own(text: str) -> str:
     return text.rpartition("]\n")[2] if text.startswith(_QUOTE) else text
 
 
-def plain_words(text: str) -> str:
-    """Make *text* fit between backticks in one line.
+def plain_words(text: str, most: int = MAX_WORDS) -> str:
+    """Make *text* fit between backticks in one line of *most* characters.
 
     >>> plain_words("`a`\\n\\n# b")
     "'a' # b"
     """
-    return one_line(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS)
+    return one_line(text[: 4 * most].replace("`", "'"), most)

@@ -106,7 +106,9 @@ NOT_SHOWN = "; what stands behind it is not shown"
 
 def receipts(config: Config, given: Namespace) -> int:
     """Print the newest calls, oldest first."""
-    newest, journals = newest_calls(config, given.since, given.session, given.limit)
+    newest, journals = newest_calls(
+        config, given.since, given.session, given.limit, tool=given.tool, outcome=given.outcome
+    )
     if given.json:
         for call in newest:
             print(printable_json(as_json(call)))
@@ -114,14 +116,20 @@ def receipts(config: Config, given: Namespace) -> int:
         for line in calls_table(newest, config.of(Owner).zone):
             print(line)
     else:
-        print("no tool was called", file=sys.stderr)
+        print("no such call was made", file=sys.stderr)
     return _complain(journals, NOT_SHOWN)
 
 
 def newest_calls(
-    config: Config, when: str | None, session: str | None, limit: int
+    config: Config,
+    when: str | None,
+    session: str | None,
+    limit: int,
+    *,
+    tool: str | None = None,
+    outcome: str | None = None,
 ) -> tuple[list[CallRecord], list[SessionJournal]]:
-    """Give the newest calls since *when*, oldest first, and where they stand.
+    """Give the newest calls since *when* that are wanted, oldest first, and where they stand.
 
     Raises CliFailure.
     """
@@ -135,7 +143,7 @@ def newest_calls(
         call
         for name, journal in journals.items()
         for call in History(name, journal.log()).calls
-        if call.at >= begin
+        if call.at >= begin and tool in (None, call.tool) and outcome in (None, call.outcome)
     ]
     return sorted(found, key=attrgetter("at"))[-limit:], list(journals.values())
 

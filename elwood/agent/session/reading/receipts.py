@@ -1,6 +1,7 @@
 """What really happened in a turn, read from its receipts and never from the model's words."""
 
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.records import CallRecord
@@ -35,15 +36,21 @@ RULINGS = {
 DOT = "·"
 # Lines of a footer; the rest is counted.
 MAX_LINES = 12
-# Characters of a tool's name and of a target.
-MAX_TOOL, MAX_TARGET = 64, 80
+# Characters of a tool's name, of a target, and of numbers.
+MAX_TOOL, MAX_TARGET, MAX_NUMBERS = 64, 80, 24
 
 
 def activity(
-    receipts: Sequence[CallEnded | CallRecord], *, unsupported: bool = False, left_out: int = 0
+    receipts: Sequence[CallEnded | CallRecord],
+    zone: tzinfo | None = None,
+    *,
+    numbered: bool = False,
+    unsupported: bool = False,
+    left_out: int = 0,
 ) -> str:
-    """List the calls of a turn, one line each, for the foot of the reply.
+    """List the calls of a turn for the foot of the reply: one line each, one for all looks.
 
+    With a *zone* each line says when it was; *numbered* ones can be opened where they are read.
     *unsupported* says that the reply speaks of something done, and no tool that acts succeeded:
     that is told as a fact; so is that *left_out* calls were too many to be run.  The names of
     unknown tools and the targets are the model's words: neither can begin a line of its own, nor
@@ -57,14 +64,25 @@ def activity(
     """
     if not receipts:
         return f"{HEAD}\n{NOTHING}" if unsupported else ""
-    counted: dict[str, int] = {}
+    looks = {(one.looked, one.target) for one in receipts if one.looked and not one.ruling}
+    looked = f"{MARKS['ok']} {_looked_at([kind for kind, _ in looks])}"
+    alike: dict[str, list[CallEnded | CallRecord]] = {}
     for receipt in receipts:
         what = what_was_called(receipt.tool, receipt.target)
         if receipt.done:
             what = one_line(receipt.done, MAX_TOOL + MAX_TARGET)
         line = outcome_line(receipt.outcome, what, receipt.ruling)
-        counted[line] = counted.get(line, 0) + 1
-    lines = [line if n == 1 else f"{line} ({n} times)" for line, n in counted.items()]
+        if len(looks) > 1 and receipt.looked and not receipt.ruling:
+            line = looked
+        alike.setdefault(line, []).append(receipt)
+    lines = []
+    for line, found in alike.items():
+        times = f" ({len(found)} times)" if len(found) > 1 and line != looked else ""
+        at = found[-1].at if zone is not None else 0.0
+        when = f"{datetime.fromtimestamp(at, zone):%H:%M}" if at else ""
+        numbers = [one.number for one in found if one.number] if numbered else []
+        where = " ".join(filter(None, (when, _numbers(numbers))))
+        lines.append(f"{line}{times} {DOT} {where}" if where else f"{line}{times}")
     # What is uncertain or still to come is never cut off.
     open_ = (MARKS["unknown"], MARKS["waiting"])
     lines.sort(key=lambda line: not line.startswith(open_))
@@ -76,6 +94,32 @@ def activity(
     if unsupported:
         lines.append(NOTHING_ELSE)
     return "\n".join([HEAD, *lines])
+
+
+def _looked_at(kinds: Sequence[str]) -> str:
+    """Say how many of each of *kinds* were looked at.
+
+    >>> _looked_at(["file", "page", "file"])
+    'looked at 2 files, 1 page'
+    """
+    told = (f"{(n := kinds.count(kind))} {kind}{'s' * (n > 1)}" for kind in sorted({*kinds}))
+    return f"looked at {', '.join(told)}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Write *numbers* in a row as their first and last.
+
+    >>> _numbers([3, 4, 5, 7]), _numbers([])
+    ('#3-5, 7', '')
+    """
+    rows: list[list[int]] = []
+    for number in sorted(numbers):
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    told = (f"{row[0]}-{row[-1]}" if len(row) > 1 else str(row[0]) for row in rows)
+    return one_line(f"#{', '.join(told)}", MAX_NUMBERS) if rows else ""
 
 
 def allowed_by(ruling: str) -> str:

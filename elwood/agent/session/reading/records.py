@@ -16,10 +16,11 @@ Step = entries.CallPending | entries.CallStarted | entries.CallEnded
 class CallRecord(msgspec.Struct):
     """One call with all its steps; times are Unix seconds, None for a step that was not taken.
 
-    *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
-    what ran, *by* who decided, *turn* where the call was first made, *done* what the tool says was
-    done; *seq* is the entry of its newest step.  *message* is the id of the message that the turn
-    began with, as in the log.
+    *outcome* is that of `CallEnded`; while there is none "waiting", for the owner, or "under way".
+    *plan* is the hash of what ran, *by* who decided, *turn* where the call was first made, *done*
+    what the tool says was done; *seq* is the entry of its newest step.  *message* is the id of
+    the message that the turn began with, as in the log; what else it has of `CallEnded` means the
+    same as there.
     """
 
     session: str
@@ -41,6 +42,8 @@ class CallRecord(msgspec.Struct):
     done: str = ""
     seq: int = 0
     message: str = ""
+    number: int = 0
+    looked: str = ""
 
     @property
     def at(self) -> float:
@@ -174,14 +177,15 @@ class History:
         call.seq, call.target = seq, entry.target or call.target
         match entry:
             case entries.CallPending(plan=plan):
-                call.plan, call.pending_at = plan, at
+                call.plan, call.pending_at, call.outcome = plan, at, "waiting"
             case entries.CallStarted(effect=effect, plan=plan, ruling=ruling):
-                call.effect, call.started_at = effect, at
+                call.effect, call.started_at, call.outcome = effect, at, "under way"
                 call.plan, call.ruling = plan or call.plan, ruling or call.ruling
             case entries.CallEnded(outcome=outcome, ruling=ruling):
                 call.outcome, call.ended_at = outcome, at
                 call.ruling = ruling or call.ruling
                 call.label, call.origin, call.done = entry.label, entry.origin, entry.done
+                call.number, call.looked = entry.number, entry.looked
                 if outcome != "waiting" or call.pending_at is None:
                     del self._open[key]
 
@@ -191,7 +195,9 @@ class History:
         if call is None:
             return
         call.seq, call.ruling, call.by, call.decided_at = seq, entry.ruling, entry.by, at
-        if call.outcome == "waiting" and not entry.allowed:
+        if entry.allowed:
+            call.outcome = "under way"
+        elif call.ended_at is not None:  # its turn has gone on without it
             call.outcome = "denied"
             del self._open[key]
 

@@ -30,13 +30,16 @@ from elwood.agent.session.reading.receipts import (
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import code, columns, fence_of, literal, one_line
+from elwood.foundation.text.lines import code, columns, cut, fence_of, literal, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
 # Calls that /receipts lists when nobody says how many; characters of an error.
 LISTED, MAX_ERROR = 10, 300
-CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
+# Characters of what was given to a call that is opened, and of what came of it.
+MAX_GIVEN, MAX_RESULT = 1000, 1500
+FORGOTTEN = "(it was about words that are not to be kept)"
+CALLS = ("time", "session", "number", "tool", "target", "outcome", "allowed by", "took", "label")
 TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
 
 
@@ -53,22 +56,63 @@ def turns_table(turns: Iterable[TurnRecord], zone: tzinfo) -> Iterator[str]:
 def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
     """Answer ``/receipts`` with the newest of *calls* that ended, the newest last.
 
-    *given* is what was typed behind it: how many on a page, and which page.
+    *given* is what was typed behind it: which page.
     """
     wanted, number = asked_page(given)
-    size = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
-    if wanted and not size:
-        return CommandAnswer("Say how many calls to list: /receipts 20")
+    if wanted:
+        return CommandAnswer("Say which call to open, by its number: /receipts 12")
     ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
     if not ended:
         return CommandAnswer("No tool was called in this conversation.")
-    shown, pages = page(ended[::-1], number, size or LISTED, f"/receipts {wanted}".rstrip())
+    shown, pages = page(ended[::-1], number, LISTED, "/receipts")
     lines = [
         f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
+        f"{f' {DOT} #{one.number}' if one.number else ''}"
         for one in reversed(shown)
     ]
-    head = f"Calls of this conversation, {len(ended)} in all, the newest last:"
+    head = f"Calls of this conversation, {len(ended)} in all, the newest last; "
+    head += "/receipts NUMBER opens one:"
     return CommandAnswer(head, "\n".join(lines), pages=pages)
+
+
+def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) -> CommandAnswer:
+    """Answer ``/receipts 12`` with all that is known of the call with that *number* in *log*."""
+    proposed, given, result, forgets = dict[str, str](), "", "", False
+
+    def noting() -> Iterator[tuple[int, float, Entry]]:
+        nonlocal given, result, forgets, proposed
+        for line in log:
+            match line[2]:
+                case entries.Said(message=message):
+                    proposed = {call.id: call.arguments for call in message.calls}
+                case entries.CallEnded(call=id_, number=found) as ended if found == number:
+                    # What waited was proposed in an earlier turn.
+                    given = given or proposed.get(id_, "")
+                    result, forgets = ended.text, ended.forgets
+            yield line
+
+    calls = {one.number: one for one in History("", noting()).calls if one.number}
+    call = calls.get(number)
+    if call is None:
+        return CommandAnswer(f"No call of this conversation has the number {number}: /receipts")
+    label = [name for name in ("untrusted", "private") if getattr(call.label, name)]
+    by = call.by or call.ruling.partition(" ")[2]
+    facts = {
+        "when": _time(call.at, zone),
+        "took": call.took,
+        "decided": f"{allowed_by(call.ruling)} ({by})" if call.ruling else "nobody was asked",
+        "label": f"{', '.join(label) or 'none'}{f', from {call.origin}' if call.origin else ''}",
+    }
+    lines = [literal(redact(f"{number}: {_call_line(call)}")), ""]
+    told = ((name, one_line(redact(said), TARGET)) for name, said in facts.items())
+    lines += [f"- {name}: {literal(said)}" for name, said in told if said]
+    for name, text, most in (("Given", given, MAX_GIVEN), ("Came of it", result, MAX_RESULT)):
+        shown = clean(cut(redact(FORGOTTEN if forgets else text), most))
+        fence = fence_of(shown)
+        lines += ["", f"{name}:", fence, shown, fence] if shown.strip() else []
+    near = {f"← {number - 1}": number - 1, f"{number + 1} →": number + 1}
+    pages = {text: f"/receipts {one}" for text, one in near.items() if one in calls}
+    return CommandAnswer("\n".join(lines), pages=pages)
 
 
 def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
@@ -112,6 +156,7 @@ def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
     return (
         _time(call.at, zone),
         one_line(call.session, CELL),
+        str(call.number or ""),
         one_line(call.tool, CELL),
         one_line(call.target, TARGET),
         call.outcome,

@@ -318,6 +318,9 @@ class Gate:
             call.ruling,
             one_line(text.partition("\n")[0], MAX_TARGET) if tells else "",
             tool is not None and tool.forgets,
+            call.number,
+            self._now(),
+            tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
         )
         began = self._began.pop(call.key, None)
         event(

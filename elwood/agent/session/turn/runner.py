@@ -331,24 +331,32 @@ class TurnRunner:
             head = PUT_AWAY if state.archived else ""
             head += stale_note(turn.inputs, self._clock.now())
 
+        route, channels = self._delivery.route(stop or turn), self._core.channels
+        opens = channels.session_at(route) == self._log.id and turn.principal in channels.owners
+
         def finished() -> tuple[str, str]:
-            return with_receipts(self._core.redactor(text), turn)
+            shown = self._core.redactor(text)
+            return with_receipts(shown, turn, self._clock.zone, numbered=opens)
 
         beside = self._core.environment.blocking
         shown, footer = finished() if len(text) <= MUCH else await beside(finished)
         if said:
             shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
+        pages: dict[str, str] = {}
+        did = [one.number for one in turn.receipts if one.number and not one.looked]
+        if did and opens and channels.has_buttons(route):
+            pages = {f"Receipt {did[0]}": f"/receipts {did[0]}"}
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
-            self._delivery.route(stop or turn),
+            route,
             head + shown,
             "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
             # Who says stop is answered.
             quiet=(quiet and stop is None) or self._dropped == turn.id,
-            pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else {},
+            pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else pages,
         )
         for extension in self._extensions:
             await extension.settle()  # the turn before, which this one takes the place of

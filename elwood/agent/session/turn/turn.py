@@ -28,6 +28,7 @@ from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
+from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
@@ -55,6 +56,8 @@ TO_SAY_WHY = 10.0
 MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
+# What the model is told before it words an answer after several rounds.
+RECORDS = "The reader will be shown below your answer, from the records:\n{}"
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
@@ -91,6 +94,7 @@ class TurnRun:
         self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
+        self._listed = 0
         self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
@@ -156,6 +160,11 @@ class TurnRun:
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
                 await self.gate.perform()
+                if turn.rounds > 1:  # of one round the results stand right there
+                    told = activity(turn.receipts[self._listed :], self.clock.zone)
+                    self._listed = len(turn.receipts)
+                    told = told.removeprefix(HEAD).strip()
+                    await self.log.stage(entries.Noticed(turn.id, RECORDS.format(told)))
                 if run < given:
                     await self.log.stage(entries.Noticed(turn.id, LEFT_OUT.format(given, run)))
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)

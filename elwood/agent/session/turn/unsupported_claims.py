@@ -18,6 +18,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Sequence
+from datetime import tzinfo
 from functools import cache
 from pathlib import Path
 
@@ -64,12 +65,19 @@ _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
 _WORD = re.compile(r"[\w-]*\w(?:'\w+)?")
 
 
-def with_receipts(text: str, turn: Turn) -> tuple[str, str]:
-    """Return what may be delivered of an answer, and what the records say below it."""
+def with_receipts(
+    text: str, turn: Turn, zone: tzinfo | None = None, *, numbered: bool = False
+) -> tuple[str, str]:
+    """Return what may be delivered of an answer, and what the records say below it.
+
+    *zone* and *numbered* are as in `activity`.
+    """
     text = neutralise(text)
     looked = any(receipt.outcome == "ok" for receipt in turn.receipts)
     unsupported = not turn.has_acted and speaks_of_deeds(text, looked=looked)
-    return text, activity(turn.receipts, unsupported=unsupported, left_out=turn.left_out)
+    return text, activity(
+        turn.receipts, zone, numbered=numbered, unsupported=unsupported, left_out=turn.left_out
+    )
 
 
 def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:

@@ -1,0 +1,29 @@
+"""How much of each turn a daily note tells."""
+
+from typing import ClassVar
+
+import attrs
+
+from elwood.agent.session.log.turns import MAX_CALLS, MAX_WORDS
+from elwood.foundation.settings import Section, between, setting
+
+
+@attrs.frozen(kw_only=True)
+class DailyNotesSettings:
+    """Bounds of one entry; what a turn knew from strangers is told in none."""
+
+    SECTION: ClassVar = Section(
+        "daily_notes", "How much of each turn stands in the note of its day, in threads/daily."
+    )
+
+    asked: int = setting(200, help="characters of a message of yours", check=between(20, MAX_WORDS))
+    answer: int = setting(
+        200, help="characters of the answer; 0: none", check=between(0, MAX_WORDS)
+    )
+    calls: int = setting(8, help="calls that are named", check=between(0, MAX_CALLS))
+    lines: int = setting(
+        3, help="first lines of what a call gave, or of its error", check=between(1, 20)
+    )
+    output: int = setting(
+        200, help="characters of these lines; 0: none", check=between(0, MAX_WORDS)
+    )
