@@ -12,6 +12,7 @@ from elwood.agent.approvals.messages import (
     ListApprovals,
     LookUpDecision,
     Pending,
+    RemovedPeople,
     RequestApproval,
     RevokePermission,
     TrustDomain,
@@ -66,6 +67,8 @@ class Approver:
                 case WithdrawRequests(calls=calls):
                     self.withdrawn += calls
                     mail.reply.set(True)
+                case RemovedPeople():
+                    mail.reply.set(frozenset())
                 case DecideRequest() | ListApprovals() | TrustDomain() | RevokePermission():
                     self.typed.append(mail)
                     mail.reply.set(CommandResult("So be it.", ok=True))
