@@ -13,7 +13,7 @@ import trio
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Limits, ModelSettings, Providers, ProviderSettings
 from elwood.app.main import FEATURES
 from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule
 from elwood.foundation.sandbox.settings import SandboxSettings
@@ -133,6 +133,7 @@ async def living(
             ModelSettings(default="scripted/m", summarizer="scripted/m"),
             SandboxSettings(kind=sandbox),  # type: ignore[arg-type]  # named by the test
             McpServers(servers),
+            Limits(session_tokens=0, day_tokens=0),
             *more,
         )
         async with talking(config, FEATURES, {"scripted": model}) as line:
