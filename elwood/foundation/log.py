@@ -35,7 +35,7 @@ Kind = Literal[
 # Who logs: the loggers are called elwood.NAME.
 COMPONENTS = (
     "approvals", "backup", "channels", "daily_notes", "health", "mcp", "memory", "models",
-    "records", "sessions", "shell", "skills", "tasks", "telegram", "tools",
+    "own_settings", "records", "sessions", "shell", "skills", "tasks", "telegram", "tools",
 )  # fmt: skip
 
 # Files of the log that were put aside.

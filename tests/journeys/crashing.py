@@ -132,6 +132,7 @@ class Trial:
         # Buttons of questions that were shown without the mark of a repeat.
         self.prompts: Counter[str] = Counter()
         self._answering: set[str] = set()
+        self._unread: list[SentMessage] = []
         self.life: Life
         self._begun, self._over = trio.Event(), trio.Event()
 
@@ -172,6 +173,10 @@ class Trial:
         while not self._over.is_set():
             async with self.home.life() as self.life:
                 self.lives += 1
+                if self.lives > 1:
+                    for message in self._unread:
+                        self._decide(message)
+                    self._unread.clear()
                 self._begun.set()
                 async with trio.open_nursery() as nursery:
                     for event in (self._over, self.life.over):
@@ -205,12 +210,18 @@ class Trial:
         """See a question, and answer it as the target of the call says."""
         again = message.text.startswith("(again)")
         for data in message.buttons:
+            if button_pressed(data) is not None:
+                self.prompts[data] += not again
+        if "name: next " in message.text and self.lives == 1:
+            self._unread.append(message)
+        else:
+            self._decide(message)
+
+    def _decide(self, message: SentMessage) -> None:
+        for data in message.buttons:
             found = button_pressed(data)
-            if found is None:
-                continue
-            self.prompts[data] += not again
             manner = next((m for m in MANNERS if f"name: {m} " in message.text), "")
-            if not manner or (manner == "next" and self.lives == 1):
+            if found is None or not manner:
                 continue
             answer, seconds = MANNERS[manner]
             if found[2] == answer and found[1] not in self._answering:

@@ -221,9 +221,11 @@ async def is_cancelled(trial: Trial) -> None:
     await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
     await trial.quiet()
     trial.disk.armed = True
+    found = trial.home.fake.button("once")
+    assert found is not None
     trial.home.fake.say("/tasks cancel work")
     await trial.until(lambda: any(isinstance(entry, TaskRemoved) for _, _, entry in trial.log()))
-    await trial.press("once")
+    trial.home.fake.press(found[0], message=found[1])
     await trial.quiet()
     await trial.until(lambda: not trial.home.fold(f"{SESSION}work").pending)
     await trial.quiet()

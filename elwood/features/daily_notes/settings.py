@@ -4,8 +4,11 @@ from typing import ClassVar
 
 import attrs
 
-from elwood.agent.session.log.turns import MAX_CALLS, MAX_WORDS
 from elwood.foundation.settings import Section, between, setting
+
+# What is known of a turn when it has ended: the most calls, and characters of a text
+# (`agent.session.log.turns`, which is too much to be imported for settings).
+MAX_CALLS, MAX_WORDS = 20, 1000
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("elwood.own_settings")
 
 READING = "reading agent.toml"
 # Seconds after which the file is looked at again: people may write it.
