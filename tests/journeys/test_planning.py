@@ -1,7 +1,6 @@
 """What is to be done later, from the words on Telegram to what comes of them."""
 
 import json
-import tomllib
 
 import msgspec
 import trio
@@ -110,10 +109,6 @@ async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(h: H
         assert h.asked[0].model == DEAR
         bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
         assert bounds.replace(", ", "; ") in h.texts()[-1]
-        [written] = tomllib.loads((h.state / "tasks.toml").read_text())["tasks"]
-        assert written["model"] == "cheap"
-        assert written["tools"] == ["list_tasks"]
-        assert written["usd"] == 0.05
         for minutes in (20, 2):  # the run, and what would be its second try
             await life.pass_time(60.0 * minutes)
         await life.say("/tasks")

@@ -159,8 +159,7 @@ class House:
         self._timetable = TimetableActor(
             journal,
             hint=self.scheduler.address.offer,
-            changed=self._changed,
-            log_runs=self._changed,
+            log_runs=self._log_runs,
             clock=world.now,
             zone="Europe/Berlin",
         )
@@ -219,7 +218,7 @@ class House:
                 await self.timetable.address.insist(adopt)
                 self._adopted[origin] = tasks
 
-    async def _changed(self, given: object) -> None:
+    async def _log_runs(self, lines: object) -> None:
         await trio.lowlevel.checkpoint()
 
     async def _refusal(self, task: Task) -> str:

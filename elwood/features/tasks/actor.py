@@ -68,7 +68,7 @@ log = logging.getLogger("elwood.tasks")
 
 RUNS = "writing the logs of runs"
 HEARTBEAT = "heartbeat"
-RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
+RECORD, ADOPT = "writing the timetable", "taking tasks in"
 CLOCK = "the clock was put back"
 # Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
 # beside them: a session says them at once, and runs take half an hour.  Its mailbox holds 16.
@@ -87,7 +87,6 @@ NOTE_LIMIT = 60.0
 # Instead of what a run said in the end whose model strangers may have steered.
 UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
 
-Changed = Callable[[Sequence[Task]], Awaitable[None]]
 Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
 """Posts a text with buttons to the owner, marked as a repeat or not; says if it has arrived."""
 
@@ -95,11 +94,9 @@ Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
 class TimetableActor:
     """Answers what is to be done, and records what was.
 
-    *hint* wakes the scheduler, and must not wait.  *changed* is given all tasks made in
-    conversations whenever they are others, and at the start: it writes a copy for people, whose
-    failure is shown and changes nothing here; as does *log_runs*, given lines by task.  *clock*
-    tells Unix time, *zone* is the owner's.  What was planned before *restored_at* may have been
-    done by the state that a backup replaced.
+    *hint* wakes the scheduler, and must not wait.  *log_runs* is given lines by task, for people:
+    its failure is shown and changes nothing here.  *clock* tells Unix time, *zone* is the owner's.
+    What was planned before *restored_at* may have been done by the state that a backup replaced.
     """
 
     def __init__(
@@ -107,7 +104,6 @@ class TimetableActor:
         journal: Journal[TimetableEntry, Timetable],
         *,
         hint: Callable[[Woken], bool],
-        changed: Changed,
         log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
         clock: Callable[[], float],
         zone: str,
@@ -115,12 +111,10 @@ class TimetableActor:
     ) -> None:
         self._journal = journal
         self._hint = hint
-        self._changed = changed
         self._log_runs = log_runs
         self._clock = clock
         self._zone = zone
         self._restored_at = restored_at
-        self._copied: tuple[Task, ...] | None = None
 
     async def run(self, mailbox: Mailbox[TimetableMail]) -> None:
         """Replay, then answer until stopped."""
@@ -132,10 +126,8 @@ class TimetableActor:
                 if await self._record(found):
                     break
                 await trio.sleep(RECORD_AGAIN)
-        await self._copy()
         async for message in mailbox:
             await self._answer(message)
-            await self._copy()
 
     async def _answer(self, message: TimetableMail) -> None:
         match message:
@@ -271,20 +263,6 @@ class TimetableActor:
             else:
                 clear_error(RUNS)
         return True
-
-    async def _copy(self) -> None:
-        """Hand the tasks made in conversations on, whenever they are others."""
-        states = self._table.tasks.values()
-        tasks = tuple(one.task for one in states if one.task.origin == "talk" and not one.removed)
-        if tasks == self._copied:
-            return
-        try:
-            await self._changed(tasks)
-        except (OSError, DiskFull) as error:  # the truth stands in the log
-            report_error(COPY, f"{type(error).__name__}: {error}")
-            return
-        clear_error(COPY)
-        self._copied = tasks
 
 
 class TaskRunner:

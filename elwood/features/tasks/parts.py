@@ -1,7 +1,7 @@
 """What tasks bring to one run of the app: two actors, ``/tasks``, and what they act with."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -43,13 +43,7 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.features.tasks.store import (
-    fingerprint,
-    log_run,
-    read_heartbeat,
-    read_runs,
-    write_agent_file,
-)
+from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
 from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, listing
 from elwood.features.tasks.tools import tools
@@ -176,22 +170,18 @@ class TaskClock:
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
-        state, disk = self._core.paths.state, self._core.disk
-
-        async def changed(tasks: Sequence[Task]) -> None:
-            await disk.blocking(lambda: write_agent_file(state / "tasks.toml", tasks, disk))
+        state = self._core.paths.state
 
         async def log_runs(lines: Mapping[str, str]) -> None:
             await self._core.environment.blocking(partial(log_run, state / RUNS, lines))
 
         found = self._core.admission.restored
         journal: Journal[TimetableEntry, Timetable] = Journal(
-            state / SCHEDULE, TimetableEntry, Timetable, disk
+            state / SCHEDULE, TimetableEntry, Timetable, self._core.disk
         )
         actor = TimetableActor(
             journal,
             hint=self.scheduler.address.offer,
-            changed=changed,
             log_runs=log_runs,
             clock=self._core.clock.now,
             zone=self._zone,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Hours, Owner, read_hours, write_hours
+from elwood.agent.conversation.settings import Hours, Owner, read_hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks.task import (
@@ -22,7 +22,7 @@ from elwood.features.tasks.task import (
     check_id,
     check_pattern,
 )
-from elwood.features.tasks.when import Every, Once, read_moment, read_when, write_moment, write_when
+from elwood.features.tasks.when import Every, Once, read_moment, read_when
 from elwood.foundation.settings import (
     BadSetting,
     Check,
@@ -144,12 +144,6 @@ def read_route(text: str) -> Route:
     return Route(channel, number, None if topic is None else int(topic), private=number >= 0)
 
 
-def write_route(route: Route) -> str:
-    """Write *route* so that `read_route` reads it, but for the message that is answered."""
-    topic = "" if route.topic is None else f":{route.topic}"
-    return f"{route.channel}:{route.chat}{topic}" if route.chat or topic else route.channel
-
-
 # A text must mean the same whenever it is read; only moments depend on the zone.
 _is_when = _readable(partial(read_when, zone="UTC"))
 _is_moment = _readable(partial(read_moment, zone="UTC"))
@@ -243,9 +237,7 @@ class TaskForm:
         check=between(60, 366 * 86_400),
         default="12 hours; a week for a single message",
     )
-    untrusted: bool = setting(
-        False, help="strangers' words may be in it; tasks.toml says so of some"
-    )
+    untrusted: bool = setting(False, help="strangers' words may be in it")
     enabled: bool = setting(True, help="if not, it is as if it did not stand there")
 
 
@@ -300,44 +292,6 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         on_failure=form.on_failure,
         notify=form.notify,
     )
-
-
-def write_task(task: Task) -> dict[str, object]:
-    """Return the keys of *task* in TOML, those that say something; `read_task` reads them.
-
-    Moments are written by the second; chores are not for people to write.
-    """
-    purse = task.purse or Purse()
-    start = task.when.start if isinstance(task.when, Every) else 0.0
-    form = TaskForm(
-        title=task.title,
-        id=task.id,
-        when=write_when(task.when, task.zone),
-        start=write_moment(start, task.zone) if start else "",
-        ends="" if task.ends is None else write_moment(task.ends, task.zone),
-        zone=task.zone,
-        hours="" if task.hours is None else write_hours(task.hours),
-        prompt=task.prompt,
-        message=task.message,
-        watch=task.watch,
-        deliver="" if task.route is None else write_route(task.route),
-        silent=task.silent,
-        session=task.session,
-        model=task.role,
-        tools=task.tools,
-        tokens=purse.tokens,
-        usd=purse.usd,
-        catch_up=task.catch_up,
-        untrusted=task.untrusted,
-        tool=task.tool,
-        arguments=json.loads(task.arguments or "{}"),
-        on_success=task.on_success,
-        on_failure=task.on_failure,
-        notify=task.notify,
-    )
-    usual = TaskForm(when="")
-    written = attrs.asdict(form, recurse=False)
-    return {key: value for key, value in written.items() if value != getattr(usual, key)}
 
 
 # --- [[tasks]] of config.toml ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The files of tasks: tasks.toml, HEARTBEAT.md, and what the files that tasks watch look like."""
+"""The files of tasks: logs of runs, HEARTBEAT.md, and what the files that tasks watch look like."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -7,60 +7,13 @@ from pathlib import Path
 
 from elwood.agent.session.turn.prompt import read_document
 from elwood.features.tasks.heartbeat import FILE, Written
-from elwood.features.tasks.settings import write_task
-from elwood.features.tasks.task import Task
 from elwood.foundation.storage.confined import PathMissing, PathRefused
-from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Item, Root
 
 # Bytes of the log of a task's runs, about a thousand: then its older half goes.  Lines shown of it.
 MAX_LOG, SHOWN_RUNS = 64 << 10, 20
 # Entries looked at beneath one folder; a change among those beyond is not noticed.
 MAX_FILES = 5_000
-_HEAD = """\
-# Written by Elwood: the tasks that were made in conversations.  The truth is schedule.jsonl; what
-# you change here is not read.  To make a task your own, move it to config.toml (the whole [[tasks]]
-# part) and cancel it in a chat: /tasks.
-"""
-
-
-def write_agent_file(path: Path, tasks: Sequence[Task], disk: Disk) -> None:
-    """Let the file *path*, which nobody else writes, say *tasks*; blocks.
-
-    Without any there is no file, unless there were some before.  After a crash it is the old one
-    or the new one.  Raises DiskFull and JournalBroken.
-    """
-    text = agent_toml(tasks).encode("utf-8", "replace")
-    there = path.read_bytes() if path.exists() else b""
-    if there != text and (there or tasks):
-        disk.make_folder(path.parent)
-        disk.replace(path, text)
-
-
-def agent_toml(tasks: Sequence[Task]) -> str:
-    """Write *tasks*, by their ids."""
-    import tomli_w  # most never write one
-
-    parts = [_HEAD]
-    for task in sorted(tasks, key=lambda task: task.id):
-        keys = {key: _escaped(value) for key, value in write_task(task).items()}
-        # In TOML a carriage return cannot stand in a text of several lines.
-        lines = not any("\r" in value for value in keys.values() if isinstance(value, str))
-        parts.append(f"[[tasks]]\n{tomli_w.dumps(keys, multiline_strings=lines)}")
-    return "\n".join(parts)
-
-
-def _escaped(value: object) -> object:
-    """Write ``${`` as config.toml wants it."""
-    match value:
-        case str():
-            return value.replace("${", "$${")
-        case tuple() | list():
-            return [_escaped(one) for one in value]
-        case dict():
-            return {key: _escaped(one) for key, one in value.items()}
-        case _:
-            return value
 
 
 def log_run(folder: Path, lines: Mapping[str, str]) -> None:

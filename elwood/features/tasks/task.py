@@ -41,9 +41,7 @@ BY_TOOL = ("https://", "http://", "$ ")
 MAX_PATTERN, MAX_DEEP = 500, 3
 
 Origin = Literal["talk", "config", "heartbeat", "house", "own"]
-"""Where a task stands: made in a conversation (tasks.toml shows it), config.toml, HEARTBEAT.md,
-the code, agent.toml.
-"""
+"""Where a task stands: made in a conversation, config.toml, HEARTBEAT.md, the code, agent.toml."""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -184,17 +184,6 @@ def read_when(text: str, zone: str) -> When:
     return when
 
 
-def write_when(when: When, zone: str) -> str:
-    """Write *when* so that `read_when` reads it; but for its `start`, and parts of a second."""
-    match when:
-        case Cron(expression):
-            return " ".join(expression.split())
-        case Once(at):
-            return write_moment(at, zone)
-        case Every() | Cadence():
-            return say_when(when, zone)
-
-
 def read_moment(text: str, zone: str, *, end: bool = False) -> float:
     """Read a date, or a date and time; a mere date is its beginning, or its *end*.
 
@@ -211,11 +200,6 @@ def read_moment(text: str, zone: str, *, end: bool = False) -> float:
         pass
     remedy = "write a date, and maybe a time, like 2026-12-24 18:00"
     raise BadSetting(f"{text[:_SHOWN]!r} is no moment", remedy)
-
-
-def write_moment(at: float, zone: str) -> str:
-    """Write a moment as the clocks in *zone* show it, by the second."""
-    return datetime.fromtimestamp(int(at), ZoneInfo(zone)).isoformat()
 
 
 # --- as it is said to people ----------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
 import trio
-import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.approvals.messages import CommandResult
@@ -70,16 +69,12 @@ class House:
         return [one.task.id for one in await self.box.address.ask(ListTasks())]
 
 
-async def ignore(tasks: object) -> None:
+async def ignore(lines: object) -> None:
     await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def house(
-    folder: Path,
-    changed: Callable[[Sequence[Task]], Awaitable[None]] = ignore,
-    restored_at: float | None = None,
-) -> AsyncIterator[House]:
+async def house(folder: Path, restored_at: float | None = None) -> AsyncIterator[House]:
     calls, actor_table = Full(), ActorTable(trio.current_time)
     it = House(Mailbox("timetable", 16), actor_table, calls)
     journal: Journal[TimetableEntry, Timetable] = Journal(
@@ -92,7 +87,6 @@ async def house(
     actor = TimetableActor(
         journal,
         hint=lambda woken: True,
-        changed=changed,
         log_runs=ignore,
         clock=lambda: it.now,
         zone="Europe/Berlin",
@@ -173,29 +167,6 @@ async def test_a_full_disk_begins_nothing_and_forgets_nothing(
         assert not await it.end(run)
         it.disk.is_full = False
         assert await it.end(run)
-
-
-async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    tries: list[int] = []
-
-    async def changed(tasks: Sequence[Task]) -> None:
-        await trio.lowlevel.checkpoint()
-        tries.append(len(tasks))
-        if len(tries) < 3:
-            raise PermissionError("tasks.toml")
-
-    async with house(tmp_path, changed) as it:
-        await scheduled(it)
-        await trio.testing.wait_all_tasks_blocked()
-        assert it.actor_table.statuses["timetable"].troubles
-        assert await it.listed() == ["check-the-build"]
-        await trio.testing.wait_all_tasks_blocked()
-        assert not it.actor_table.statuses["timetable"].troubles
-        assert await it.listed() == ["check-the-build"]
-        assert it.actor_table.statuses["timetable"].restarts == 0
-    assert tries[-1] == 1
 
 
 async def test_what_cannot_be_adopted_is_shown(tmp_path: Path, autojump_clock: object) -> None:

@@ -20,14 +20,10 @@ from elwood.features.tasks.when import (
     read_moment,
     read_when,
     say_when,
-    write_moment,
-    write_when,
 )
 from elwood.foundation.settings import BadSetting
 
-ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Pacific/Kiritimati"]
 CLOCKS = st.integers(0, 1439).map(lambda minute: f"{minute // 60:02}:{minute % 60:02}")
-MOMENTS = st.integers(0, 4_000_000_000).map(float)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +72,6 @@ def test_the_forms_of_files(text: str, when: When) -> None:
 )
 def test_when_something_is_done_is_said(when: When, said: str) -> None:
     assert say_when(when, "Europe/Paris") == said
-
-
-@given(zone=st.sampled_from(ZONES), at=MOMENTS)
-def test_a_moment_is_read_as_it_was_written(zone: str, at: float) -> None:
-    assert read_moment(write_moment(at, zone), zone) == at
-    assert read_when(write_when(Once(at), zone), zone) == Once(at)
 
 
 @pytest.mark.parametrize(

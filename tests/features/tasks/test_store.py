@@ -1,99 +1,16 @@
-"""The files of tasks: tasks.toml, HEARTBEAT.md, and those that tasks watch."""
+"""The files of tasks: HEARTBEAT.md, and those that tasks watch."""
 
 import os
-import tomllib
 from pathlib import Path
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Hours
-from elwood.agent.conversation.task_run import Purse
-from elwood.app.config.load import load
 from elwood.app.init import copy_documents
-from elwood.features.tasks.settings import ConfiguredTasks
-from elwood.features.tasks.store import (
-    agent_toml,
-    fingerprint,
-    matches,
-    read_heartbeat,
-    search_start,
-    write_agent_file,
-)
-from elwood.features.tasks.task import Task, check_pattern
-from elwood.features.tasks.when import Cron, Every, Once
-from elwood.foundation.runtime import inline
+from elwood.features.tasks.store import fingerprint, matches, read_heartbeat, search_start
+from elwood.features.tasks.task import check_pattern
 from elwood.foundation.sandbox.layout import guarded
 from elwood.foundation.settings import BadSetting
-from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root, can_be_marked, mark_untrusted
-
-TEA = Task("tea", "Tea", Cron("0 16 * * *"), message='"Tea" is\nready\\!')
-ALL = Task(
-    "all",
-    "Nachrichten für Zoë",
-    Every(7200.0, 60.0),
-    "Pacific/Kiritimati",
-    prompt="Lies vor.",
-    hours=Hours("22:00", "06:00", (0, 6)),
-    session="tg-1",
-    route=Route("telegram", -5, 7, private=False),
-    silent=True,
-    role="openai/gpt-5",
-    tools=("read_file",),
-    purse=Purse(1000, 0.5),
-    catch_up=600.0,
-    watch=("inbox/*.md", "notes"),
-    ends=4e9,
-    untrusted=True,
-)
-NEWS = Task("news", "Nachrichten für Zoë", Every(7200.0), prompt="Lies mir vor, was neu ist.")
-
-
-def test_it_is_written_only_when_something_has_changed(tmp_path: Path) -> None:
-    path, disk = tmp_path / "state" / "tasks.toml", Disk(blocking=inline, clock=lambda: 0.0)
-
-    def write(*tasks: Task) -> bool:
-        before = path.stat().st_ino if path.exists() else 0
-        write_agent_file(path, tasks, disk)
-        return path.exists() and path.stat().st_ino != before
-
-    assert not write()
-    assert not path.exists()
-    assert write(TEA, NEWS)
-    assert not write(NEWS, TEA)
-    path.write_bytes(b"\xff\xfe what somebody else wrote")
-    assert write(TEA)
-    assert path.read_text() == agent_toml([TEA])
-    assert write()
-    assert "tasks" not in tomllib.loads(path.read_text())
-
-
-def read(text: str, path: Path) -> tuple[Task, ...]:
-    path.write_text(text)
-    tasks = load(path, {"HOME": "/home/ada"}).of(ConfiguredTasks).tasks
-    return tuple(msgspec.structs.replace(task, origin="talk") for task in tasks)
-
-
-PIECES = st.sampled_from(["${", "$${HOME}", '"""', "\n", "\r\n", "\\", "\0", "#"])
-TEXTS = st.lists(PIECES | st.text(st.characters(exclude_categories=["Cs"])), max_size=5)
-
-
-@settings(max_examples=40)
-@given(TEXTS.map(lambda pieces: f"x{''.join(pieces)}"))
-def test_what_is_written_is_what_config_toml_would_say(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "config.toml"
-    tasks = (
-        msgspec.structs.replace(ALL, prompt=text),
-        msgspec.structs.replace(TEA, message=text, when=Once(1_795_345_200.0), catch_up=60.0),
-    )
-    assert read(agent_toml(tasks), path) == tasks
-
 
 # --- HEARTBEAT.md -----------------------------------------------------------------------------
 

@@ -23,12 +23,10 @@ async def keeping(
         state / "schedule.jsonl", TimetableEntry, Timetable, Disk(blocking=inline, clock=now)
     )
 
-    async def changed(given: object) -> None:
+    async def ignore(lines: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    actor = TimetableActor(
-        journal, hint=lambda woken: True, changed=changed, log_runs=changed, clock=now, zone=zone
-    )
+    actor = TimetableActor(journal, hint=lambda woken: True, log_runs=ignore, clock=now, zone=zone)
     mailbox: Mailbox[TimetableMail] = Mailbox("timetable", 16)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)
