@@ -26,7 +26,7 @@ runtime = "{folder}/run"
 [policy]
 allow = ["run_command"]
 [sandbox]
-kind = "direct"
+kind = "auto"
 [providers.anthropic]
 base_url = "{models}"
 """

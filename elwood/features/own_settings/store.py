@@ -7,6 +7,8 @@ from elwood.foundation.storage.disk import Disk
 
 # Versions that are kept, and bytes of one.
 MAX_VERSIONS, LARGEST = 20, 20_000
+# So began a file of this name that earlier versions wrote, a copy of tasks: it says nothing.
+OLD_COPY = "# Written by Elwood: the tasks that were made in conversations."
 
 
 class OwnFiles:
@@ -25,7 +27,8 @@ class OwnFiles:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
-        return content.decode()
+        text = content.decode()
+        return "" if text.startswith(OLD_COPY) else text
 
     def write(self, text: str) -> None:
         """Let the file say *text*.  Raises DiskFull and JournalBroken."""
