@@ -169,6 +169,21 @@ async def test_nothing_is_sent_where_we_are_gone_and_the_owner_reads_what_is_los
     assert not h.broken()
 
 
+async def test_a_group_may_be_pushed_out_while_what_was_said_in_it_is_handed_on(
+    h: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elwood.features.telegram.intake.MAX_HEARD_IN", 1)
+    h.groups, h.observe = (GROUP, -600), True
+    async with h.life() as life:
+        who = {"id": BO, "is_bot": False, "first_name": NAMES[BO]}
+        say(h, "before", BO, to_us=False)
+        say(h, "what do they say?")
+        for number in range(20):
+            h.fake.push({"message": h.fake.message(f"{number}", chat=-600) | {"from": who}})
+        await life.settled()
+    assert not h.broken()
+
+
 async def test_what_was_said_before_goes_along_if_that_is_wanted(h: Home) -> None:
     h.groups, h.observe = (GROUP,), True
     async with h.life() as life:

@@ -101,6 +101,17 @@ async def test_what_is_wrong_by_hand_is_told_and_leaves_the_last_good_in_force(h
     assert not h.broken()
 
 
+async def test_what_cannot_be_read_at_the_start_is_told(h: Home) -> None:
+    h.state.mkdir(parents=True, exist_ok=True)
+    (h.state / "agent.toml").write_text("#" * 20_001)
+    async with h.life() as life:
+        await life.say("/settings")
+        assert "it is larger than 20,000 bytes" in h.texts()[-1]
+        await life.say("/settings undo")
+        assert "There is nothing to take back." in h.texts()[-1]
+    assert not h.broken()
+
+
 async def test_who_may_talk_by_the_configuration_needs_no_code(h: Home) -> None:
     h.allowed_chats = (77,)
     async with h.life() as life:

@@ -22,7 +22,7 @@ from elwood.foundation.text.readable import decode, kind_of
 FOLDER = "received"
 # Characters of a document that go along with a message; the rest is in a file.
 MAX_TEXT = 20_000
-# Characters of a name that its sender chose; its ending is kept.
+# Bytes of a name that its sender chose, of the 255 that a disk takes; its ending is kept.
 MAX_NAME = 200
 # Seconds to read a PDF or spreadsheet, and bytes of its text.
 READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
@@ -135,8 +135,11 @@ def safe(name: str) -> str:
 
     >>> safe("../my report (1).pdf"), safe("a\\nb]")
     ('_my_report_1_.pdf', 'a_b_')
+    >>> len(safe("ж" * 200 + ".pdf").encode()), safe("ж" * 200 + ".pdf")[-6:]
+    (200, 'жж.pdf')
     """
-    return re.sub(r"[^\w.-]+", "_", name).lstrip(".-")[-MAX_NAME:] or "file"
+    kept = re.sub(r"[^\w.-]+", "_", name).encode()[-MAX_NAME:].decode(errors="ignore")
+    return kept.lstrip(".-") or "file"
 
 
 def _put(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:

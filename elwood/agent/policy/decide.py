@@ -30,6 +30,7 @@ from elwood.agent.conversation.calls import (
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.lines import cut
 from elwood.foundation.text.words import fold
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
@@ -288,12 +289,11 @@ def _read(situation: Situation) -> str:
 
 def _short(name: str) -> str:
     # Strangers choose the names of what is theirs.
-    cut = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
-    return escape_invisible(cut).replace("\n", "")
+    return escape_invisible(cut(name, MAX_NAME)).replace("\n", "")
 
 
-def quotes(text: str, private: Iterable[str], least: int = LEAST) -> bool:
-    """Tell whether *text* has *least* characters in a row that one of *private* has too.
+def quotes(text: str, private: Iterable[str]) -> bool:
+    """Tell whether *text* has `LEAST` characters in a row that one of *private* has too.
 
     Case, accents and blanks do not count, nor characters that show nothing, nor the width of
     letters.  Takes time in proportion to the length of all texts together.  What is spelled
@@ -309,14 +309,14 @@ def quotes(text: str, private: Iterable[str], least: int = LEAST) -> bool:
     plain = _plain(text)
     if len(plain) > MAX_TEXT:
         return True
-    grams = {plain[at : at + least] for at in range(len(plain) - least + 1)}
+    grams = {plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)}
     if not grams:
         return False
-    return any(_shares(_plain(known), grams, least) for known in private)
+    return any(_shares(_plain(known), grams) for known in private)
 
 
-def _shares(known: str, grams: set[str], least: int) -> bool:
-    return any(known[at : at + least] in grams for at in range(len(known) - least + 1))
+def _shares(known: str, grams: set[str]) -> bool:
+    return any(known[at : at + LEAST] in grams for at in range(len(known) - LEAST + 1))
 
 
 def _plain(text: str) -> str:

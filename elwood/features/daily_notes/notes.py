@@ -111,15 +111,15 @@ def without(note: str, ids: Collection[str]) -> str:
     return "\n".join(kept)
 
 
-def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECALL_TOKENS) -> str:
-    """Write what comes back from the last days, of about *budget* tokens; empty if nothing does.
+def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
+    """Write what comes back from the last days, of about `RECALL_TOKENS`; empty if nothing does.
 
     *notes* are by date (ISO); the newest entries go first if not all fit.  Of the notes only lines
     of ours come back, and of turns that knew private data neither targets nor what came of them.
     *weekly* is the newest reflection, as its writer left it.
     """
     found: list[str] = []
-    left = float(budget)
+    left = float(RECALL_TOKENS)
     about = f'day="{today}"'
     if weekly.strip():
         reflected = fit(weekly.strip(), min(WEEKLY_TOKENS, left))

@@ -117,10 +117,10 @@ def walk(value: object) -> Iterator[object]:
             waiting += value
 
 
-def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
-    """Tell whether *value*, which came as JSON, is nested deeper than *limit*."""
+def is_deep(value: object) -> bool:
+    """Tell whether *value*, which came as JSON, is nested deeper than `MAX_DEPTH`."""
     level = [value]
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         below: list[object] = []
         for one in level:
             if isinstance(one, dict):

@@ -24,7 +24,7 @@ from elwood.features.mcp.messages import (
 from elwood.features.mcp.results import MAX_SHOWN
 from elwood.features.mcp.settings import ServerSettings, ToolRule
 from elwood.foundation.runtime import ActorCrashed, ActorDown, ActorUnavailable, Address
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import cut, one_line
 
 # Characters that frame what a server said; those of arguments that are shown in one line.
 _FRAME, _ONE_LINE = 1000, 80
@@ -89,9 +89,7 @@ def _tool(
         action = CallRemote(risk, open_world=True)
         return Plan(action, subject, {"pin": tool.pin}, f"{json.dumps(given)}\n{sent}")
 
-    description = tool.description or tool.title or "(no description)"
-    if len(description) > MAX_DESCRIPTION:
-        description = f"{description[:MAX_DESCRIPTION]}…"
+    description = cut(tool.description or tool.title or "(no description)", MAX_DESCRIPTION)
     return Tool(
         name=called,
         id=id_,

@@ -70,6 +70,7 @@ class OwnSettings:
             nursery.cancel_scope.cancel()
 
     async def _look(self, nursery: trio.Nursery) -> None:
+        self._text = ""  # as long as it cannot be read
         try:
             self._text = await self._blocking(self._files.read)
             await self._take(self._text)

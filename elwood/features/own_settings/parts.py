@@ -139,7 +139,7 @@ async def command(keeper: Address[OwnMail], call: CommandCall) -> CommandAnswer:
             after = await keeper.ask(ReadOwn())
             changed = _fenced(diff(before.text, after.text)) if done.ok else ""
             return CommandAnswer(f"{done.text}\n\n{changed}".rstrip(), buttons=show)
-        if not (before.text or before.versions):
+        if not (before.text or before.versions or before.problem):
             return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
         lines = [f"{STILL}\n{before.problem}"] if before.problem else []
         lines.append(_fenced(before.text) if before.text else "I have set nothing for myself now.")

@@ -32,9 +32,9 @@ USAGE = (
 # --- what the owner is told ----------------------------------------------------------------------
 
 
-def brief(words: str, most: int = MAX_WORDS) -> str:
+def brief(words: str) -> str:
     """Put *words* into one short line without a full stop."""
-    return one_line(words, most).removesuffix(".")
+    return one_line(words, MAX_WORDS).removesuffix(".")
 
 
 def name(task: Task) -> str:

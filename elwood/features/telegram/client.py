@@ -76,13 +76,13 @@ class Bot:
         return await self._call("getMe", {}, TelegramUser, PROBE_TIMEOUT)
 
     async def get_updates(
-        self, offset: int | None, *, wait: int, limit: int = BATCH
+        self, offset: int | None, *, wait: int
     ) -> list[Update | UnreadableUpdate]:
         """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
 
         One that cannot be read does not cost the others: it comes as Unreadable.
         """
-        ask: dict[str, Any] = {"timeout": wait, "limit": limit, "allowed_updates": ALLOWED_UPDATES}
+        ask: dict[str, Any] = {"timeout": wait, "limit": BATCH, "allowed_updates": ALLOWED_UPDATES}
         if offset is not None:
             ask["offset"] = offset
         answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)

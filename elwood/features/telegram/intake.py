@@ -463,7 +463,7 @@ class Intake:
             ),
         )
         if isinstance(taken, Taken) and heard:
-            del self._heard[who.session]
+            self._heard.pop(who.session, None)  # others may have pushed it out meanwhile
         return await self._replies.settle(taken, number, route)
 
     async def _choose(self, number: int, query: CallbackQuery) -> bool:
