@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.media.extract import MISSING
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
-from elwood.foundation.storage.confined import PathMissing
+from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.readable import decode, kind_of
 
@@ -143,11 +143,14 @@ def safe(name: str) -> str:
 
 
 def _put(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:
-    """Write a file, and remove the oldest of *folder* for which there is no room; blocks."""
+    """Write a file, then remove the oldest of *folder* for which there is no room; blocks."""
+    if len(data) > budget:
+        raise PathRefused(name, f"has {len(data):,} bytes, more than media.budget allows")
     try:
         there = {found: about for found, about in root.stats(folder) if found != name}
     except PathMissing:
         there = {}
+    root.write(f"{folder}/{name}", data, untrusted=True)
     removed: list[str] = []
     left = budget - len(data) - sum(about.st_size for about in there.values())
     for old in sorted(there, key=lambda one: there[one].st_mtime):
@@ -156,5 +159,4 @@ def _put(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[s
         root.remove(f"{folder}/{old}", untrusted=True)
         left += there[old].st_size
         removed.append(old)
-    root.write(f"{folder}/{name}", data, untrusted=True)
     return removed

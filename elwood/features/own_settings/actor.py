@@ -46,11 +46,12 @@ class OwnSettings:
 
     async def begin(self) -> None:
         """Let what was in force before the start be in force, before anybody asks."""
-        versions = await self._blocking(self._files.versions)
-        self._good = versions[-1] if versions else ""
+        self._good = ""
         try:
+            versions = await self._blocking(self._files.versions)
+            self._good = versions[-1] if versions else ""
             self._own.now = self._own.read(self._good)
-        except CliFailure as error:  # an older Elwood understood it
+        except (OSError, ValueError, CliFailure) as error:  # damaged; or an older Elwood knew it
             log.warning("old settings not understood", extra={"why": str(error)})
 
     async def run(self, mailbox: Mailbox[OwnMail]) -> None:
