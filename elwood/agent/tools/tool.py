@@ -153,14 +153,12 @@ def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
 def in_words(given: object) -> str:
     r"""List the arguments of a call, a line each, but for those left as they are by default.
 
-        What could pass for another line, or for JSON, is JSON.
+    What could pass for another line, or for JSON, is JSON.
 
-        >>> print(in_words({"to": "Bo", "text": "a
-    to: Eve", "times": 2}))
-        to: Bo
-        text: "a
-    to: Eve"
-        times: 2
+    >>> print(in_words({"to": "Bo", "text": "a\nto: Eve", "times": 2}))
+    to: Bo
+    text: "a\nto: Eve"
+    times: 2
     """
     fields = msgspec.structs.fields(given) if isinstance(given, msgspec.Struct) else ()
     usual = {one.encode_name: one.default for one in fields}
