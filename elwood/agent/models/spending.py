@@ -293,11 +293,13 @@ def affordable(
     caller, most = call.caller, call.wanted
     purse = caller.purse or Purse()
     for account in accounts(caller.session, day_of(now, zone), caller.job):
+        if not (bounds := list(_bounds(limits, caller.purse, account))):
+            continue  # in a crowd much is held
         tally = ledger.tally(account)
         for entry in held:
             if account in accounts(entry.session, entry.day, entry.job):
                 tally = tally.plus(entry)
-        for unit, bound in _bounds(limits, caller.purse, account):
+        for unit, bound in bounds:
             limit = _limit(account, unit, bound)
             way_out = _way_out(account, unit, caller.purse, zone)
             left = bound - tally.amount(unit)
