@@ -101,6 +101,8 @@ PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
     "It is valid for an hour. I have kept nothing of what you wrote."
 )
+# Owners who are shown a menu of their own; others have that of everybody.
+MAX_MENUS = 20
 # Strangers that may wait for their code before their messages do.
 MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
@@ -197,7 +199,7 @@ class Intake:
         everyday = {name: everything[name] for name in EVERYDAY if name in everything}
         await self._show_menu(everyday, type="all_private_chats")
         await self._show_menu(everyday, type="all_group_chats")
-        for owner in self._settings.owners:
+        for owner in self._settings.owners[:MAX_MENUS]:
             await self._show_menu(everything, type="chat", chat_id=owner)
 
     async def _show_menu(self, commands: Mapping[str, str], **scope: str | int) -> None:
