@@ -139,6 +139,7 @@ MORE = {
     "agent/tools/tool.py": "is awaited",
     "features/backup/restore.py": "unpacks, and moves folders",
     "features/files/search_tools.py": "is two tools",
+    "features/telegram/poll.py": "asks Telegram for updates, or is called by it",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",
     "foundation/log.py": "writes to stderr",

@@ -1,13 +1,11 @@
 """Receives from Telegram and confirms only what somebody has taken."""
 
-import hmac
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -49,21 +47,12 @@ from elwood.features.telegram.bot_api import (
     StopPressed,
     TelegramChat,
     TelegramMessage,
-    TelegramUser,
     UnreadableUpdate,
     Update,
-    read_updates,
 )
-from elwood.features.telegram.client import (
-    FAILURES,
-    MAX_DOWNLOAD,
-    POLL_MARGIN,
-    Bot,
-    Failure,
-    TelegramError,
-    explain,
-)
+from elwood.features.telegram.client import FAILURES, MAX_DOWNLOAD, Bot, TelegramError, explain
 from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.poll import Poll, Webhook
 from elwood.features.telegram.reading import (
     Addressed,
     BotIdentity,
@@ -84,9 +73,7 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
-from elwood.foundation.log import event
-from elwood.foundation.net.http_server import HttpServer, listener_at
-from elwood.foundation.runtime import Address, Mailbox, Signal, report_done, report_error, waiting
+from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 
@@ -581,315 +568,3 @@ async def _whole_album(
             break
         whole = found
     return whole
-
-
-# --- the long poll: from where to ask, how often, and how long to stay away after a failure -------
-
-POLL = "polling Telegram"
-# Least seconds between two polls of which the first brought nothing new (TG-35), and between
-# polls while updates are still being taken: the server throttles equal offsets.
-PAUSE = 0.5
-PENDING_PAUSE = 1.0
-# Seconds for the last call: the channel is given one to stop.
-LAST_WORD = 0.7
-# Long polls in a row that return early with nothing: so many are a fault of the network (TG-35).
-IDLE_POLLS = 60
-# Seconds to stay away after a failure: doubling between these.
-FIRST_PAUSE, LAST_PAUSE = 1.0, 5.0
-# Seconds to stay away, and how often, when somebody else polls: a restart of ours may be the
-# reason, whose old poll dies soon (TG-01).
-CONFLICT_PAUSE = 5.0
-CONFLICTS = 3
-# Seconds between two tries when a person has to act: a revoked token, a second poller, a webhook.
-SLOW = 300.0
-# Seconds after which that shows as stuck, so that the owner hears of it within a minute.
-ALARM = 30.0
-
-
-class Poll:
-    """Delivers updates until each is settled; what is not comes again, also after a restart.
-
-    Asking the Bot API for an offset confirms everything before it, so the offset moves over settled
-    updates only, in the order in which they were delivered.  Ids are never compared by size: after
-    a week of silence the sequence begins anew anywhere (TG-19).
-
-    *random* gives numbers from 0 to 1 for jitter.  After *silence* seconds without an answered
-    poll the channel is stuck.
-    """
-
-    def __init__(
-        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
-    ) -> None:
-        self._bot = bot
-        self._settings = settings
-        self._random = random
-        self._silence = silence
-        self._delivered: dict[int, bool] = {}  # and whether it is settled
-        self._offset: int | None = None
-        self._told: int | None = None  # the offset that Telegram knows
-        self._changed = Signal()
-        self._failures = 0
-        self._conflicts = 0
-        self._failed = False  # the last call
-        self._idle = 0
-        self._not_before = float("-inf")
-        self._began = float("-inf")
-
-    async def listen(self) -> None:
-        """Be there for those who come."""
-
-    async def introduce(self) -> TelegramUser:
-        """Wait until Telegram says who we are."""
-        while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
-            pass
-        return me
-
-    async def fetch(self) -> list[Update | UnreadableUpdate]:
-        """Wait for updates not delivered yet; never raises for a fault of the world.
-
-        While some are not settled it asks again every second without confirming them: one slow
-        chat must not keep the others from being heard.
-        """
-        while True:
-            with waiting("Telegram to answer a poll", limit=self._silence):
-                while (updates := await self._once()) is None:
-                    pass
-            fresh = [update for update in updates if update.update_id not in self._delivered]
-            if fresh:
-                self._delivered |= {update.update_id: False for update in fresh}
-                return fresh  # the next poll follows at once: somebody is talking
-            self._not_before = self._began + PAUSE
-
-    async def _once(self) -> list[Update | UnreadableUpdate] | None:
-        """Ask once, when it is time for it; None after a failure."""
-        await self._pause()
-        self._began = trio.current_time()
-        # After a failure at once: that it is over must not show with the next message only.
-        wait = self._settings.poll if self._all_settled() and not self._failed else 0
-        self._told = self._offset
-        call = partial(self._bot.get_updates, self._told, wait=wait)
-        updates = await self._tried("the next update", wait, call)
-        if updates is None:
-            return None
-        is_idle = not updates and trio.current_time() - self._began < wait / 2
-        self._idle = self._idle + 1 if is_idle else 0
-        if self._idle >= IDLE_POLLS:
-            why = "long polls return at once with nothing: is there a proxy in between?"
-            report_error(POLL, why)
-        elif not is_idle:
-            report_done(POLL)
-        return updates
-
-    def settle(self, number: int) -> None:
-        """Let the update *number* be confirmed: somebody answers for it now."""
-        self._delivered[number] = True
-        self._changed.give()
-
-    async def confirm(self) -> None:
-        """Tell Telegram at the end what is settled: else it comes again with the next start.
-
-        That would be harmless, unless a backup is restored meanwhile.  What fails is let be.
-        """
-        self._advance()
-        if self._offset != self._told:
-            with trio.move_on_after(LAST_WORD), suppress(*FAILURES):
-                await self._bot.get_updates(self._offset, wait=0)
-
-    async def _pause(self) -> None:
-        with trio.move_on_after(PENDING_PAUSE):
-            while not self._all_settled():
-                await self._changed.wait()
-        self._advance()
-        await trio.sleep_until(max(self._not_before, trio.current_time()))
-
-    def _all_settled(self) -> bool:
-        return all(self._delivered.values())
-
-    def _advance(self) -> None:
-        """Move the offset up to the first update that is not settled.
-
-        To be called between two polls only: what a poll under way brings again must be known.
-        """
-        for number in list(self._delivered):
-            if not self._delivered[number]:
-                return
-            del self._delivered[number]
-            self._offset = number + 1
-
-    async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Return what *call* does, or None after a failure and the pause that it asks for."""
-        began = trio.current_time()
-        try:
-            with waiting(f"{what} from Telegram", limit=wait + 2 * POLL_MARGIN):
-                result = await call()
-        except FAILURES as error:
-            self._told = None
-            self._failed = True
-            about = {"channel": "telegram", "outcome": "poll failed", "why": explain(error)}
-            event(log, "channel", about, success=False, seconds=trio.current_time() - began)
-            await self._stay_away(error)
-            return None
-        self._failures = self._conflicts = 0
-        self._failed = False
-        return result
-
-    async def _stay_away(self, error: Failure) -> None:
-        why = explain(error)
-        report_error(POLL, why)
-        match error:
-            case TelegramError(code=400 | 401 | 404):
-                await self._need_a_person(why)
-            case TelegramError(code=409) if error.says("webhook"):
-                await self._settle_webhook()
-            case TelegramError(code=409):
-                self._conflicts += 1
-                if self._conflicts > CONFLICTS:
-                    await self._need_a_person(
-                        "another program polls with this token: stop it, or ask @BotFather for a "
-                        "new token"
-                    )
-                else:
-                    await trio.sleep(CONFLICT_PAUSE * (1 + self._random()))
-            case TelegramError(retry_after=float() | int() as seconds):
-                await trio.sleep(seconds + self._random())
-            case _:
-                pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 16))
-                self._failures += 1
-                await trio.sleep(pause * (1 - self._random() / 4))
-
-    async def _settle_webhook(self) -> None:
-        """Find out whose webhook it is; remove it only if the configuration says so (TG-02)."""
-        try:
-            info = await self._bot.get_webhook_info()
-            if self._settings.delete_webhook or info.url.endswith(_mark(self._settings, "path")):
-                await self._bot.delete_webhook()
-                return
-        except FAILURES:
-            await trio.sleep(CONFLICT_PAUSE)
-            return
-        host = urlsplit(info.url).hostname or "an unknown host"
-        await self._need_a_person(
-            f"a webhook at {host} gets this bot's messages: if you did not set it, somebody has "
-            "the token and you should revoke it; if you did, set telegram.delete_webhook"
-        )
-
-    async def _need_a_person(self, why: str) -> None:
-        """Stop the channel, not Elwood, and look again now and then."""
-        log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
-        with waiting(f"a person, as {why}", limit=ALARM):
-            await trio.sleep(SLOW)
-
-
-# --- the webhook ----------------------------------------------------------------------------------
-
-# Connections at once, of which Telegram makes at most 40, and bytes of an update.
-CONNECTIONS = 64
-MAX_UPDATE = 1 << 20
-# Seconds that Telegram is kept waiting for a yes, before it brings the update again.
-YES_WITHIN = 50.0
-# Updates that may wait for one; more are brought again.
-MAX_UNSETTLED = 1_000
-# Seconds between two looks whether Telegram still brings updates here, and whether it can.
-LOOK = 60.0
-SECRET_HEADER = "x-telegram-bot-api-secret-token"
-LISTEN = "listening for Telegram"
-
-
-def _mark(settings: TelegramSettings, what: str) -> str:
-    """Make a word of the token, which nobody else can name and which need not be kept."""
-    assert settings.token is not None, "without a token the channel is off"
-    return hmac.new(settings.token.reveal().encode(), what.encode(), "sha256").hexdigest()
-
-
-class Webhook(Poll):
-    """Takes the updates that Telegram brings, and says yes to each when it is settled.
-
-    What it gets no yes to it brings again, also after a restart: this keeps nothing either.  By
-    its path we know a webhook of ours when none is wanted any more.
-    """
-
-    def __init__(
-        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
-    ) -> None:
-        super().__init__(bot, settings, random, silence)
-        self._brought: list[Update | UnreadableUpdate] = []
-        self._path = f"/{_mark(settings, 'path')}"
-        self._secret = _mark(settings, "secret")
-        self._url = settings.webhook_url.rstrip("/") + self._path
-
-    async def listen(self) -> None:
-        server = HttpServer(self._refuse, self._take, connections=CONNECTIONS, max_body=MAX_UPDATE)
-        place = self._settings.webhook_listen
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch)
-            while True:
-                try:
-                    listener = listener_at(place)
-                except OSError as error:
-                    report_error(LISTEN, f"not possible at {place}: {error}")
-                    await trio.sleep(LAST_PAUSE)
-                    continue
-                report_done(LISTEN)
-                await trio.serve_listeners(server.serve, [listener])
-
-    async def introduce(self) -> TelegramUser:
-        me = await super().introduce()
-        set_webhook = partial(self._bot.set_webhook, self._url, self._secret)
-        while await self._tried("the webhook", 0, set_webhook) is None:
-            pass
-        report_done(POLL)
-        return me
-
-    async def fetch(self) -> list[Update | UnreadableUpdate]:
-        while not self._brought:
-            await self._changed.wait()
-        brought, self._brought = self._brought, []
-        return brought
-
-    def settle(self, number: int) -> None:
-        self._delivered.pop(number, None)
-        self._changed.give()
-
-    async def confirm(self) -> None:
-        """Each was confirmed by itself."""
-
-    async def _watch(self) -> None:
-        while True:
-            await trio.sleep(LOOK)
-            await self._tried("the webhook", 0, self._look)
-
-    async def _look(self) -> bool:
-        """See whether Telegram brings updates here, and have it do so."""
-        info = await self._bot.get_webhook_info()
-        if info.url != self._url:
-            await self._bot.set_webhook(self._url, self._secret)
-        if info.pending_update_count and info.last_error_message:
-            report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
-        else:
-            report_done(POLL)
-        return True
-
-    def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:
-        if not path.endswith(self._path):
-            return 404
-        if method != "POST":
-            return 405
-        given = headers.get(SECRET_HEADER, "").encode()
-        return None if hmac.compare_digest(self._secret.encode(), given) else 403
-
-    async def _take(self, body: bytes) -> int:
-        """Hand an update on once, however often it is brought, and wait until it is settled."""
-        for update in read_updates(b"[%b]" % body) or ():
-            number = update.update_id
-            if number not in self._delivered:
-                if len(self._delivered) >= MAX_UNSETTLED:
-                    return 503
-                self._delivered[number] = False
-                self._brought.append(update)
-                self._changed.give()
-            with trio.move_on_after(YES_WITHIN):
-                while number in self._delivered:
-                    await self._changed.wait()
-            if number in self._delivered:
-                return 503
-        return 200

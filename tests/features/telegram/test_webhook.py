@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.inbound import Taken
-from elwood.features.telegram.intake import CONNECTIONS, MAX_UPDATE, SECRET_HEADER, YES_WITHIN
+from elwood.features.telegram.poll import CONNECTIONS, MAX_UPDATE, SECRET_HEADER, YES_WITHIN
 from elwood.foundation.net.http import Client, Interrupted
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import Neighbours, intake
