@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Action, Effect, Plan
+from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Plan
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
@@ -83,6 +83,8 @@ class Tool:
     *effect* says what a repeat would do; when in doubt, once.
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
+    *scope* finds what may be permitted with a call, where *plan* does not say it: only when the
+    owner is to be asked.
     *gives* is what every result brings into the conversation; *policy* is the word that holds for
     the tool unless the owner has one.  One that *writes* leaves the file that its target names;
     one that *forgets* makes the words of its turn something that is not to be kept.  The first line
@@ -112,6 +114,7 @@ class Tool:
     schema: str = ""
     watched: Callable[[str], object | None] | None = None
     looks_at: str = "thing"
+    scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
 
     @property
     def definition(self) -> str:

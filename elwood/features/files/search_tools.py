@@ -32,6 +32,7 @@ from elwood.features.files.tools import (
     named,
     plan_look,
     reading_tools,
+    scope_of_look,
     writing_tools,
 )
 from elwood.foundation.runtime import Blocking
@@ -252,7 +253,8 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Find,
             run=search.find,
-            plan=partial(plan_look, "find", files, blocking),
+            plan=partial(plan_look, "find"),
+            scope=partial(scope_of_look, "find", files, blocking),
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
         looking(
@@ -265,7 +267,8 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             ),
             input=Grep,
             run=search.grep,
-            plan=partial(plan_look, "search", files, blocking),
+            plan=partial(plan_look, "search"),
+            scope=partial(scope_of_look, "search", files, blocking),
             target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
         ),
     )

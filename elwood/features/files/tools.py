@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated, Protocol
 
 import msgspec
+import trio
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import ApprovalScope, Plan, ReadFiles, WriteFile
@@ -57,14 +58,17 @@ class _Reached(Protocol):
     path: str
 
 
-async def plan_look(
-    verb: str, files: WorkspaceFiles, blocking: Blocking, given: _Reached, context: ToolContext
-) -> Plan:
-    """Say what would be looked at, by its name in *files*."""
-    scope = await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
+async def plan_look(verb: str, given: _Reached, context: ToolContext) -> Plan:
+    """Say what would be looked at."""
+    await trio.lowlevel.checkpoint()
     is_all = verb in ("read", "list")
-    subject = f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}"
-    return Plan(ReadFiles(), subject, scope=scope)
+    return Plan(ReadFiles(), f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}")
+
+
+async def scope_of_look(
+    verb: str, files: WorkspaceFiles, blocking: Blocking, given: _Reached, context: ToolContext
+) -> ApprovalScope | None:
+    return await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
 
 
 def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalScope | None:
@@ -189,7 +193,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ListFiles,
             run=reader.list_files,
-            plan=partial(plan_look, "list", files, blocking),
+            plan=partial(plan_look, "list"),
+            scope=partial(scope_of_look, "list", files, blocking),
             target=lambda given: escape_name(given.path),
             looks_at="folder",
         ),
@@ -203,7 +208,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             ),
             input=ReadFile,
             run=reader.read_file,
-            plan=partial(plan_look, "read", files, blocking),
+            plan=partial(plan_look, "read"),
+            scope=partial(scope_of_look, "read", files, blocking),
             target=lambda given: escape_name(given.path),
             looks_at="file",
         ),

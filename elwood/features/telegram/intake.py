@@ -76,6 +76,7 @@ from elwood.features.telegram.reading import (
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import escape_names
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
@@ -89,7 +90,7 @@ PAIRING = (
     "It is valid for an hour. I have kept nothing of what you wrote."
 )
 # Owners who are shown a menu of their own; others have that of everybody.
-MAX_MENUS = 20
+MAX_MENUS = 8
 # Strangers that may wait for their code before their messages do.
 MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
@@ -312,7 +313,7 @@ class Intake:
         name = name_of(message, found)
         file, removed = await self._keeper.keep(session, name, kind, data)
         if removed:
-            came.wrong.append(f"To make room I removed {', '.join(removed)} (media.budget).")
+            came.wrong.append(f"To make room I removed {escape_names(removed)} (media.budget).")
         if message.attached_as not in ("voice", "video_note"):
             came.files.append(await self._keeper.understand(session, file, data))
             return

@@ -408,6 +408,8 @@ class Outbox:
                 if topic not in queue.screens:
                     queue.screens[topic] = _Screen(mail.route)
                 queue.screens[topic].take(mail)
+                if self._due(queue) is None:
+                    return  # nothing to wake up for: in a crowd that is most of it
             case React():
                 queue.reactions.append(mail)
             case _:

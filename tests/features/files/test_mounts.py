@@ -103,6 +103,12 @@ class Hand:
         assert plan is not None
         return await plan(given, self.context)
 
+    async def scope(self, name: str, given: object) -> Any:
+        tool = self._tools[name]
+        if tool.scope is not None:
+            return await tool.scope(given, self.context)
+        return (await self.plan(name, given)).scope
+
     async def refused(self, name: str, given: object) -> str:
         with pytest.raises(ToolFailure) as caught:
             await self.use(name, given)
@@ -134,10 +140,9 @@ async def test_a_mount_is_read_searched_and_written_and_its_closed_parts_are_not
         await hand.use("edit_file", EditText("/mounts/blog/src/a.py", "open", "better"))
         assert (blog / "src/a.py").read_text() == "better words\n"
         made = WriteText("/mounts/blog/posts/one.md", "One")
-        assert (await hand.plan("write_file", made)).scope.keys[0] == f"folder {blog}/posts"
-        assert (await hand.plan("read_file", ReadFile("posts/one.md"))).scope.keys[0] == (
-            "folder posts"
-        )
+        assert (await hand.scope("write_file", made)).keys[0] == f"folder {blog}/posts"
+        look = await hand.scope("read_file", ReadFile("posts/one.md"))
+        assert look.keys[0] == "folder posts"
         assert "created" in await hand.use("write_file", made)
         # What strangers said gets into no file that instructs somebody, also outside.
         stranger = Hand(app, label=Label(untrusted=True))

@@ -7,6 +7,7 @@ stands there before it does.
 import logging
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -176,7 +177,7 @@ class Gate:
                 raise CallNotRun("denied", f"not allowed: {decision.why}")
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 return wanted
-            await self.approvals.request(call, wanted, decision, until)
+            await self.approvals.request(call, await self._scoped(wanted), decision, until)
             # The owner took their time: what would run now must still be what they were shown.
         text = "not run: what it would do changed each time that it was allowed"
         raise CallNotRun("denied", text)
@@ -193,10 +194,20 @@ class Gate:
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
             plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
-        route = self._log.turn.route
+        return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
+
+    async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
+        """Add what the owner may permit with the call, as they are to be asked.  Raises CallNotRun.
+
+        A tool may look for that only then.
+        """
+        tool, scope, route = wanted.tool, wanted.plan.scope, self._log.turn.route
+        if tool.scope is not None:
+            look = partial(tool.scope, wanted.given, self._context())
+            scope = await self._guarded(tool, look, "failed")
         group = "" if route.private else f"{route.channel}:{route.chat}"
-        scope = plan.scope and hashed(plan.scope, tool.name, tool.definition, group)
-        return ExaminedCall(tool, given, self._target(tool, given), plan, digest, scope)
+        scope = scope and hashed(scope, tool.name, tool.definition, group)
+        return msgspec.structs.replace(wanted, scope=scope)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
         state, turn, tool = self._log.state, self._log.turn, wanted.tool
@@ -236,7 +247,8 @@ class Gate:
             if isinstance(decision, Allow):
                 break  # it changes what the next ones are about
             if isinstance(decision, Ask):
-                await self.approvals.request_ahead(call, wanted, decision)
+                with suppress(CallNotRun):
+                    await self.approvals.request_ahead(call, await self._scoped(wanted), decision)
         return until
 
     async def _run(self, call: OpenCall, wanted: ExaminedCall) -> tuple[Output, Label]:
