@@ -1,0 +1,117 @@
+"""What a terminal and the running Elwood say to one another: a line of JSON each, over the socket.
+
+A terminal asks the control socket to ``attach`` (words: a conversation, and ``talk`` or ``watch``).
+After a good answer the connection is theirs: frames both ways until one of them goes.  Free of
+Trio: a terminal that joins a running Elwood has no use for it.
+"""
+
+import msgspec
+
+# Bytes of one frame, newline included, in either direction.
+MAX_FRAME = 1 << 20
+# Frames that wait for one terminal; one that reads slower than that is let go, and may come back.
+MAX_WAITING = 256
+# Files that go along with one message.
+MAX_FILES = 10
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Something that can be pressed below a message: to press it is to say *says*."""
+
+    text: str
+    says: str
+
+
+class ShownFile(msgspec.Struct, frozen=True):
+    """A file that came with a message: where it lies on this machine, if it does."""
+
+    name: str
+    size: int
+    path: str = ""
+
+
+# --- from Elwood to a terminal --------------------------------------------------------------------
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """Something that was posted.  *id* names it for `Changed`.
+
+    *markdown* is empty where the text is none, as of a notice.  *is_old* is from before we came.
+    """
+
+    id: str
+    text: str
+    markdown: str = ""
+    is_reply: bool = False
+    is_repeat: bool = False
+    is_old: bool = False
+    choices: tuple[Choice, ...] = ()
+    files: tuple[ShownFile, ...] = ()
+
+
+class Changed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """The message *id* reads *text* now (None: as before) and has *choices*."""
+
+    id: str
+    text: str | None = None
+    choices: tuple[Choice, ...] = ()
+
+
+class HeardElsewhere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """What *who* said in this conversation, somewhere else or before we came."""
+
+    who: str
+    text: str
+    is_old: bool = False
+
+
+class Writing(msgspec.Struct, frozen=True, tag=True):
+    """The answer as far as it is written, as Markdown; replaces what was shown of it before."""
+
+    markdown: str
+
+
+class Running(msgspec.Struct, frozen=True, tag=True):
+    """What runs now, in a line; *text* is empty when nothing is to be said of it any more."""
+
+    text: str
+
+
+class Took(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What came of the `SaidHere` of that *id*: empty *why*, it was taken and will have one outcome."""
+
+    id: str
+    why: str = ""
+
+
+class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """How the conversation stands: sent at the beginning and at each change.
+
+    With neither *busy* nor *waiting* all that was said has its outcome; *failed* is the newest.
+    """
+
+    busy: bool = False
+    waiting: int = 0
+    failed: bool = False
+
+
+# --- from a terminal to Elwood --------------------------------------------------------------------
+
+
+class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """A message of whoever sits there, or a command; once more with the same *id* changes nothing.
+
+    *files* are absolute paths on this machine.
+    """
+
+    id: str
+    text: str
+    files: tuple[str, ...] = ()
+
+
+ToTerminal = Message | Changed | HeardElsewhere | Writing | Running | Took | State
+FromTerminal = SaidHere
+
+
+def encode(frame: ToTerminal | FromTerminal) -> bytes:
+    return msgspec.json.encode(frame) + b"\n"
