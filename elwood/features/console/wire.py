@@ -78,7 +78,7 @@ class Running(msgspec.Struct, frozen=True, tag=True):
 
 
 class Took(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """What came of the `SaidHere` of that *id*: empty *why*, it was taken and will have one outcome."""
+    """What came of a `SaidHere` by its *id*: no *why*, it was taken and will have one outcome."""
 
     id: str
     why: str = ""
