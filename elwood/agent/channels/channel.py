@@ -64,7 +64,8 @@ class Channels:
 
     def hear(self, route: Route) -> None:
         """The owner wrote at *route*, in private; where they are told nothing it counts not."""
-        if any(map(route.is_same_chat, self.places)):
+        channel = self._channels.get(route.channel)
+        if channel is not None and any(map(route.is_same_chat, channel.owner)):
             self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def takes_files(self, route: Route) -> bool:

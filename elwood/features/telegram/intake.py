@@ -255,8 +255,7 @@ class Intake:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
             return await self._move(message.migrate_from_chat_id, message.chat.id)
-        if not self._outbox.offer(Reachable(route=route_of(message))):
-            return False
+        await self._outbox.tell(Reachable(route=route_of(message)))
         who = identify(message, self._us)
         if who is None or message.is_service or not (who.for_us or self._settings.observe):
             return True
@@ -401,8 +400,7 @@ class Intake:
         was_there, is_there = change.old_chat_member.is_there, change.new_chat_member.is_there
         private = chat.type == "private"
         gone = "" if is_there else "they blocked me" if private else f"{by.name} took me out"
-        if not self._outbox.offer(Reachable(route=Route("telegram", chat.id), gone=gone)):
-            return False
+        await self._outbox.tell(Reachable(route=Route("telegram", chat.id), gone=gone))
         if private or chat.type == "channel" or was_there == is_there:
             return True
         log.info("membership changed", extra={"chat": chat.id, "by": by.id, "is_there": is_there})

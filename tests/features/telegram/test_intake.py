@@ -97,6 +97,17 @@ async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> 
         assert stuck in fake.unconfirmed
 
 
+async def test_a_crowd_waits_for_room_and_for_no_clock(mock_clock: MockClock) -> None:
+    """A poll brings more messages than the next mailbox holds, while the clock stands still."""
+    people = tuple(range(1, 101))
+    async with fake_telegram() as fake:
+        for person in people:
+            fake.say("hello", chat=person, user=person)
+        async with intake(fake, owners=people) as house:
+            await house.until(lambda: len(house.inbound) == len(people))
+            assert not house.troubles()
+
+
 async def test_one_chat_keeps_its_order() -> None:
     async with fake_telegram() as fake:
         for n in range(30):
