@@ -13,6 +13,7 @@ from elwood.agent.conversation.calls import Destination, SendRequest
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.parts import Gathered
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
+from elwood.app.main import FEATURES
 from elwood.features.web.client import Web
 from elwood.features.web.feature import SearchSettings
 from elwood.features.web.tools import MAX_SHOWN, WebFetch, WebRequest, WebSearch, WebTools, tools
@@ -106,6 +107,11 @@ async def test_where_commands_are_not_confined_each_request_is_asked_about(
     assert plan.action == SendRequest("b.example", "blocked")
     await web.aclose()
     await client.aclose()
+
+
+def test_the_sandbox_is_found_before_it_is_asked_about() -> None:
+    names = [feature.name for feature in FEATURES]
+    assert names.index("shell") < names.index("web")
 
 
 async def test_a_file_that_is_no_text_is_named() -> None:
