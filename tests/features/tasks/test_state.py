@@ -59,7 +59,3 @@ def test_older_logs_are_read() -> None:
     assert [news.text for news in table.news] == ["2 times", "My clock was put back"]
     assert table.tasks["t"].mark == 7200.0
     assert clock_behind(table, 60.0 - 86_400.0, "UTC")
-
-
-def test_a_state_with_a_field_of_an_older_version_is_read() -> None:
-    assert msgspec.json.decode(b'{"shown": 2, "behind_told": 3.0}', type=Timetable).shown == 2
