@@ -113,6 +113,11 @@ class Gathered:
     lent: list[LentFolder] = attrs.field(factory=list)
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
 
+    @property
+    def confined(self) -> bool:
+        """Tell whether commands have walls around them, if any can be run."""
+        return isinstance(self.sandbox, NoSandbox) or self.sandbox.rung != "direct"
+
     def place(self, path: Path) -> str | None:
         """Say where commands find *path* of this machine; None if they do not.  Blocks."""
         return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)

@@ -46,7 +46,6 @@ from elwood.foundation.runtime import (
     Started,
     supervise,
 )
-from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import Anchoring, AnchoringMail
@@ -155,7 +154,7 @@ async def build(
                 policy=WORLD,
             ),
             Actor(step=2, mailbox=models, body=_models(core, providers, embedder, patience).run),
-            Actor(step=3, mailbox=approvals, body=_approvals(core).run),
+            Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
             Actor(
                 step=4,
                 mailbox=sessions,
@@ -243,11 +242,10 @@ def _models(
     )
 
 
-def _approvals(core: Core) -> Approvals:
+def _approvals(core: Core, confined: bool) -> Approvals:
     owner = core.config.of(Owner)
     hours = read_hours(owner.hours)
     assert not isinstance(hours, str), "it was checked with the configuration"
-    is_open = core.config.of(SandboxSettings).kind == "direct"
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
         core.channels.outboxes,
@@ -262,7 +260,7 @@ def _approvals(core: Core) -> Approvals:
             name for name, one in core.live.states.items() if not one.is_idle or one.pending
         ],
         zone=core.clock.zone,
-        seal=core.environment.new_id() if is_open else "",
+        seal="" if confined else core.environment.new_id(),
     )
 
 

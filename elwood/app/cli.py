@@ -198,6 +198,9 @@ def _session(name: str) -> str:
     return name
 
 
+RUN = CliCommand(
+    "run", "Run the service.", imported("elwood.app.serving", "run"), needs="secrets", quiet=False
+)
 APP = (
     CliCommand(
         "init",
@@ -211,20 +214,8 @@ APP = (
         imported("elwood.app.doctor", "doctor"),
         needs="nothing",
     ),
-    CliCommand(
-        "run",
-        "Run the service.",
-        imported("elwood.app.serving", "run"),
-        needs="secrets",
-        quiet=False,
-    ),
-    CliCommand(
-        "start",
-        "The same as run.",
-        imported("elwood.app.serving", "run"),
-        needs="secrets",
-        quiet=False,
-    ),
+    RUN,
+    RUN._replace(name="start", help="The same as run."),
     CliCommand(
         "demo",
         "Try everything here and now: offline, in a fresh folder.",

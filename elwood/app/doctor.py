@@ -7,12 +7,14 @@ import stat
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import trio
 
+from elwood.agent.feature import Feature
 from elwood.agent.session.reading.cli import journals_in
-from elwood.app.config.load import ConfigErrors, load
-from elwood.app.main import checks, sections
+from elwood.app.config.load import ConfigErrors, load, load_own
+from elwood.app.main import checks, own_sections, sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread
@@ -47,17 +49,18 @@ def doctor(unread: Config, given: Namespace) -> int:
         ]
         secrets: tuple[Secret, ...] = ()
     else:
-        findings = trio.run(_examine, config, checks(given.features))
+        findings = trio.run(_examine, config, given.features)
         secrets = config.secrets
     print(redact(table(findings), secrets))
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
-async def _examine(config: Config, checks: Sequence[Check]) -> list[Finding]:
+async def _examine(config: Config, features: Sequence[Feature]) -> list[Finding]:
     client = Client(connections=10)
     context = CheckContext(config=config, client=client, now=time.time(), blocking=in_thread)
+    context.own = partial(load_own, config=config, sections=own_sections(features))
     try:
-        return await examine(context, checks)
+        return await examine(context, checks(features))
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5.0):
             await client.aclose()

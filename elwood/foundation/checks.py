@@ -48,6 +48,8 @@ class CheckContext:
     blocking: Blocking
     skews: list[float] = attrs.field(factory=list)
     asked: bool = False
+    # Reads agent.toml, the assistant's half of the configuration; raises CliFailure.
+    own: Callable[[str], object] = lambda text: None
 
     async def get(
         self, service: str, base: str, path: str, headers: Mapping[str, str] | None = None

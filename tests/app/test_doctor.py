@@ -15,12 +15,15 @@ import pytest
 import trio
 
 from elwood.agent.models import check as models
+from elwood.app.cli import main
 from elwood.app.config.load import load
 from elwood.app.doctor import examine, examine_machine
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
+from elwood.features.own_settings.feature import FEATURE as own_settings
 from elwood.features.shell import parts as shell
 from elwood.features.tasks import parts as tasks
+from elwood.features.tasks.feature import FEATURE as heartbeat
 from elwood.features.telegram import parts as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
@@ -538,3 +541,30 @@ tokens = 1000
         ("warning", f"heartbeat.usd does not count {why}", remedy),
         ("warning", f"usd of the task a refuses {why}", remedy),
     ]
+
+
+def test_what_the_assistant_has_set_wrongly_is_told_with_what_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, own = tmp_path / "config.toml", tmp_path / "state" / "agent.toml"
+    offline = 'models = { default = "offline/rules", summarizer = "offline/rules" }\n'
+    config.write_text(
+        f'{offline}providers.offline.api = "offline"\npaths.state = "{tmp_path}/state"\n'
+    )
+    own.parent.mkdir(mode=0o700)
+
+    def said() -> str:
+        assert main(["doctor", "--config", str(config)], (own_settings, heartbeat)) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "agent.toml" not in said()
+    own.write_text('[personality]\ntext = "Be short."\n[[tasks]]\nwhen = "daily"\nmessage = "Tea"')
+    assert f"ok configuration {own} is valid" in said()
+    own.write_text('[policy]\nallow = ["run_command"]\n[[tasks]]\nwhen = "often"\nprompt = "Look."')
+    broken = said()
+    assert "warning configuration agent.toml does not count as it is now" in broken
+    assert "what it said before stays in force. agent.toml: policy: is for config.toml" in broken
+    assert "; agent.toml: tasks[0].when: 'often' is no time" in broken
+    assert "→ correct it, or say /settings undo" in broken
+    own.write_bytes(b"\xff")
+    assert "'utf-8' codec can't decode byte 0xff" in said()

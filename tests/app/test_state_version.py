@@ -38,7 +38,7 @@ SHAPES = {
         "sessions": "c5ef45c9a842",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
-        "schedule": "b61c95a8b74b",
+        "schedule": "74bbcae42f6e",
         "anchors": "667fac1d898f",
     }
 }

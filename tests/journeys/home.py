@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import httpcore2
@@ -159,6 +159,7 @@ class Home:
     groups: tuple[int, ...] = ()
     observe: bool = False
     allowed_chats: tuple[int, ...] = ()
+    pairing: Literal["code", "off"] = "code"
     pacing: Pacing = UNPACED
     # Whether Telegram draws Markdown itself.
     markdown: bool = False
@@ -452,6 +453,7 @@ class Life:
             poll=50,
             observe=home.observe,
             allowed_chats=home.allowed_chats,
+            pairing=home.pairing,
         )
 
         async def build_(core: Core, others: Gathered) -> Parts:

@@ -25,6 +25,14 @@ async def test_back_and_forth_over_restarts(h: Home) -> None:
     assert not h.broken()
 
 
+async def test_other_words_begin_a_new_conversation_as_well(h: Home) -> None:
+    async with h.life() as life:
+        for command in ("/archive", "/reset"):
+            assert "A new conversation." in await life.say("one", command)
+        await life.say("two")
+        assert heard(h) == ["two"]
+
+
 async def test_another_line_begins_before_any_message(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two", "three", "/branch 2", "four")

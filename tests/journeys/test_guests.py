@@ -17,7 +17,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import EPOCH, OTHER, OTHERS, Home, Life, newest
+from tests.journeys.home import EPOCH, MINE, OTHER, OTHERS, Home, Life, newest
 from tests.journeys.test_approval_journeys import GUEST, asked, press
 from tests.journeys.test_memory import equip, typed
 
@@ -212,4 +212,26 @@ async def test_a_crowd_of_strangers_does_not_stand_in_the_owners_way(h: Home) ->
         await life.until(lambda: len(h.fake.texts(6_009)) == 2)
         assert "may talk to me now" in h.texts()[-1]
         assert all(h.fake.texts(user) for user in crowd)
+    assert h.broken() == []
+
+
+async def test_without_pairing_people_whom_it_does_not_know_get_no_answer_at_all(h: Home) -> None:
+    h.pairing, group, user = "off", -100_777, 777
+    async with h.life() as life:
+        await life.say("hello")
+        before, answers = len(h.fake.calls), len(h.fake.sent)
+        for text in ("hi", "/start", "/help", "/stop"):
+            h.fake.say(text, chat=user, user=user)
+        h.fake.say(None, chat=user, user=user, document={"file_id": "x", "file_size": 10})
+        h.fake.press("c:/status", user=user, message=h.fake.show("Well.", chat=user))
+        h.fake.member(group, user=user)
+        h.fake.say("/status@elwood_bot", chat=group, user=user)
+        await life.settled()
+        await trio.sleep(60)
+        assert {how for how, _ in h.fake.calls[before:]} == {"getUpdates"}
+        assert len(h.fake.sent) == answers + 1  # the one that was shown
+        assert len(h.asked) == 1
+        assert h.sessions == [MINE]
+        h.fake.say("/status@elwood_bot", chat=group)  # the owner's word for a group counts
+        await life.until(lambda: any("group" in text for text in h.texts()))
     assert h.broken() == []

@@ -2,6 +2,8 @@
 
 import json
 
+import trio
+
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from tests.agent.session.scripted import answer, call
@@ -109,6 +111,44 @@ async def test_what_cannot_be_read_at_the_start_is_told(h: Home) -> None:
         assert "it is larger than 20,000 bytes" in h.texts()[-1]
         await life.say("/settings undo")
         assert "There is nothing to take back." in h.texts()[-1]
+    assert not h.broken()
+
+
+async def test_what_it_said_before_is_out_of_reach_and_that_is_said(h: Home) -> None:
+    kept = h.state / "agent-toml" / "000001.toml"
+    path = h.state / "agent.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SHORT)
+    async with h.life() as life:
+        await life.until(kept.exists)
+        kept.unlink()
+        kept.mkdir()
+        assert "Answer in one line." in await life.say("/settings")
+        said = await life.say("/settings undo")
+        assert said.startswith("It cannot be taken back: ")
+        assert path.read_text() == SHORT
+        assert not [one for one in life.inspect().actors if one.restarts]
+    assert not h.broken()
+
+
+async def test_a_task_that_is_not_enabled_is_as_if_it_did_not_stand_there(h: Home) -> None:
+    path, tea = h.state / "agent.toml", '[[tasks]]\nwhen = "hourly"\nmessage = "Tea time."\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tea)
+    async with h.life() as life:
+
+        async def served() -> int:
+            await trio.sleep(100)  # until the file is looked at again, and then the tasks
+            await life.pass_time(3601.0)
+            await life.settled()
+            return sum("Tea time." in text for text in h.texts())
+
+        assert await served() == 1
+        path.write_text(f"{tea}enabled = false\n")
+        assert await served() == 1
+        assert "Tea time" not in await life.say("/tasks")
+        path.write_text(f"{tea}enabled = true\n")
+        assert await served() == 2
     assert not h.broken()
 
 

@@ -5,6 +5,7 @@ import pytest
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.session.log.entries import Received
 from elwood.agent.tools.talk import MAX_OPTION
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER, SentMessage
@@ -181,3 +182,12 @@ async def test_the_answer_to_a_question_of_the_model_stands_below_it(h: Home) ->
         await life.until(lambda: not question.buttons)
         assert question.text == "Tea or coffee?\n\n✓ tea"
         assert question.chat == OWNER
+        await life.say("ask")
+        [question] = [m for m in h.fake.sent if "q:0" in m.buttons]
+        await life.say("/status")  # is no answer
+        assert question.buttons
+        h.fake.say("water", chat=OWNER)
+        await life.until(lambda: not question.buttons)
+        assert question.text == "Tea or coffee?"
+        assert "water" in {one.text for one in h.entries() if isinstance(one, Received)}
+        await life.settled()

@@ -90,6 +90,7 @@ class SessionActor:
         runner: TurnRunner,
         commands: Commands,
         extensions: Sequence[SessionExtension],
+        messenger: Messenger,
     ) -> None:
         self._core = core
         self._log = log_
@@ -97,6 +98,7 @@ class SessionActor:
         self._runner = runner
         self._commands = commands
         self._extensions = extensions
+        self._messenger = messenger
         self._settings = core.config.of(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
@@ -304,6 +306,8 @@ class SessionActor:
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
+            if received.errand is None:
+                self._messenger.answered(received.route, typed=received.message is not None)
             if self._runner.is_working:
                 self._delivery.seen(received)
             self._runner.arrived()
@@ -420,7 +424,7 @@ class Sessions:
             extensions,
             self._toolset.tools,
         )
-        return SessionActor(core, log_, delivery, runner, commands, extensions)
+        return SessionActor(core, log_, delivery, runner, commands, extensions, self._messenger)
 
     async def _wake(self) -> list[str]:
         return [name for name in await self._core.live.marked() if self._core.channels.serves(name)]

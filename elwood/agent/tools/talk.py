@@ -4,6 +4,7 @@ The tools are a message with files, and a question with answers to press.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -20,6 +21,7 @@ from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
+    Edit,
     Post,
     PostResult,
     Sent,
@@ -72,6 +74,8 @@ class Messenger:
         self._channels = channels
         self._approvals = approvals
         self.uploads = trio.Semaphore(MAX_UPLOADS)
+        # Questions that have buttons; older ones, and those of another process, keep theirs.
+        self._open: deque[tuple[Route, str]] = deque(maxlen=100)
 
     async def place(self, to: str, here: Route) -> Place | None:
         """Find "here", "owner", or a person by principal; None if there is no such place.
@@ -91,6 +95,14 @@ class Messenger:
             return self._placed(route, "you")
         name = await self._approvals.ask(FindPerson(principal=to))
         return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
+
+    def answered(self, route: Route, *, typed: bool) -> None:
+        """Take the buttons away from what was asked at *route*; a press does so by itself."""
+        for there, message in [*self._open]:
+            if there.is_same_chat(route) and there.topic == route.topic:
+                self._open.remove((there, message))
+                if typed:
+                    self._channels.outboxes[there.channel].offer(Edit(route=there, message=message))
 
     def takes_files(self, route: Route) -> bool:
         return self._channels.takes_files(route)
@@ -112,7 +124,10 @@ class Messenger:
         if outbox is None:
             return Undeliverable(f"there is no {route.channel} now")
         post = Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
-        return await post_once(outbox, post, PATIENCE)
+        outcome = await post_once(outbox, post, PATIENCE)
+        if buttons and isinstance(outcome, Sent):
+            self._open.append((route, outcome.message))
+        return outcome
 
     def _placed(self, route: Route, name: str) -> Place:
         whom: Whom = "person" if route.private else "group"

@@ -4,6 +4,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from elwood.foundation.command_line import FAILURE, OK, CliCommand, CliFailure, is_wanted
@@ -69,10 +70,8 @@ def restore(config: "Config", given: Namespace) -> int:
         return FAILURE
     try:
         done = restoring.restore(Scope.of(config), path, clock=time.time)
-    except AlreadyRunning as error:
-        raise CliFailure(f"{error}. Nothing was changed.") from error
-    except BackupFailed as error:
-        raise CliFailure(f"Not restored: {error}.") from error
+    except (AlreadyRunning, BackupFailed) as error:
+        raise CliFailure(f"Nothing was changed: {error}.") from error
     at = datetime.fromtimestamp(done.manifest.at, config.of(Owner).zone)
     print(f"Restored {done.manifest.files:,} files, as they were at {at:%Y-%m-%d %H:%M:%S}.")
     for aside in done.aside:
@@ -81,6 +80,27 @@ def restore(config: "Config", given: Namespace) -> int:
         print(problem, file=sys.stderr)
     for line in told(done.manifest.left_out):
         print(line)
+    return OK
+
+
+def reset(config: "Config", given: Namespace) -> int:
+    from elwood.features.backup import restore as restoring
+    from elwood.features.backup.rules import BackupFailed
+    from elwood.features.backup.store import Scope
+    from elwood.foundation.storage.disk import AlreadyRunning
+
+    scope = Scope.of(config)
+    if not given.yes and not is_wanted(f"Move what {scope.state} holds aside, and begin anew?"):
+        print("Nothing was changed.")
+        return FAILURE
+    try:
+        aside = restoring.reset(scope, clock=time.time)
+    except (AlreadyRunning, BackupFailed) as error:
+        raise CliFailure(f"Nothing was changed: {error}.") from error
+    back = f"mv {quote(str(aside))}/* {quote(str(scope.state))}/"
+    print(f"Elwood begins anew. What was there is in {aside}.")
+    print("The configuration, the workspace and the backups are as they were.")
+    print(f"To come back: stop Elwood, `elwood reset` again, then `{back}`.")
     return OK
 
 
@@ -100,9 +120,13 @@ def _chosen(config: "Config", which: str) -> Path:
     return known[number - 1].path
 
 
+def _yes(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
 def _of_restore(parser: ArgumentParser) -> None:
     parser.add_argument("which", metavar="N", help="its number in the list, or a file")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _yes(parser)
 
 
 COMMAND = CliCommand(
@@ -115,4 +139,7 @@ COMMAND = CliCommand(
             "restore", "put one in place; what is there is moved aside", restore, _of_restore
         ),
     ),
+)
+RESET = CliCommand(
+    "reset", "Begin anew: move conversations, notes, tasks and permissions aside.", reset, _yes
 )

@@ -6,7 +6,7 @@ from typing import ClassVar
 import attrs
 
 from elwood.agent.feature import Feature, imported
-from elwood.features.backup.cli import COMMAND
+from elwood.features.backup.cli import COMMAND, RESET
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.settings import Config, Paths, Section, at_least, none_or, setting
 
@@ -63,7 +63,7 @@ FEATURE = Feature(
     name="backup",
     build=imported("elwood.features.backup.parts", "build"),
     settings=(BackupSettings,),
-    cli=(COMMAND,),
+    cli=(COMMAND, RESET),
     checks=(imported("elwood.features.backup.parts", "check"),),
     mend=mend,
 )

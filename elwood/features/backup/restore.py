@@ -84,7 +84,7 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             beside = _workspace_stage(scope)
             try:
                 now = clock()
-                at = f"{ASIDE}{stamp(now)}"
+                at = f"{ASIDE}restore-{stamp(now)}"
                 manifest, problems = _prepared(scope, archive, beside, now)
                 _commit(stage, beside, list(_moves(scope, beside, at)))
             except BaseException:  # and it goes on: nothing half-made stays
@@ -94,6 +94,29 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             mend(state)
             moved = (state / at, scope.workspace.with_name(f"{scope.workspace.name}.{at}"))
             return Done(manifest, tuple(filter(os.path.lexists, moved)), problems)
+    except OSError as error:
+        raise failed(error, state) from error
+
+
+def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
+    """Move aside what the state folder holds, but for the workspace and backups; say where to.
+
+    Cut off at any moment it is as a restore is.  Raises AlreadyRunning, BackupFailed.
+    """
+    scope = scope.real()
+    state, stage = scope.state, scope.state / STAGE
+    aside = state / f"{ASIDE}reset-{stamp(clock())}"
+    try:
+        need_owner(state)
+        with holding(state):
+            mend(state)
+            (stage / STATE).mkdir(mode=0o700, parents=True)
+            moves = [*_moves(scope, stage / WORKSPACE, aside.name)]
+            if not moves:
+                raise BackupFailed("there is nothing to move aside")
+            _commit(stage, stage / WORKSPACE, moves)
+            mend(state)
+            return aside
     except OSError as error:
         raise failed(error, state) from error
 

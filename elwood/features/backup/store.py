@@ -68,7 +68,7 @@ PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
 # Databases right in the state folder are indexes of files and journals: made anew.
 _INDEX = re.compile(r"[^/]+\.db(-\w+)?")
-ASIDE = "before-restore-"
+ASIDE = "before-"
 SEGMENTS = ".jsonl.gz"
 # Journals of those who are asked by the conversations.
 ASKED = ("approvals.jsonl", "usage.jsonl")

@@ -3,6 +3,7 @@
 import shutil
 import time
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,16 +45,10 @@ def inspect(runtime_dir: Path, as_json: bool, *, short: bool = False) -> int:
     return OK
 
 
-def _inspect(config: "Config", given: Namespace) -> int:
+def _inspect(config: "Config", given: Namespace, *, short: bool = False) -> int:
     from elwood.foundation.settings import Paths
 
-    return inspect(config.of(Paths).runtime, given.json)
-
-
-def _status(config: "Config", given: Namespace) -> int:
-    from elwood.foundation.settings import Paths
-
-    return inspect(config.of(Paths).runtime, given.json, short=True)
+    return inspect(config.of(Paths).runtime, given.json, short=short)
 
 
 def _settle(config: "Config", command: str, *words: str) -> int:
@@ -112,10 +107,13 @@ COMMANDS = (
     CliCommand(
         "inspect", "Show what every part of the running Elwood does.", _inspect, _of_inspect
     ),
-    CliCommand("status", "Say in short how the running Elwood does.", _status, _of_inspect),
+    CliCommand(
+        "status", "Say in short how Elwood does.", partial(_inspect, short=True), _of_inspect
+    ),
     CliCommand(
         "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair
     ),
+    CliCommand("people", "List who may talk.", lambda config, given: _settle(config, "people")),
     CliCommand(
         "approve", "List what waits for your decision, or decide it.", _approve, _of_approve
     ),

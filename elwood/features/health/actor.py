@@ -205,10 +205,11 @@ class LastError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        why = getattr(record, "why", "") or (f"{type(error).__name__}: {error}" if error else "")
-        text = f"{record.name.removeprefix('elwood.')}: {record.getMessage()} {why}"
-        self._vitals.last_error = one_line(self._redact(text), MAX_LINE)
-        self._vitals.last_error_at = record.created
+        with suppress(Exception):  # it is no line, as stderr says; whoever logs goes on
+            why = getattr(record, "why", "") or (error and f"{type(error).__name__}: {error}") or ""
+            text = f"{record.name.removeprefix('elwood.')}: {record.getMessage()} {why}"
+            self._vitals.last_error = one_line(self._redact(text), MAX_LINE)
+            self._vitals.last_error_at = record.created
 
 
 def sizes(state: Path, workspace: Path) -> dict[str, int]:

@@ -1,10 +1,16 @@
 """``/mcp``: which servers there are, how they do, and what the owner wants of them."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import trio
 
-from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionExtension
+from elwood.agent.session.extension import (
+    CommandAnswer,
+    CommandCall,
+    SessionExtension,
+    SlashCommand,
+)
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.mcp.messages import ServerMail, Steer, Steered
 from elwood.foundation.runtime import ActorUnavailable, Address
@@ -16,11 +22,26 @@ USAGE = (
     "Accepting shows first what the server says its tools are. /mcp answer NAME WORDS and "
     "/mcp decline NAME answer what a server asks. /prompt SERVER NAME: do what a prompt says."
 )
+NONE = (
+    "There is no MCP server. To add one, write `[mcp_servers.NAME]` into config.toml, with its "
+    "`command` and `args` or its `url`, run `pip install 'elwood[mcp]'`, and start me anew."
+)
 Servers = Mapping[str, Address[ServerMail]]
+
+
+def mcp(servers: Servers) -> SlashCommand:
+    return SlashCommand(
+        name="mcp",
+        help=f"my MCP servers, and how they do\n{USAGE}",
+        run=partial(command, servers),
+        group="What I may do",
+    )
 
 
 async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
     """Carry ``/mcp`` out."""
+    if not servers:
+        return CommandAnswer(NONE)
     what, _, rest = call.given.partition(" ")
     name, _, words = rest.strip().partition(" ")
     match what:

@@ -28,9 +28,10 @@ COMMAND = CliCommand(
 async def build(core: "Core", others: "Gathered") -> "Parts":
     """Make the servers' actors; what that takes is imported only if there is a server."""
     from elwood.agent.parts import Parts
+    from elwood.features.mcp.commands import mcp
 
     if not core.config.of(McpServers).by_name:
-        return Parts()
+        return Parts(commands=[mcp({})])
     from elwood.features.mcp import parts
 
     return await parts.build(core, others)

@@ -13,10 +13,9 @@ from elwood.agent.channels.client import TellOwner
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SlashCommand
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import USAGE, PromptWords, command
+from elwood.features.mcp.commands import PromptWords, mcp
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
@@ -71,14 +70,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         live=live,
         tools=readers(servers, addresses),
         sessions=[PromptWords],
-        commands=[
-            SlashCommand(
-                name="mcp",
-                help=f"my MCP servers, and how they do\n{USAGE}",
-                run=partial(command, addresses),
-                group="What I may do",
-            )
-        ],
+        commands=[mcp(addresses)],
     )
 
 
@@ -208,7 +200,7 @@ def _sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor
         return Launched(context, "direct")
     if isinstance(others.sandbox, NoSandbox):
         raise NotConnected(f"there is no sandbox for it: {others.sandbox.why}")
-    if settings.sandbox == "workspace" and others.sandbox.rung == "direct":
+    if settings.sandbox == "workspace" and not others.confined:
         raise NotConnected("the sandbox of commands has no walls, and this server wants some")
     return others.sandbox
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import assert_never
 
 import trio
@@ -9,7 +10,7 @@ import trio
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.session.core import OwnConfig
 from elwood.features.own_settings.messages import OwnFile, OwnMail, ReadOwn, TakeBack, WriteOwn
-from elwood.features.own_settings.store import OwnFiles
+from elwood.features.own_settings.store import OwnFiles, read
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
@@ -21,6 +22,8 @@ READING = "reading agent.toml"
 LOOK = 30.0
 # Characters of what is wrong with it that are told: one message of any channel.
 MAX_TOLD = 3_500
+# Why the file, or what it said before, is not taken or written.
+FAILURES = (OSError, ValueError, CliFailure, DiskFull)
 STILL = "agent.toml does not count as it is now; what it said before stays in force."
 OTHER = "agent.toml was changed meanwhile: read it again"
 
@@ -51,7 +54,7 @@ class OwnSettings:
             versions = await self._blocking(self._files.versions)
             self._good = versions[-1] if versions else ""
             self._own.now = self._own.read(self._good)
-        except (OSError, ValueError, CliFailure) as error:  # damaged; or an older Elwood knew it
+        except FAILURES as error:  # damaged; or an older Elwood knew it
             log.warning("old settings not understood", extra={"why": str(error)})
 
     async def run(self, mailbox: Mailbox[OwnMail]) -> None:
@@ -73,9 +76,9 @@ class OwnSettings:
     async def _look(self, nursery: trio.Nursery) -> None:
         self._text = ""  # as long as it cannot be read
         try:
-            self._text = await self._blocking(self._files.read)
+            self._text = await self._blocking(lambda: read(self._files.path))
             await self._take(self._text)
-        except (OSError, ValueError, CliFailure, DiskFull) as error:
+        except FAILURES as error:
             problem = str(error)
             report_error(READING, problem)
             if problem != self._problem:
@@ -99,7 +102,9 @@ class OwnSettings:
     async def _answer(self, message: OwnMail) -> None:
         match message:
             case ReadOwn():
-                versions = await self._blocking(self._files.versions)
+                versions: list[str] = []
+                with suppress(*FAILURES):  # who wants one back is told why
+                    versions = await self._blocking(self._files.versions)
                 message.reply.set(OwnFile(self._text, self._problem, len(versions)))
             case WriteOwn():
                 message.reply.set(await self._write(message))
@@ -118,23 +123,23 @@ class OwnSettings:
             await self._blocking(lambda: self._files.write(wanted.text))
             self._text = wanted.text
             await self._take(wanted.text)
-        except (CliFailure, DiskFull) as error:
+        except FAILURES as error:
             return CommandResult(str(error), ok=False)
         return CommandResult("It is in force; /settings undo takes it back.", ok=True)
 
     async def _take_back(self) -> CommandResult:
         """Go back to the version before, or, if what the file says is not good, to the last."""
-        versions = ["", *await self._blocking(self._files.versions)]
-        last = next((n for n in range(len(versions), 0, -1) if versions[n - 1] != self._text), 0)
-        if not last:
-            return CommandResult("There is nothing to take back.", ok=False)
-        text = versions[last - 1]
         try:
+            versions = ["", *await self._blocking(self._files.versions)]
+            at = next((n for n in range(len(versions), 0, -1) if versions[n - 1] != self._text), 0)
+            if not at:
+                return CommandResult("There is nothing to take back.", ok=False)
+            text = versions[at - 1]
             config = self._own.read(text)
             await self._blocking(lambda: self._files.write(text))
-            if gone := len(versions) - last:
+            if gone := len(versions) - at:
                 await self._blocking(lambda: self._files.drop(gone))
-        except (CliFailure, DiskFull) as error:
+        except FAILURES as error:
             return CommandResult(f"It cannot be taken back: {error}", ok=False)
         self._own.now, self._good, self._text = config, text, text
         return CommandResult("I have taken it back.", ok=True)

@@ -29,4 +29,5 @@ FEATURE = Feature(
     name="own_settings",
     build=imported("elwood.features.own_settings.parts", "build"),
     own=(Personality,),
+    checks=(imported("elwood.features.own_settings.check", "check"),),
 )

@@ -11,28 +11,29 @@ MAX_VERSIONS, LARGEST = 20, 20_000
 OLD_COPY = "# Written by Elwood: the tasks that were made in conversations."
 
 
+def read(path: Path) -> str:
+    """Return what the file says, "" if there is none; blocks.  Raises OSError and ValueError."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST:,} bytes")
+    text = content.decode()
+    return "" if text.startswith(OLD_COPY) else text
+
+
 class OwnFiles:
     """The files in the folder *state*; all of it blocks."""
 
     def __init__(self, state: Path, disk: Disk) -> None:
-        self._path = state / AGENT_FILE
+        self.path = state / AGENT_FILE
         self._folder = state / "agent-toml"
         self._disk = disk
 
-    def read(self) -> str:
-        """Return what the file says, "" if there is none.  Raises OSError and ValueError."""
-        if not self._path.exists():
-            return ""
-        with self._path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise ValueError(f"it is larger than {LARGEST:,} bytes")
-        text = content.decode()
-        return "" if text.startswith(OLD_COPY) else text
-
     def write(self, text: str) -> None:
         """Let the file say *text*.  Raises DiskFull and JournalBroken."""
-        self._disk.replace(self._path, text.encode())
+        self._disk.replace(self.path, text.encode())
 
     def versions(self) -> list[str]:
         """Return what it said when it was good, the newest last: that is in force."""

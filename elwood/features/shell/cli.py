@@ -61,7 +61,7 @@ def _place(file: Path, key: str, line: str) -> str:
     """Say where *file* has the line; what a variable of the environment says is not in it."""
     lines = file.read_text().splitlines()
     at = next((n for n, text in enumerate(lines) if re.match(rf"\s*([\w.]*\.)?{key}\s*=", text)), 0)
-    quoted = (repr(line), json.dumps(line))
+    quoted = (f"'{line}'", json.dumps(line))
     found = (n for n in range(at, len(lines)) if any(one in lines[n] for one in quoted))
     number = next(found, None)
     return "" if number is None else f" ({file}, line {number + 1})"

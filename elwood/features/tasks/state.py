@@ -277,7 +277,6 @@ class Timetable(msgspec.Struct):
     news: list[News] = []
     shown: int = 0
     cancelled: dict[str, int] = {}
-    behind_told: float = 0.0  # of older logs
 
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
         """Take one entry into account; called by the journal, in order."""

@@ -26,7 +26,6 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 
 # Characters of a page that one call shows, below the limit of the tool so that none is cut there.
@@ -266,5 +265,4 @@ async def build(core: Core, others: Gathered) -> Parts:
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
     search, blocking = core.config.of(SearchSettings), core.environment.blocking
-    confined = core.config.of(SandboxSettings).kind != "direct"
-    return Parts(tools=tools(web, search, client, blocking, confined))
+    return Parts(tools=tools(web, search, client, blocking, others.confined))

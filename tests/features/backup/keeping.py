@@ -85,7 +85,7 @@ def is_kept(path: str) -> bool:
         "run",
         "sandbox",
         "backups",
-        "before-restore-",
+        "before-",
         "restor",
         "anchors",
     )

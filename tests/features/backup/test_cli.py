@@ -1,12 +1,15 @@
 """`elwood backup`: taken, listed and put in place from a shell."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from elwood.app.cli import main
+from elwood.features.backup.store import take
 from elwood.foundation.storage.disk import holding
 from tests.app.test_cli import configured, elwood
-from tests.features.backup.keeping import contents, furnish, is_kept, scope
+from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
 
 @pytest.fixture
@@ -58,3 +61,34 @@ def test_what_cannot_be_restored_is_said(home: Path) -> None:
         running = elwood(home, "backup", "restore", "1", "--yes")
     assert (running.returncode, "already uses the state folder" in running.stderr) == (1, True)
     assert elwood(home, "backup").returncode == 2
+
+
+def test_a_reset_moves_all_but_workspace_and_backups_aside(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = scope(home)
+
+    def reset(*words: str) -> tuple[int, str]:
+        config = str(home / ".config" / "elwood" / "config.toml")
+        code = main(["--config", config, "reset", *words])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    take(here, clock=lambda: NOW, keep=1)
+    before, workspace = contents(here.state, is_kept), contents(here.workspace)
+    code, said = reset()
+    assert (code, "say --yes" in said) == (1, True)
+    with holding(here.state):
+        code, said = reset("--yes")
+    assert (code, "already uses the state folder" in said) == (1, True)
+    assert contents(here.state, is_kept) == before
+    code, said = reset("--yes")
+    [aside] = here.state.glob("before-reset-*")
+    assert (code, f"What was there is in {aside}." in said) == (0, True)
+    assert contents(here.state, is_kept) == {}
+    assert contents(here.workspace) == workspace
+    assert len([*here.folder.iterdir()]) == 1
+    assert "there is nothing to move aside" in reset("--yes")[1]
+    back = said.splitlines()[-1].split("`")[-2]  # as it is told
+    subprocess.run(["sh", "-c", back], check=True)
+    assert contents(here.state, is_kept) == before

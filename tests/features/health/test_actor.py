@@ -1,5 +1,6 @@
 """Health: the owner learns of what is stuck, once, and systemd of what is alive."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.core import Admission
-from elwood.agent.session.inspection import Inspection, ProcessSeen
+from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals
 from elwood.app.build import listener
 from elwood.features.health.actor import (
     LITTLE,
@@ -32,6 +33,7 @@ from elwood.features.health.actor import (
     DiskMonitor,
     Health,
     HealthFile,
+    LastError,
     before,
     health_file,
 )
@@ -492,3 +494,19 @@ async def test_health_is_written_each_minute() -> None:
         disks.full = False
         await trio.sleep(60)
         assert len(disks.written) > 2
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("said", [("%d of us", "none"), ("%s", Unspeakable())])
+def test_an_error_that_cannot_be_said_does_not_raise_where_it_is_logged(
+    said: tuple[object, ...],
+) -> None:
+    vitals, log = Vitals(), logging.Logger("elwood.disk")
+    log.addHandler(LastError(vitals, str))
+    log.error("it is away", extra={"why": "EIO"})
+    log.error(*said, exc_info=Unspeakable())
+    assert vitals.last_error == "disk: it is away EIO"

@@ -23,6 +23,14 @@ async def test_a_tool_is_called_through_the_gate(tmp_path: Path, old: bool) -> N
         assert "fake__echo" in await house.ask("/receipts")
 
 
+async def test_without_a_server_it_is_said_how_to_add_one(tmp_path: Path) -> None:
+    none, off = living(tmp_path / "none"), living(tmp_path / "off", gone=fake(enabled=False))
+    for home in (none, off):
+        async with home as house:
+            assert "write [mcp_servers.NAME] into config.toml" in await house.ask("/mcp")
+            assert "/mcp" in await house.ask("/help mcp")
+
+
 async def test_tools_are_off_until_the_owner_has_seen_and_accepted_them(tmp_path: Path) -> None:
     async with living(tmp_path, fake=fake(accept="ask")) as house:
         told = await house.line.hear(lambda text: "offers tools that are new" in text)

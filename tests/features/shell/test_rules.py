@@ -78,7 +78,7 @@ EXPLAINED = {
     "\n  Decided by Elwood's own lists: no line of yours is about it.\n",
     "ls": "It runs at once: it only looks.\n  Decided by Elwood's own lists",
     "rm -rf x": "It is never run: your settings block such commands.\n"
-    "  Decided by policy.blocked_patterns: rm -rf (FILE, line 7)\n",
+    "  Decided by policy.blocked_patterns: \\brm -rf (FILE, line 7)\n",
 }
 
 
@@ -89,7 +89,7 @@ def test_explain_says_what_would_happen_why_and_by_which_line(
     file = tmp_path / "config.toml"
     file.write_text(
         '[policy]\nsafe_commands = [\n  # what I trust\n  "git push",\n]\n'
-        "ask_commands = [\"cat\"]\nblocked_patterns = ['rm -rf']\n"
+        "ask_commands = [\"cat\"]\nblocked_patterns = ['\\brm -rf']\n"
     )
     assert main(["--config", str(file), "policy", "explain", command]) == 0
     said = capsys.readouterr().out

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from elwood.app.init import copy_documents
-from elwood.features.tasks.store import fingerprint, matches, read_heartbeat, search_start
+from elwood.features.tasks.store import (
+    MAX_LOG,
+    SHOWN_RUNS,
+    fingerprint,
+    log_run,
+    matches,
+    read_heartbeat,
+    read_runs,
+    search_start,
+)
 from elwood.features.tasks.task import check_pattern
 from elwood.foundation.sandbox.layout import guarded
 from elwood.foundation.settings import BadSetting
@@ -36,6 +45,23 @@ def test_it_is_installed_and_kept_from_commands(tmp_path: Path) -> None:
     found = guarded(tmp_path)
     assert found is not None
     assert ("readonly", "/workspace/HEARTBEAT.md") in [(one.kind, one.place) for one in found]
+
+
+# --- the log of runs ----------------------------------------------------------------------------
+
+
+def test_of_a_log_of_runs_the_older_half_goes_when_it_is_full(tmp_path: Path) -> None:
+    path, line = tmp_path / "runs" / "mail.log", "done · " + "ä" * 500
+    count = 3 * MAX_LOG // len(line.encode())
+    for number in range(count):
+        log_run(tmp_path / "runs", {"mail": f"{number} {line}"})
+        assert path.stat().st_size <= MAX_LOG + 2 * len(line.encode())
+    lines = path.read_text().splitlines()
+    assert lines == [f"{n} {line}" for n in range(count - len(lines), count)]
+    assert len(lines) > MAX_LOG // 3 // len(line.encode())
+    assert read_runs(path).splitlines() == lines[-SHOWN_RUNS:]
+    log_run(tmp_path / "runs", {"mail": ""})
+    assert not path.exists()
 
 
 # --- what is watched ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
@@ -10,15 +11,19 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.calls import Destination, SendRequest
 from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.parts import Gathered
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
+from elwood.app.main import FEATURES
 from elwood.features.web.client import Web
 from elwood.features.web.feature import SearchSettings
 from elwood.features.web.tools import MAX_SHOWN, WebFetch, WebRequest, WebSearch, WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
+from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.secrets.redaction import Secret
 from tests.fake_http import Reply, Request, json_reply, replying, resolving
+from tests.features.shell.command_running import Unwalled
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 _, WEB_FETCH, _ = tools(Web(EgressRules()), SearchSettings(), Client(), inline)
@@ -81,10 +86,18 @@ async def test_a_long_page_is_read_on_from_its_offset() -> None:
     assert caught.value.untrusted
 
 
-@pytest.mark.parametrize(("confined", "told"), [(True, "allowed"), (False, "ask")])
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        (Unwalled(Path(), "landlock"), "allowed"),
+        (Unwalled(Path(), "direct"), "ask"),
+        (NoSandbox("it is away"), "allowed"),
+    ],
+)
 async def test_where_commands_are_not_confined_each_request_is_asked_about(
-    confined: bool, told: Destination
+    sandbox: Executor | NoSandbox, told: Destination
 ) -> None:
+    confined = Gathered(sandbox=sandbox).confined
     client = Client(connections=1)
     web = Web(EgressRules(allowed=("a.example",), blocked=("b.example",)))
     made = WebTools(web, SearchSettings(), client, inline, confined)
@@ -94,6 +107,11 @@ async def test_where_commands_are_not_confined_each_request_is_asked_about(
     assert plan.action == SendRequest("b.example", "blocked")
     await web.aclose()
     await client.aclose()
+
+
+def test_the_sandbox_is_found_before_it_is_asked_about() -> None:
+    names = [feature.name for feature in FEATURES]
+    assert names.index("shell") < names.index("web")
 
 
 async def test_a_file_that_is_no_text_is_named() -> None:

@@ -463,7 +463,9 @@ class GiveUpTurn(msgspec.Struct, frozen=True):
 
 
 # Commands that move the conversation: what is said behind them is for the place they move it to.
-MOVING = frozenset({"/new", "/archive", "/undo", "/retry", "/branch", "/resume", "/compact"})
+MOVING = frozenset(
+    {"/new", "/archive", "/reset", "/undo", "/retry", "/branch", "/resume", "/compact"}
+)
 
 
 def is_command(received: Received) -> bool:

@@ -1,0 +1,19 @@
+"""What the doctor finds about agent.toml."""
+
+from elwood.agent.session.settings import AGENT_FILE
+from elwood.features.own_settings.actor import STILL
+from elwood.features.own_settings.store import read
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.command_line import CliFailure
+from elwood.foundation.settings import Paths
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Read the file as the app does; nothing is said of one that is not there.  Raises OSError."""
+    path = context.config.of(Paths).state / AGENT_FILE
+    try:
+        context.own(text := await context.blocking(lambda: read(path)))
+    except (ValueError, CliFailure) as error:
+        what = f"{STILL} {'; '.join(str(error).splitlines())}"
+        return [Finding("warning", "configuration", what, "correct it, or say /settings undo")]
+    return [Finding("ok", "configuration", f"{path} is valid")] if text else []
