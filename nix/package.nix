@@ -27,6 +27,7 @@ python3Packages.buildPythonApplication {
       ../elwood
       ../nix
       ../pyproject.toml
+      ../share
       ../tests
       ../workspace
     ];

@@ -1,4 +1,4 @@
-"""Generates docs/reference/{tools,state}.md: python -m tests.app.reference_pages."""
+"""Generates docs/reference/{tools,state}.md and share/: python -m tests.app.reference_pages."""
 
 import inspect
 from pathlib import Path
@@ -12,15 +12,17 @@ from elwood.agent.models.spending import UsageEntry
 from elwood.agent.session.log.entries import Entry
 from elwood.features.tasks.state import TimetableEntry
 from elwood.foundation.storage.anchors import AnchorEntry
+from tests.app import shell_pages
 from tests.every_tool import every_tool
 
-FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
+ROOT = Path(elwood.__file__).parents[1]
 MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"
 
 
 def pages() -> dict[str, str]:
-    """Make all pages, by file name."""
-    return {"tools.md": tools(), "state.md": state()}
+    """Make all pages, by their paths."""
+    reference = {"docs/reference/tools.md": tools(), "docs/reference/state.md": state()}
+    return reference | shell_pages.pages()
 
 
 def tools() -> str:
@@ -71,5 +73,6 @@ def _described(kind: type) -> str:
 
 
 if __name__ == "__main__":
-    for file_name, text in pages().items():
-        (FOLDER / file_name).write_text(text)
+    for path, text in pages().items():
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(text)

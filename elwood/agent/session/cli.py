@@ -48,8 +48,8 @@ def _of_show(parser: ArgumentParser) -> None:
 
 def _of_export(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the conversation; session list names all")
-    parser.add_argument("--format", choices=["md", "html"], default="md", help="(md)")
-    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="otherwise stdout")
+    parser.add_argument("--format", choices=["md", "html"], default="md", help="of the file (md)")
+    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="where to (stdout)")
 
 
 COMMANDS = (

@@ -60,14 +60,19 @@ def to_entities(markdown: str) -> Rich:
     if len(source) > MAX_MARKDOWN or _SYNTAX.search(source) is None:
         return Rich(source.strip())
     tokens = _parser().parse(source)
-    containers = ("blockquote_open", "list_item_open")
-    if any(t.level >= MAX_NESTING - 1 and t.type in containers for t in tokens):
-        return Rich(source.strip())  # some of it would be dropped
+    if is_too_deep(tokens):
+        return Rich(source.strip())
     page = TextPage()
     Renderer(page, source.split("\n"), hide_targets=True).render(tokens)
     text, spans = page.finish()
     offsets = utf16_offsets(text)
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
+
+
+def is_too_deep(tokens: "Sequence[Token]") -> bool:
+    """Tell whether the parser has dropped some of what it made *tokens* of."""
+    deepest = (token.type for token in tokens if token.level >= MAX_NESTING - 1)
+    return not {"blockquote_open", "list_item_open"}.isdisjoint(deepest)
 
 
 # Characters of Markdown that Telegram draws itself; it takes 32,768.

@@ -1,9 +1,11 @@
 """An exported conversation: all of the line, nothing else, and nothing that breaks out."""
 
 import re
+from collections import Counter
 from datetime import UTC
-from html.parser import HTMLParser
+from pathlib import Path
 
+import lxml.html
 import msgspec
 import pytest
 from hypothesis import given
@@ -29,8 +31,9 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
+from elwood.agent.session.reading.export import Format, exported, lines_of
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import ExportItem, Format, items_of, written
+from tests import corpora
 
 ROUTE = Route("console")
 HOSTILE = [
@@ -40,7 +43,7 @@ HOSTILE = [
     "````````\n<b>bold</b>\n~~~",
     "\u202eright to left\u202c \u2067isolate",
     '" onmouseover="alert(1)" x="',
-    "</style><style>*{display:none}</style>",
+    "</style></title><style>*{display:none}</style>",
     "--><!-- ]]> &lt;script&gt; &#60;",
     "\x1b[2J\x00\x85\u2028line",
     "\ud800 half",
@@ -64,8 +67,13 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    history = History("s", numbered(entries))
-    return [one.text for one in items_of(history, lambda text: text.replace("hunter2", "***"))]
+    """What stands in the fences of the file."""
+    text = exported("s", History("s", numbered(entries)), UTC, "md", redact)
+    return re.findall(r"^```text\n(.*)\n```$", text, re.M)
+
+
+def redact(text: str) -> str:
+    return text.replace("hunter2", "***")
 
 
 @pytest.mark.parametrize(
@@ -129,43 +137,156 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
-    items = items_of(History("s", numbered(CALLS)), str)
-    text = written("s", items, UTC, format_)
+    text = exported("s", History("s", numbered(CALLS)), UTC, format_, str)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
     assert places == sorted(places)
-    assert "1970-01-01 00:00:02 UTC" in text
+    assert "1970-01-01 00:00" in text
 
 
-class Page(HTMLParser):
-    """The elements and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+@pytest.mark.parametrize("format_", ["md", "html"])
+def test_of_what_was_put_away_there_is_no_file(format_: Format) -> None:
+    history = History("s", numbered([*turn("t1", "a", "one", "1"), Archived()]))
+    assert exported("s", history, UTC, format_, str) == ""
 
 
-PLAIN = [ExportItem(0.0, "x", "x"), ExportItem(0.0, "Elwood", "x")]
+# --- a page ---------------------------------------------------------------------------------------
+
+TREE: list[Entry] = [
+    *turn("t1", "a", "put away", "1"),  # 1-3
+    Rewound(0),
+    *turn("t2", "b", "two", "2"),  # 5-7
+    *turn("t3", "c", "three", "3"),  # 8-10
+    *turn("t4", "d", "four", "4"),  # 11-13
+    Resumed(7),
+    *turn("t5", "e", "five", "5"),  # 15-17
+    Resumed(10),
+    *turn("t6", "f", "six", "6"),  # 19-21
+    Resumed(17),
+    *turn("t7", "g", "seven", "7"),  # 23-25
+    Resumed(5),
+    *turn("t8", "h", "eight", "8"),
+    Resumed(25),
+]
+
+
+def page_of(log: list[Entry], title: str = "x") -> lxml.html.HtmlElement:
+    history = History("s", numbered(log))
+    return lxml.html.document_fromstring(exported(title, history, UTC, "html", str))
+
+
+def test_the_page_shows_the_tree_of_the_conversation() -> None:
+    lines = lines_of(History("s", numbered(TREE)))
+    assert [[one.number for one in line] for line in lines] == [[2, 5, 7], [3, 4], [6], [8]]
+
+    page = page_of(TREE)
+
+    contents, main = page.find(".//nav"), page.find(".//main")
+    assert contents is not None
+    assert main is not None
+    links = {link.get("href"): link for link in contents.iter("a")}
+    assert {f"#{one.get('id')}" for one in main.iter("section")} == links.keys()
+    within = {
+        href[2:]: [one.get("value") for one in link.iterancestors("li")][1:]
+        for href, link in links.items()
+    }
+    assert within == {
+        "2": [], "5": [], "7": [], "3": ["2"], "4": ["2"], "6": ["3", "2"], "8": [],
+    }  # fmt: skip
+    first, *folded = [
+        [one.get("id") for one in line.findall("section")] for line in main.iter("main", "details")
+    ]
+    assert (first, folded) == (["t2", "t5", "t7"], [["t3", "t4"], ["t6"], ["t8"]])
+    assert "put away" not in page.text_content()
+
+
+def test_an_answer_is_shown_as_it_was_meant() -> None:
+    text = "# Sum\n\n*all* `x`\n\n|a|b|\n|-|-:|\n|1|2|\n\n```sh\nls <b>\n```\n[y](https://e.org)"
+    page = page_of(turn("t1", "a", "*a*\nb", text))
+
+    [answer] = page.find_class("answer")
+    assert answer.findtext("h1") == "Sum"
+    assert [one.text for one in answer.iter("em", "td")] == ["all", "1", "2"]
+    code = answer.find("pre/code")
+    assert code is not None
+    assert (code.get("data-language"), code.text) == ("sh", "ls <b>\n")
+    [said] = page.find_class("person")
+    assert said.findtext("p") == "*a*\nb"
 
 
 def test_the_page_needs_nothing_and_runs_nothing() -> None:
-    text = written("x", PLAIN, UTC, "html")
+    text = exported("x", History("s", numbered(CALLS)), UTC, "html", str)
 
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|url\(|@import|<script|<link|src=", text)
     assert "color-scheme: light dark" in text
+
+
+OURS = ("article", "details", "header", "main", "nav", "section", "style", "summary", "time")
+ITS = {
+    "a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol",
+    "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+
+
+def conversation(text: str) -> list[Entry]:
+    """One in which everybody says *text*, wherever somebody can say something."""
+    said = Received("a", text or "x", text, ROUTE, 0.0, untrusted=True, speaker=text)
+    return [
+        said,
+        TurnStarted("t1", ("a",), 1, text),
+        CallStarted("t1", "c", text, "once", text),
+        CallEnded("t1", "c", text, "failed", text, text),
+        Replied("t1", "t1", ("a",), ROUTE, text or "x"),
+        *turn("t2", "b", text or "x", text or "x"),
+        Resumed(5),
+        *turn("t3", "d", text or "x", text or "x"),
+    ]
+
+
+PLAIN_PAGE = page_of(conversation(""))
+
+
+def check_page(text: str) -> None:
+    """Whatever is said, the page has the elements that are ours when nothing special is."""
+    page = page_of(conversation(text), text)
+    counts, plain = (Counter(one.tag for one in p.iter()) for p in (page, PLAIN_PAGE))
+    assert all(counts[tag] == plain[tag] for tag in OURS)
+    assert counts.keys() <= plain.keys() | ITS
+    for element in page.body.iter():
+        for name, value in element.items():
+            match name:
+                case "href":
+                    assert re.match(r"$|#t[123]$|(?i:https?://|mailto:)", value)
+                    assert value[:1] == "#" or element.get("rel") == "noopener noreferrer"
+                case "style":
+                    assert re.fullmatch("text-align:(left|center|right)", value)
+                case _:
+                    assert name in {
+                        "class", "data-language", "datetime", "dir", "id", "rel", "start", "value",
+                    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_on_the_page_is_made_by_what_was_said(text: str) -> None:
+    check_page(text)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_makes_a_page(text: str) -> None:
+    check_page(text)
+
+
+def test_hostile_addresses_are_harmless_on_a_page() -> None:
+    folder = Path(corpora.__file__).parent
+    lines = (folder / "ssrf_urls.jsonl").read_text().splitlines()
+    urls = [msgspec.json.decode(line)["input"] for line in lines]
+    assert len(urls) > 100
+    check_page("\n\n".join(f"[a]({url}) ![b](<{url}>) {url}" for url in urls))
+
+
+# --- Markdown -------------------------------------------------------------------------------------
 
 
 def kinds(markdown: str) -> list[tuple[str, str]]:
@@ -179,8 +300,8 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
-    items = [ExportItem(0.0, text, text) for text in HOSTILE]
-    text = written("\u202e\x1bx", items, UTC, format_)
+    log = conversation("".join(HOSTILE))
+    text = exported("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
     text.encode()
@@ -198,12 +319,17 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 
 def check_blocks(title: str, who: str, text: str) -> None:
     """Whatever is said, the file has the blocks that it has when nothing special is."""
-    items = [ExportItem(0.0, who, text), ExportItem(0.0, "Elwood", text)]
-    page, plain = (Page(written(t, i, UTC, "html")) for t, i in ((title, items), ("x", PLAIN)))
-    assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
-    assert "script" not in page.tags
-    made = kinds(written(title, items, UTC, "md"))
-    assert [kind for kind, _ in made] == [kind for kind, _ in kinds(written("x", PLAIN, UTC, "md"))]
+    made, plain = (
+        kinds(exported(title, History("s", numbered(log)), UTC, "md", str))
+        for title, log in ((title, talk(who, text)), ("x", talk("x", "x")))
+    )
+    assert [kind for kind, _ in made] == [kind for kind, _ in plain]
     for kind, inside in made:
         if kind == "inline":  # a heading
             assert set(inside.split()) <= {"text", "text_special"}
+
+
+def talk(who: str, text: str) -> list[Entry]:
+    text = text if text.strip() else "x"
+    said = Received("a", text, who, ROUTE, 0.0, untrusted=True, speaker=who)
+    return [said, TurnStarted("t1", ("a",), 1, text), Replied("t1", "t1", ("a",), ROUTE, text)]

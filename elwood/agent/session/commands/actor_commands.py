@@ -29,9 +29,10 @@ from elwood.agent.session.log.entries import Entry, ModelChosen, Received, Repli
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import left, moves, stops
 from elwood.agent.session.log.turns import Turn
+from elwood.agent.session.reading.export import Format, exported
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import Format, items_of, opened, tool_listing, written
 from elwood.agent.session.reading.render import listing as receipts
+from elwood.agent.session.reading.render import opened, tool_listing
 from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.turn import TO_SAY_WHY
@@ -342,12 +343,13 @@ class Commands:
         typed = f"In a terminal, `elwood session export {log_.id}` writes it."
         if not self._messenger.takes_files(received.route):
             return f"No file can be sent here. {typed}"
-        items = items_of(await self._history(), core.redactor)
-        if not items:
+        history, zone = await self._history(), core.clock.zone
+        content = await core.environment.blocking(
+            lambda: exported(log_.id, history, zone, format_, core.redactor)
+        )
+        if not content:
             return "Nothing was said here yet that could be exported."
-        zone = core.clock.zone
         when = datetime.fromtimestamp(core.clock.now(), zone)
-        content = await core.environment.blocking(lambda: written(log_.id, items, zone, format_))
         file = Attachment(f"{log_.id}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
         if len(file.data) > MAX_BYTES:
             return f"The conversation is too long to be sent. {typed}"

@@ -21,14 +21,9 @@ import msgspec
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
+from elwood.agent.session.reading.export import exported
 from elwood.agent.session.reading.records import CallRecord, History
-from elwood.agent.session.reading.render import (
-    calls_table,
-    items_of,
-    transcript,
-    turns_table,
-    written,
-)
+from elwood.agent.session.reading.render import calls_table, transcript, turns_table
 from elwood.foundation.command_line import USAGE, CliFailure, put_out
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
@@ -326,13 +321,15 @@ def conversations(config: Config) -> tuple[list[tuple[str, ...]], list[SessionJo
 
 
 def export(config: Config, given: Namespace) -> int:
-    """Write the present line of a conversation into a file for its owner alone, or to stdout."""
+    """Write a conversation into a file for its owner alone, or to stdout."""
     journal = _journal(config, given.id)
     history = History(given.id, journal.log())
     if journal.damage:
         return _complain([journal], "; nothing was exported")
-    items = items_of(history, Redactor(config.secrets))
-    content = written(given.id, items, config.of(Owner).zone, given.format)
+    zone, redactor = config.of(Owner).zone, Redactor(config.secrets)
+    content = exported(given.id, history, zone, given.format, redactor)
+    if not content:
+        raise CliFailure("nothing was said there yet, or all of it was put away: session show")
     if given.output is None:
         # A pipe of another encoding must not change what somebody said.
         put_out(content.encode())

@@ -1,5 +1,6 @@
 """What happened in a conversation, turn by turn: one pass over its log, for all who show it."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -77,7 +78,8 @@ class TurnRecord(msgspec.Struct):
     """One turn; it began *at* (Unix seconds), by the entry *seq*.  *read* and *wrote* are tokens.
 
     *calls* were made in it or, if they had waited for the owner, run.  *answered* is the entry
-    that ended it.
+    that ended it.  *parent* is the entry of the turn before it on its line; of a first turn that
+    with which the conversation began (0: the log).
     """
 
     id: str
@@ -91,6 +93,7 @@ class TurnRecord(msgspec.Struct):
     answer: entries.Replied | None = None
     answered: int = 0
     answered_at: float = 0.0
+    parent: int = 0
 
     @property
     def number(self) -> int:
@@ -104,6 +107,7 @@ class History:
     def __init__(self, session: str, log: Log) -> None:
         self.turns: list[TurnRecord] = []
         self.calls: list[CallRecord] = []
+        self._places = [(0, 0)]  # from which entry on the head was where, as in TurnRecord.parent
         self._session = session
         self._turn: TurnRecord | None = None
         self._waiting: dict[str, Received] = {}
@@ -114,6 +118,8 @@ class History:
             head = seq
             if (to := moved_to(entry)) is not None:
                 moves.append((seq, to))
+                before = self._places[bisect_right(self._places, (to, seq)) - 1][1]
+                self._places.append((seq, before if to else seq))
             self._take(seq, at, entry)
         self.line = spans(moves, head)
 
@@ -131,8 +137,9 @@ class History:
     def _take(self, seq: int, at: float, entry: Entry) -> None:
         turn = self._turn
         if isinstance(entry, entries.TurnStarted) and (turn is None or turn.id != entry.turn):
-            turn = self._turn = TurnRecord(entry.turn, seq, at)
+            turn = self._turn = TurnRecord(entry.turn, seq, at, parent=self._places[-1][1])
             self.turns.append(turn)
+            self._places.append((seq, seq))
         match entry:
             case Received():
                 receive(self._waiting, entry)

@@ -1,18 +1,10 @@
-"""What is shown of records: tables, a turn as it was told, /receipts, a conversation as a file.
-
-A file needs nothing else: it is Markdown, or a page of HTML.  Everything in it was said by
-somebody: it is shown as it is, and never read as Markdown or HTML.
-"""
+"""What is shown of records: tables, a turn as it was told, /receipts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, tzinfo
-from html import escape
 from itertools import groupby
 from textwrap import indent
-from typing import Literal
-
-import msgspec
 
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer
@@ -22,7 +14,6 @@ from elwood.agent.session.log.state import Log
 from elwood.agent.session.reading.receipts import (
     DOT,
     MARKS,
-    MAX_TOOL,
     allowed_by,
     outcome_line,
     what_was_called,
@@ -220,101 +211,3 @@ def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
     shown = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
     lines = indent("\n".join(shown), "  ")
     return f"[{_time(at, zone)}] {one_line(who, 100)}:\n{lines}\n"
-
-
-# --- a conversation as a file ---------------------------------------------------------------------
-
-Format = Literal["md", "html"]
-
-
-# Who did what stands below the answers of others.
-DONE = "Done"
-
-
-class ExportItem(msgspec.Struct, frozen=True):
-    """*who* said or did *text* at Unix time *at*."""
-
-    at: float
-    who: str
-    text: str
-
-
-def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
-    """List what stands on the present line, in order; *redact* takes secrets out.
-
-    Commands and their answers are left out, and so is what was taken back.
-    """
-    items = []
-    for turn in history.turns:
-        for heard in turn.heard:
-            one = heard.received
-            if one.text.strip() and history.is_present(heard.seq):
-                who = one.speaker or one.principal
-                if one.untrusted and not one.speaker:
-                    who = f"{who} (not their own words)"
-                items.append(ExportItem(heard.at, who, redact(one.text)))
-        answer = turn.answer
-        if answer is not None and answer.text and history.is_present(turn.answered):
-            who = "Elwood (no answer)" if answer.failed else "Elwood"
-            items.append(ExportItem(turn.answered_at, who, redact(answer.text)))
-    for call in history.calls:
-        if history.is_present(call.seq):
-            line = _call_line(
-                msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
-            )
-            took = f" {DOT} {call.took}" if call.took else ""
-            items.append(ExportItem(call.at, DONE, f"{line}{took}"))
-    return sorted(items, key=lambda item: item.at)
-
-
-def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
-    """Write *items* as a file, calls in a row together; times are those of *zone*."""
-    title = one_line(title, MAX_TOOL)
-    parts = [f"# {literal(title)}\n"]
-    for are_calls, group in groupby(items, lambda item: item.who == DONE):
-        rows = list(group)
-        parts += [_block(one, zone) for one in ([rows] if are_calls else [[row] for row in rows])]
-    markdown = "\n".join(parts)
-    return markdown if format_ == "md" else _page(title, markdown)
-
-
-def _block(items: Sequence[ExportItem], zone: tzinfo) -> str:
-    first = items[0]
-    when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
-    heading = literal(f"{one_line(first.who, MAX_TOOL)} {DOT} {when}")
-    text = clean("\n".join(item.text for item in items))
-    fence = fence_of(text)
-    return f"## {heading}\n\n{fence}text\n{text}\n{fence}\n"
-
-
-def _page(title: str, markdown: str) -> str:
-    from markdown_it import MarkdownIt
-
-    body = MarkdownIt("commonmark", {"html": False}).render(markdown)
-    return _PAGE.format(title=escape(title), style=_STYLE, body=body)
-
-
-# The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-{body}</body>
-</html>
-"""
-_STYLE = """\
-:root { color-scheme: light dark; }
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-h1, h2, code { unicode-bidi: plaintext; }
-h2 { margin: 1.5rem 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
-pre { margin: 0; padding-left: 1rem; border-left: .25rem solid #8888; }
-code { font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
-"""

@@ -1,0 +1,145 @@
+"""What the package brings for shells, made from the parser: a man page, and completions."""
+
+import argparse
+import re
+from argparse import Action, ArgumentParser
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from elwood import __version__
+from elwood.app.cli import SYSTEM, make_parser
+from elwood.foundation.command_line import FAILURE, INTERRUPTED, MISCONFIGURED, OK, USAGE
+
+COMPLETIONS = {
+    "bash": "share/bash-completion/completions/elwood",
+    "zsh": "share/zsh/site-functions/_elwood",
+    "fish": "share/fish/vendor_completions.d/elwood.fish",
+}
+
+
+def pages() -> dict[str, str]:
+    """Make all of them; completions only where there is shtab, of the extra `dev`."""
+    made = {"share/man/man1/elwood.1": "\n".join(manual(make_parser())) + "\n"}
+    if find_spec("shtab"):
+        made |= {path: completion(shell) for shell, path in COMPLETIONS.items()}
+    return made
+
+
+def completion(shell: str) -> str:
+    import shtab
+
+    parser = make_parser()
+    for _, one in commands("elwood", parser):
+        for action in one._actions:
+            if action.type is Path:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            if action.choices and not isinstance(action.choices, dict):
+                # shtab makes two words of one with a blank.
+                action.choices = [choice for choice in action.choices if " " not in choice]
+    text = shtab.complete(parser, shell)
+    assert isinstance(text, str)
+    return re.sub(r"(?m)^# Usage:\n(# .*\n)+", "", text)  # it is installed already
+
+
+def commands(typed: str, parser: ArgumentParser) -> Iterator[tuple[str, ArgumentParser]]:
+    """List the *parser* of what is *typed*, and those of all that can be typed behind it."""
+    yield typed, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, one in action.choices.items():
+                yield from commands(f"{typed} {name}", one)
+
+
+# --- the man page ---------------------------------------------------------------------------------
+
+EXAMPLES = {
+    "elwood demo": "Try everything, without a key or an account.",
+    "elwood init; elwood doctor; elwood run": "Set it up, see what is missing, and run it.",
+    'elwood once "what is new in the folder inbox?"': "Ask once, and print the answer.",
+    "elwood receipts --since 2h --outcome failed": "Show which calls have failed lately.",
+    "elwood session export home --format html -o home.html": "Write a conversation into a page.",
+}
+FILES = {
+    "~/.config/elwood/config.toml": "The configuration; elwood init writes one with comments.",
+    str(SYSTEM): "The configuration of a service of the system, for those who have none.",
+    "~/.local/state/elwood/": "Conversations, notes, tasks and the workspace (paths.state).",
+}
+STATUS = {
+    OK: "All went well.",
+    FAILURE: "It could not be done; a line says why.",
+    USAGE: "What was typed is not understood.",
+    MISCONFIGURED: "The configuration is wrong; systemd does not start the service again.",
+    INTERRUPTED: "Ctrl-C was pressed.",
+}
+
+
+def manual(parser: ArgumentParser) -> Iterator[str]:
+    yield '.\\" -*- coding: utf-8 -*-'
+    yield f'.TH ELWOOD 1 "" "elwood {__version__}" "User Commands"'
+    yield ".nh\n.ad l"  # names of options and files are not to be hyphenated
+    about = parser.description or ""
+    yield f".SH NAME\nelwood \\- {escaped(about.rstrip('.')[:1].lower() + about.rstrip('.')[1:])}"
+    yield f".SH SYNOPSIS\n{synopsis('elwood', parser, every=True)}"
+    yield f".SH DESCRIPTION\n{escaped(about)}\n{escaped(parser.epilog or '')}"
+    yield ".SH OPTIONS"
+    yield from options(parser, every=True)
+    yield ".SH COMMANDS\nEach takes \\fB\\-\\-help\\fR and \\fB\\-\\-config\\fR as well."
+    for typed, one in commands("elwood", parser):
+        if one is not parser:
+            yield f".SS {synopsis(typed, one)}\n{escaped(one.description or '')}"
+            yield from options(one)
+    yield ".SH EXIT STATUS"
+    yield from (f".TP\n.B {code}\n{escaped(text)}" for code, text in STATUS.items())
+    yield ".SH FILES"
+    yield from (f".TP\n.I {escaped(name)}\n{escaped(text)}" for name, text in FILES.items())
+    yield ".SH EXAMPLES"
+    for typed, text in EXAMPLES.items():
+        yield f".TP\n\\fB{escaped(typed)}\\fR\n{escaped(text)}"
+
+
+def synopsis(typed: str, parser: ArgumentParser, *, every: bool = False) -> str:
+    words = [f"\\fB{escaped(typed)}\\fR", *map(usage, arguments(parser, every=every))]
+    return " ".join(words)
+
+
+def arguments(parser: ArgumentParser, *, every: bool) -> list[Action]:
+    """List what may be typed behind a command, options first; every one or not what all have."""
+    known = () if every else ("help", "config")
+    actions = [one for one in parser._actions if one.dest not in known]
+    return sorted(actions, key=lambda one: not one.option_strings)
+
+
+def usage(action: Action) -> str:
+    value = f"\\fI{value_of(action)}\\fR" if action.nargs != 0 else ""
+    if action.option_strings:
+        return f"[\\fB{escaped(action.option_strings[-1])}\\fR{value and ' '}{value}]"
+    if isinstance(action, argparse._SubParsersAction):
+        return f"{value} ..." if action.required else f"[{value} ...]"
+    several = f"{value} ..." if action.nargs in ("*", "+") else value
+    return f"[{several}]" if action.nargs in ("*", "?") else several
+
+
+def options(parser: ArgumentParser, *, every: bool = False) -> Iterator[str]:
+    for action in arguments(parser, every=every):
+        if isinstance(action, argparse._SubParsersAction):
+            continue
+        value = f"\\fI{value_of(action)}\\fR" if action.nargs != 0 else ""
+        names = ", ".join(f"\\fB{escaped(name)}\\fR" for name in action.option_strings)
+        yield f".TP\n{' '.join(filter(None, (names, value)))}\n{escaped(action.help or '')}"
+
+
+def value_of(action: Action) -> str:
+    if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
+        return "\\fR|\\fI".join(map(escaped, action.choices))
+    return escaped(str(action.metavar or action.dest))
+
+
+def escaped(text: str) -> str:
+    """Write *text* so that roff prints it as it is.
+
+    >>> escaped(".a -b\\\\c")
+    '\\\\&.a \\\\-b\\\\ec'
+    """
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{text}" if text.startswith((".", "'")) else text
