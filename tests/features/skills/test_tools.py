@@ -1,5 +1,6 @@
 """The tool that reads a skill."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import Activate, tools
+from elwood.features.skills.tools import Activate, read_skill, tools
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 from tests.features.skills.test_skill_list import put
@@ -20,7 +21,7 @@ class Scene:
         self.workspace = tmp_path / "work"
         self.told: list[str] = []
         shelf = SkillStore(Root(self.workspace), inline, [tmp_path / "team"])
-        [self.tool] = tools(shelf, inline, lambda path: None)
+        [self.tool] = tools(partial(read_skill, shelf, inline, lambda path: None))
 
     async def activate(self, name: str) -> str:
         context = ToolContext(session="s", route=NOWHERE, now=0.0, sees=self.sees)

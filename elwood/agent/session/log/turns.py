@@ -140,6 +140,11 @@ class Turn(msgspec.Struct):
         inputs = [one for one in self.inputs if one.untrusted] or self.inputs
         return inputs[-1].principal if inputs else self.kept[-1].principal
 
+    @property
+    def is_owners_alone(self) -> bool:
+        """Whether all words in it are the owner's own, said where nobody else reads."""
+        return self.route.private and not any(one.untrusted for one in self.inputs)
+
     def is_only_of(self, people: Collection[str]) -> bool:
         """Tell whether only *people* want it; of a group's words, those that counted as a member's.
 
