@@ -66,6 +66,17 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_so(scen
         await scene.activate("web")
 
 
+async def test_wanted_packages_are_named_and_secrets_are_refused(scene: Scene) -> None:
+    put(scene.workspace / "skills/pdf", more="addons: {packages: [sh, no-such-program]}")
+    text = await scene.activate("pdf")
+    assert "It wants the packages sh, no-such-program; no program is called no-such-" in text
+    put(scene.workspace / "skills/web", more="addons: {env: [TOKEN]}")
+    with pytest.raises(
+        ToolFailure, match=r"none of yours \(an MCP server may have secrets\): TOKEN"
+    ):
+        await scene.activate("web")
+
+
 async def test_commands_cannot_reach_a_skill_of_a_package(scene: Scene, tmp_path: Path) -> None:
     put(tmp_path / "team/style")
     text = await scene.activate("style")
