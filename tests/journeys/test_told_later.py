@@ -32,7 +32,7 @@ from elwood.foundation.sandbox.command import Command, CommandOutcome, Rung
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.tokens import estimate
 from tests.fake_model_rules import Json, blocks
-from tests.fake_models import FakeModels
+from tests.fake_models import FakeModels, Say
 from tests.fake_telegram import OWNER
 from tests.features.skills.test_skill_list import put
 from tests.journeys.home import OTHER, OTHERS, Home
@@ -127,6 +127,12 @@ async def test_what_changes_is_told_once_and_what_stands_before_it_stays(h: Home
     assert estimate(first) < 100, "what a plain first turn costs more"
     assert "mum" in "".join(h.fold().private_texts()), "what leaves is compared with it"
     async with h.life() as life:
+        await life.say("a " * 2_000, "b " * 2_000)
+        fake.script = [Say("<summary>\nThey talked.\n</summary>")]
+        await life.say("/compact", "hello")
+        summed_up, after = fake.bodies[-2:]
+        assert ENVIRONMENT not in str(summed_up["messages"])
+        assert told(after, ENVIRONMENT) == [second]
         await life.say("/new", "hello")
         assert told(fake.bodies[-1], ENVIRONMENT) == [second]
     assert h.broken() == []

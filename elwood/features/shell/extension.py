@@ -66,7 +66,7 @@ async def _seen(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocki
         outcome = await sandbox.run(Command(argv=argv, timeout=LIMIT, writable=False))
         if outcome.code == 0:
             there = outcome.output.decode(errors="replace").split()
-            lacking = [name for name in KNOWN if name not in there]
-            text += f"; found there: {', '.join(there) or 'none'}"
-            text += f"; not found: {', '.join(lacking) or 'none'}"
+            both = ([name for name in KNOWN if (name in there) is found] for found in (True, False))
+            names = (", ".join(one) or "none" for one in both)
+            text += "; found there: {}; not found: {}".format(*names)
     return text

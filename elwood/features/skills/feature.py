@@ -39,14 +39,13 @@ class SkillSettings:
     off: tuple[str, ...] = setting((), help="skills that are not used", example='["github"]')
     load: int = setting(
         1,
-        help="skills at most whose instructions are given at once with a message that they clearly "
-        "fit; 0: they are only named",
+        help="skills at most that are loaded at once with a message that they clearly fit; 0: none",
         check=between(0, 3),
     )
     chats: Mapping[str, tuple[int, ...]] = setting(
         {},
-        help="skills that only some chats may use, by their numbers; such a one is not listed in "
-        "prompts, but found by what it is about, or by its name",
+        help="skills that only some chats may use, by their numbers; these stand in no prompt, and "
+        "are found by what they are about, or by their names",
         example="{ taxes = [123456] }",
     )
 

@@ -20,7 +20,7 @@ from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.tool import LentFolder, ToolFailure
 from elwood.features.skills.feature import SkillSettings
-from elwood.features.skills.skill import LOADS, Skill, called, catalogue, matching, resident
+from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
 from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.text.lines import cut
@@ -47,7 +47,7 @@ class SkillList:
         self.found: list[FoundSkill] = []
 
     async def text(self, budget: int) -> str:
-        self.found = [one for one in (await self._shelf.found()).skills if not lacking(one.skill)]
+        self.found = await self.usable()
         skills = [one.skill for one in self.found if not one.chats]
         whole = [skill for skill in skills if skill.name in self.always]
         # Who is listed can be activated, so what is too long to stand here is not lost.
@@ -56,9 +56,8 @@ class SkillList:
         listed = [skill for skill in skills if skill.name not in kept]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
 
-    async def usable(self) -> list[Skill]:
-        found = await self._shelf.found()
-        return [one.skill for one in found.skills if lacking(one.skill) is None]
+    async def usable(self) -> list[FoundSkill]:
+        return [one for one in (await self._shelf.found()).skills if not lacking(one.skill)]
 
 
 class SkillExtension(SessionExtension):
@@ -102,7 +101,8 @@ class SkillExtension(SessionExtension):
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        if (found := called(await self._skills.usable(), command)) is None:
+        known = [one.skill for one in await self._skills.usable()]
+        if (found := called(known, command)) is None:
             return ""
         skill, words = found
         return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."

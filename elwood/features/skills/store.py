@@ -12,7 +12,6 @@ import shutil
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 import attrs
 import msgspec
@@ -106,13 +105,13 @@ class SkillStore:
         packages: Sequence[Path] = (),
         *,
         off: Collection[str] = (),
-        chats: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+        chats: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.packages = tuple(Root(path, writable=False) for path in packages)
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
-        self._chats = chats
+        self._chats = chats or {}
         self._known: dict[Path, _Read] = {}
         self._found = FoundSkills()
 

@@ -113,10 +113,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 class TaskExtension(SessionExtension):
-    """Tasks in one conversation: the model knows of the person's own, where that changes no label.
-
-    What a cancelled one has asked for is let go.
-    """
+    """Tasks in one conversation: what is planned is told, what a cancelled one wanted let go."""
 
     def __init__(self, timetable: Address[TimetableMail], zone: str, log: SessionLog) -> None:
         self._timetable = timetable

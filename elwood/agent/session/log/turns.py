@@ -143,8 +143,8 @@ class Turn(msgspec.Struct):
     @property
     def is_owners_alone(self) -> bool:
         """Whether it is on the owner's own words and no others, said where nobody else reads."""
-        is_said = self.inputs and not any(one.untrusted for one in self.inputs)
-        return bool(is_said) and self.route.private
+        is_theirs = bool(self.inputs) and not any(one.untrusted for one in self.inputs)
+        return is_theirs and self.route.private
 
     def is_only_of(self, people: Collection[str]) -> bool:
         """Tell whether only *people* want it; of a group's words, those that counted as a member's.

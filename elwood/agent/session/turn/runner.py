@@ -285,9 +285,9 @@ class TurnRunner:
         if turn.errand is not None and turn.errand.tool:
             return await call_alone(self._log, self._gate, turn.errand)
         prompt = await self.prompt.now(self._log.id)
-        told = [news(self._log, WAITING, waiting_calls(self._log.state))]
-        told += [await extension.remind() for extension in self._extensions]
-        for reminded in filter(None, told):
+        reminders = [news(self._log, WAITING, waiting_calls(self._log.state))]
+        reminders += [await extension.remind() for extension in self._extensions]
+        for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
