@@ -71,9 +71,8 @@ def news(log: SessionLog, head: str, text: str) -> Reminded | None:
     notices = (node.message for node in reversed(log.state.path))
     told = (one.text for one in notices if isinstance(one, Notice) and one.text.startswith(head))
     last, said = next(told, ""), f"{head}{text or 'nothing'}]"
-    if last == said or not (last or text) or log.turn.rounds:
-        return None
-    return Reminded(log.turn.id, said, CLEAN)
+    is_old = last == said or not (last or text)
+    return None if is_old or log.turn.rounds else Reminded(log.turn.id, said, CLEAN)
 
 
 class PromptPart(Protocol):

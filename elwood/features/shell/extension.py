@@ -32,8 +32,9 @@ class EnvironmentExtension(SessionExtension):
         self._log = log
 
     async def remind(self) -> Reminded | None:
-        is_owners = self._log.turn.is_owners_alone
-        return news(self._log, ENVIRONMENT, await self._look()) if is_owners else None
+        if self._log.turn.rounds or not self._log.turn.is_owners_alone:
+            return None
+        return news(self._log, ENVIRONMENT, await self._look())
 
 
 def looking(
