@@ -54,8 +54,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__"})
 class FoundSkill:
     """A skill where it lies: in *folder*, which is beneath *root*.
 
-    *is_inside* tells that this is the workspace, where it may be changed.  Only *chats* may use it,
-    if there are any.
+    *is_inside*: in the workspace, where it may be changed.  Only *chats*, if any, may use it.
     """
 
     skill: Skill
