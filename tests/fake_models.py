@@ -19,6 +19,7 @@ import attrs
 import msgspec
 import trio
 
+from elwood.agent.conversation.message import TOLD_AGAIN
 from tests.fake_http import Reply, Request, announced, json_reply
 from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, chat_problem
 
@@ -153,7 +154,7 @@ class FakeModels:
 
 
 def obey(body: Json) -> Step:
-    """Follow the last message of a person.
+    """Follow the last message of a person, behind which Elwood may remind of something.
 
     ``/call NAME {...}`` in it calls that tool; results are told back.  Of anything else the last
     line is echoed: what stands above it are the bot's own words, about the time or days before.
@@ -163,6 +164,8 @@ def obey(body: Json) -> Step:
     if body["messages"][-1]["role"] == "tool":
         return Say(f"Result: {body['messages'][-1]['content']}"[:500])
     text = "\n".join(b["text"] for b in last if b["type"] == "text")
+    for head in TOLD_AGAIN:
+        text = text.partition(f"\n{head}")[0]
     calls = tuple(re.findall(r"^/call ([\w-]+) (\{.*\})$", text, re.MULTILINE))
     if calls:
         return Say(calls=calls)

@@ -22,6 +22,7 @@ from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
     OFFERED,
+    TOLD_AGAIN,
     Completion,
     Human,
     Message,
@@ -91,8 +92,9 @@ def undated(text: str) -> str:
 
 
 def newest(request: ModelRequest) -> str:
-    """What was said last, without the days before, the time, and the notes that were offered."""
-    said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
+    """What was said last, without the days before, the time, and what came along with it."""
+    along = (OFFERED, *TOLD_AGAIN)
+    said = [m for m in request.messages if not (isinstance(m, Notice) and m.text.startswith(along))]
     last: Message = said[-1]
     if isinstance(last, Results):
         return " | ".join(result.text for result in last.results)

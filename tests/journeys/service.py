@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import without_days
+from elwood.agent.conversation.message import TOLD_AGAIN, without_days
 from elwood.agent.session.log.entries import Entry, Received, Replied
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED
@@ -298,11 +298,12 @@ class Town:
 
 
 def words(message: Json) -> str:
-    """Return what a message to the model says, without results of tools and the days before.
+    """Return what a message to the model says, without results, the days before and reminders.
 
     What stands before word of a turn that ended without an answer is not to be gone on with.
     """
     texts = [without_days(block["text"]) for block in blocks(message) if block["type"] == "text"]
+    texts = [text for text in texts if not text.startswith(TOLD_AGAIN)]
     ended = [number for number, text in enumerate(texts) if text.startswith(UNANSWERED[:40])]
     return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
 

@@ -252,6 +252,11 @@ def mend(messages: Iterable[Message]) -> list[Message]:
 DAYS_TAG = "threads"
 # What begins a list of notes that nobody asked for.
 OFFERED = "[notes that may help:"
+# What begins other reminders: where commands run, what is planned, which calls wait.  Of each the
+# newest holds, and it comes again when it is no longer in view; so does a skill.
+ENVIRONMENT, PLANNED, WAITING = "[environment: ", "[planned: ", "[waiting for the owner's word: "
+SKILL = '<skill name="'
+TOLD_AGAIN = (ENVIRONMENT, PLANNED, WAITING, SKILL)
 
 
 def without_days(text: str) -> str:

@@ -5,6 +5,8 @@ from typing import Protocol
 
 import msgspec
 
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.message import Notice
 from elwood.agent.session.commands.rights import OWNER, Right
 from elwood.agent.session.log.entries import Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
@@ -59,6 +61,18 @@ class SessionExtension:
 
     async def settle(self) -> None:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""
+
+
+def news(log: SessionLog, head: str, text: str) -> Reminded | None:
+    """Make of *text* a reminder that begins with *head*; None if the model was told just that last.
+
+    So it is told once in a conversation, and again if it has changed or was summed up.
+    """
+    notices = (node.message for node in reversed(log.state.path))
+    told = (one.text for one in notices if isinstance(one, Notice) and one.text.startswith(head))
+    last, said = next(told, ""), f"{head}{text or 'nothing'}]"
+    is_old = last == said or not (last or text)
+    return None if is_old or log.turn.rounds else Reminded(log.turn.id, said, CLEAN)
 
 
 class PromptPart(Protocol):

@@ -177,12 +177,11 @@ class MemoryExtension(SessionExtension):
         again.
         """
         session, turn = self._log.state, self._log.state.turn
-        if not self._offered or turn is None or not turn.inputs:
+        if not self._offered or turn is None or turn.attempts > 1:
             return None
         if turn.errand is not None:
             return None  # it can look them up
-        strange = session.taint.label.untrusted or any(one.untrusted for one in turn.inputs)
-        if strange or not turn.route.private or turn.attempts > 1:
+        if session.taint.label.untrusted or not turn.is_owners_alone:
             return None
         message = "\n".join(one.text for one in turn.inputs if not is_command(one))
         notes: tuple[Note, ...] = ()

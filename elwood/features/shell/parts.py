@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.parts import ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.tools.tool import LentFolder, WorkspaceFiles
+from elwood.features.shell.extension import EnvironmentExtension, looking
 from elwood.features.shell.tools import ID, NAME, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.net.control import ServiceUnreachable, ask
@@ -122,11 +125,13 @@ async def build(core: Core, others: Gathered) -> Parts:
         return CommandResult(seen.text, ok=seen.is_sound)
 
     sandbox = found if isinstance(found, NoSandbox) else found.executor
+    look = looking(sandbox, paths.workspace, core.config.of(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
         tools=tools(sandbox, files, blocking, core.config.of(PolicySettings)),
         sandbox=sandbox,
         lent=[_lent(one) for one in settings.mounts],
+        sessions=[partial(EnvironmentExtension, look)],
         prompt=[MountedFolders(settings.mounts, others.place, blocking)],
         commands=[
             SlashCommand(

@@ -1,9 +1,13 @@
 """What skills brings to one run of the app."""
 
+import re
+from contextlib import suppress
 from functools import partial
 
-from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.labels import CLEAN, PRIVATE
+from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Gathered, Parts
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
@@ -14,78 +18,94 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.tools.tool import LentFolder
+from elwood.agent.tools.tool import LentFolder, ToolFailure
 from elwood.features.skills.feature import SkillSettings
-from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
-from elwood.features.skills.store import SkillStore, lacking
-from elwood.features.skills.tools import tools
+from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
+from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.text.lines import cut
+from elwood.foundation.text.tokens import estimate
 
 # Skills on a page, and characters of a description there.
 LISTED, GLIMPSE = 10, 120
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SHARE = 5
+# Tokens of a skill that comes along with a message; a longer one is only named.
+MAX_GIVEN = 4_000
+USE = "Use the skill "
 
 
 class SkillList:
     """The skills that can be used, as they were when the prompt was looked at last.
 
-    Those that *always* names stand in the prompt as a whole.
+    Those that *always* names stand in the prompt as a whole; those for some chats do not at all.
     """
 
     def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
         self._shelf = shelf
         self.always = always
-        self.skills: list[Skill] = []
+        self.found: list[FoundSkill] = []
 
     async def text(self, budget: int) -> str:
-        self.skills = await self.usable()
-        whole = [skill for skill in self.skills if skill.name in self.always]
+        self.found = await self.usable()
+        skills = [one.skill for one in self.found if not one.chats]
+        whole = [skill for skill in skills if skill.name in self.always]
         # Who is listed can be activated, so what is too long to stand here is not lost.
         bodies, too_long = resident(whole, budget // SHARE)
         kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [skill for skill in self.skills if skill.name not in kept]
+        listed = [skill for skill in skills if skill.name not in kept]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
 
-    async def usable(self) -> list[Skill]:
-        found = await self._shelf.found()
-        return [one.skill for one in found.skills if lacking(one.skill) is None]
+    async def usable(self) -> list[FoundSkill]:
+        return [one for one in (await self._shelf.found()).skills if not lacking(one.skill)]
 
 
 class SkillExtension(SessionExtension):
-    """Skills in one conversation: those that fit are named, and the name of one is a command."""
+    """Skills in one conversation: those that fit come along, and the name of one is a command.
 
-    def __init__(self, log: SessionLog, skills: SkillList) -> None:
+    At most *most* are given as a whole, by *read*; others are named.
+    """
+
+    def __init__(self, log: SessionLog, skills: SkillList, read: Read, most: int) -> None:
         self._log = log
         self._skills = skills
+        self._read = read
+        self._most = most
 
     async def remind(self) -> Reminded | None:
-        """Say which skills may help, as the turn begins."""
-        turn = self._log.state.turn
+        """Give the skills that fit best and are not in view, and name others, as the turn begins.
+
+        They bring their label, and nobody asked for them: only the owner's own words do that.
+        """
+        turn, label = self._log.state.turn, self._log.state.taint.label
         if turn is None or turn.rounds or turn.attempts > 1:
             return None
-        hint = self.hint("\n".join(said.text for said in turn.inputs))
-        return Reminded(turn.id, hint, CLEAN) if hint else None
-
-    def hint(self, message: str) -> str:
-        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
-        known = self._skills
-        if found := called(known.skills, message):
-            return f"Use the skill {found[0].name} for this."
-        unknown = (
-            skill
-            for skill in known.skills
-            if skill.name not in known.always and not self._log.sees(skill.mark)
-        )
-        names = ", ".join(skill.name for skill in matching(unknown, message))
-        return f"Skills that may fit: {names}." if names else ""
+        message = "\n".join(said.text for said in turn.inputs)
+        known = [one.skill for one in self._skills.found if one.is_open(turn.route)]
+        always, sees = self._skills.always, self._log.sees
+        new = [one for one in known if one.name not in always and not sees(one.mark)]
+        named, given = called(known, re.sub(f"^{USE}", "/", message)), list[str]()
+        if not (label.untrusted or turn.errand) and turn.is_owners_alone:
+            best = named[:1] if named else matching(new, message, self._most, LOADS)
+            for skill in best[: self._most]:
+                with suppress(ToolFailure):
+                    text = await self._read(skill.name, turn.route) if skill in new else ""
+                    if 0 < estimate(text) <= MAX_GIVEN:
+                        given.append(text)
+                        new.remove(skill)
+        hint = ", ".join(skill.name for skill in matching(new, message))
+        hint = f"Skills that may fit: {hint}." if hint else ""
+        hint = f"{USE}{named[0].name} for this." if named and message[0] == "/" else hint
+        text = "\n\n".join(filter(None, (*given, hint)))
+        return Reminded(turn.id, text, PRIVATE if given else CLEAN) if text else None
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        if (found := called(await self._skills.usable(), command)) is None:
+        known = [one.skill for one in await self._skills.usable()]
+        if (found := called(known, command)) is None:
             return ""
         skill, words = found
-        return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
+        return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."
 
 
 async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
@@ -104,12 +124,19 @@ async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
 
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
+    folders, chats = settings.folders, settings.chats
+    shelf = SkillStore(core.workspace, blocking, folders, off=settings.off, chats=chats)
     skills = SkillList(shelf, settings.always)
+
+    async def read(name: str, route: Route) -> str:
+        return core.redactor(await read_skill(shelf, blocking, others.place, name, route))
+
+    is_free = core.config.of(PolicySettings).word(NAME, ID) in (None, "allow")
+    most = settings.load if is_free else 0
     return Parts(
-        tools=tools(shelf, blocking, others.place),
+        tools=tools(read),
         prompt=[skills],
-        sessions=[lambda log: SkillExtension(log, skills)],
+        sessions=[lambda log: SkillExtension(log, skills, read, most)],
         commands=[
             SlashCommand(
                 name="skills",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from elwood.agent.conversation.message import SKILL
 from elwood.foundation.storage.paths import refusal
 from elwood.foundation.text.front_matter import (
     FrontMatterError,
@@ -47,7 +48,8 @@ class Unusable:
 class Skill:
     """A skill, as its SKILL.md has it.
 
-    *body* are the instructions; *programs* and *variables* are what commands must find for it.
+    *body* are the instructions; *programs* and *variables* are what commands must find for it,
+    *packages* what it would have installed.
     """
 
     name: str
@@ -55,12 +57,13 @@ class Skill:
     body: str = attrs.field(repr=False)
     programs: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
         """The tag that begins what the model is given of it: it changes with the instructions."""
         digest = hashlib.sha256(self.body.encode("utf-8", "surrogatepass")).hexdigest()
-        return f'<skill name="{self.name}" version="{digest[:12]}"'
+        return f'{SKILL}{self.name}" version="{digest[:12]}"'
 
 
 def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
@@ -84,13 +87,14 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
     description = said(matter.fields.get("description"))
     if not description:
         return Unusable("it has no description, by which it could be found")
-    programs, variables = _needs(matter.fields.get("metadata", ""))
+    programs, variables, packages = _needs(matter.fields)
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION],
         body=matter.body.strip("\n"),
         programs=programs,
         variables=variables,
+        packages=packages,
     )
 
 
@@ -115,16 +119,22 @@ def said(value: FrontMatterValue | None) -> str:
     return "".join(char for char in text if unicodedata.category(char)[0] != "C").strip()
 
 
-def _needs(metadata: FrontMatterValue) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read what ``requires`` names in a skill's metadata, ours or OpenClaw's, a text or a map."""
-    inner = metadata.get("openclaw", metadata) if isinstance(metadata, Mapping) else ""
-    requires = inner.get("requires", "") if isinstance(inner, Mapping) else ""
+def _needs(fields: Mapping[str, FrontMatterValue]) -> tuple[tuple[str, ...], ...]:
+    """Read the programs, variables and packages that a skill needs.
+
+    Its metadata names them as ``requires``, ours or OpenClaw's, a text or a map; and ``addons``,
+    which may stand outside of it.
+    """
+    metadata = fields.get("metadata", "")
+    inner = metadata.get("openclaw", metadata) if isinstance(metadata, Mapping) else {}
+    inner = inner if isinstance(inner, Mapping) else {}
+    requires, addons = inner.get("requires", ""), fields.get("addons", inner.get("addons"))
     if isinstance(requires, str):
         pairs = (part.partition(":") for part in requires.split(";"))
         requires = {key.strip(): value for key, _, value in pairs}
-    if not isinstance(requires, Mapping):
-        return (), ()
-    return _names(requires.get("bins", "")), _names(requires.get("env", ""))
+    requires, addons = (one if isinstance(one, Mapping) else {} for one in (requires, addons))
+    variables = _names(requires.get("env", "")) + _names(addons.get("env", ""))
+    return _names(requires.get("bins", "")), variables, _names(addons.get("packages", ""))
 
 
 def _names(value: FrontMatterValue) -> tuple[str, ...]:
@@ -180,6 +190,8 @@ def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
 # Points from which a skill is said to fit: two words of a name, or one and another in what is said
 # about it.  A word of a name counts three points, any other one.
 FITS, NAMED = 4, 3
+# Points from which its instructions are given at once: more than a word of its name and another.
+LOADS = 5
 # Words of a message that are looked at.
 MAX_WORDS = 300
 # Letters that two words must begin with alike to be two forms of one word.
@@ -209,20 +221,22 @@ def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
     >>> called(skills, "/code")
     """
     word, *rest = message.split(maxsplit=1) or [""]
-    name = word[1:].split("@")[0].replace("_", "-").casefold()
+    name = word[1:].split("@")[0].rstrip(":.").replace("_", "-").casefold()
     if not word.startswith("/"):
         return None
     skill = next((skill for skill in skills if skill.name.casefold() == name), None)
     return None if skill is None else (skill, "".join(rest))
 
 
-def matching(skills: Iterable[Skill], message: str, limit: int = 3) -> tuple[Skill, ...]:
+def matching(
+    skills: Iterable[Skill], message: str, limit: int = 3, least: int = FITS
+) -> tuple[Skill, ...]:
     """Find at most *limit* skills that clearly fit *message*, the best first."""
     wanted: dict[str, list[str]] = {}
     for word in _words(message[: MAX_WORDS * 40])[:MAX_WORDS]:
         wanted.setdefault(word[:STEM], []).append(word)
     scored = [(_score(skill, wanted), skill) for skill in skills]
-    fitting = [(-points, skill.name, skill) for points, skill in scored if points >= FITS]
+    fitting = [(-points, skill.name, skill) for points, skill in scored if points >= least]
     return tuple(skill for _, _, skill in sorted(fitting, key=lambda one: one[:2])[:limit])
 
 

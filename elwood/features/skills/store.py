@@ -10,12 +10,13 @@ import os
 import secrets
 import shutil
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 import msgspec
 
+from elwood.agent.conversation.route import Route
 from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
@@ -53,13 +54,17 @@ _SKIPPED = frozenset({"node_modules", "__pycache__"})
 class FoundSkill:
     """A skill where it lies: in *folder*, which is beneath *root*.
 
-    *is_inside* tells that this is the workspace, where it may be changed.
+    *is_inside*: in the workspace, where it may be changed.  Only *chats*, if any, may use it.
     """
 
     skill: Skill
     root: Root = attrs.field(eq=False, repr=False)
     folder: str
     is_inside: bool
+    chats: tuple[int, ...] = ()
+
+    def is_open(self, route: Route) -> bool:
+        return not self.chats or route.chat in self.chats
 
     @property
     def path(self) -> Path:
@@ -89,7 +94,7 @@ _Read = tuple[tuple[int, ...], Skill | Unusable]
 class SkillStore:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
 
-    Those called *off* are not used, and are nowhere named.
+    Those called *off* are not used, and are nowhere named; *chats* says for which others are only.
     """
 
     def __init__(
@@ -99,11 +104,13 @@ class SkillStore:
         packages: Sequence[Path] = (),
         *,
         off: Collection[str] = (),
+        chats: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.packages = tuple(Root(path, writable=False) for path in packages)
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
+        self._chats = chats or {}
         self._known: dict[Path, _Read] = {}
         self._found = FoundSkills()
 
@@ -138,7 +145,8 @@ class SkillStore:
                 first = skills[skill.name].path
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
-                skills[skill.name] = FoundSkill(skill, root, folder, root is self._workspace)
+                is_inside, chats = root is self._workspace, self._chats.get(skill.name, ())
+                skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
         self._known = known
         return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
@@ -193,14 +201,20 @@ class SkillStore:
 
 def lacking(skill: Skill) -> str | None:
     """Say what *skill* needs that commands would not find; None if there is all."""
-    path = environment({}, home="/")["PATH"]
     reasons = []
-    if absent := [name for name in skill.programs if shutil.which(name, path=path) is None]:
-        reasons.append(f"programs that are not installed where commands run: {', '.join(absent)}")
+    if missing := absent(skill.programs):
+        reasons.append(f"programs that are not installed where commands run: {', '.join(missing)}")
     if skill.variables:
         names = ", ".join(skill.variables)
-        reasons.append(f"variables, and Elwood gives commands none of yours: {names}")
+        what = "variables, and Elwood gives commands none of yours (an MCP server may have secrets)"
+        reasons.append(f"{what}: {names}")
     return f"it needs {', and '.join(reasons)}" if reasons else None
+
+
+def absent(programs: Iterable[str]) -> list[str]:
+    """List those of *programs* that commands would not find."""
+    path = environment({}, home="/")["PATH"]
+    return [name for name in programs if shutil.which(name, path=path) is None]
 
 
 # --- taking in and removing -----------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The tool that reads a skill."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +9,14 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
 from elwood.features.skills.skill import MAX_FILE
-from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.store import FoundSkill, SkillStore, absent, lacking
 from elwood.foundation.runtime import Blocking
 
+NAME, ID = "activate_skill", "skills.skill.read"
+Read = Callable[[str, Route], Awaitable[str]]
 # Names of skills that a failure lists.
 MAX_NAMES = 50
 
@@ -23,31 +25,40 @@ class Activate(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=300, description="Name of the skill, as it is listed")]
 
 
-def tools(
-    shelf: SkillStore, blocking: Blocking, place: Callable[[Path], str | None]
-) -> tuple[Tool, ...]:
-    """Make the tools that give skills of the *shelf*.
+async def read_skill(
+    shelf: SkillStore,
+    blocking: Blocking,
+    place: Callable[[Path], str | None],
+    name: str,
+    route: Route,
+) -> str:
+    """Write the skill *name* of the *shelf* out for the model in the conversation at *route*.
 
-    *place* says where commands find a folder, if they do; it blocks.
+    *place* says where commands find a folder, if they do; it blocks.  Raises ToolFailure.
     """
+    skills = [one for one in (await shelf.found()).skills if one.is_open(route)]
+    one = next((one for one in skills if one.skill.name == name), None)
+    if one is None:
+        listed = ", ".join([one.skill.name for one in skills][:MAX_NAMES]) or "none"
+        raise ToolFailure(f"there is no skill of this name; there are: {listed}")
+    if (why := lacking(one.skill)) is not None:
+        raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
+    return await blocking(lambda: _written(one, place(one.path)))
+
+
+def tools(read: Read) -> tuple[Tool, ...]:
+    """Make the tool by which the model reads skills."""
 
     async def activate(given: Activate, context: ToolContext) -> str:
-        found = await shelf.found()
-        one = found.named(given.name)
-        if one is None:
-            names = [one.skill.name for one in found.skills]
-            listed = ", ".join(names[:MAX_NAMES]) or "none"
-            raise ToolFailure(f"there is no skill of this name; there are: {listed}")
-        if (why := lacking(one.skill)) is not None:
-            raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
-        if context.sees(one.skill.mark):
-            return f"{one.skill.name} is active already: its instructions stand further up"
-        return _written(one, await blocking(partial(place, one.path)))
+        text = await read(given.name, context.route)
+        if context.sees(text.partition(" directory=")[0]):
+            return f"{given.name} is active already: its instructions stand further up"
+        return text
 
     return (
         Tool(
-            name="activate_skill",
-            id="skills.skill.read",
+            name=NAME,
+            id=ID,
             description=(
                 "Read the instructions of one of the skills that are listed in the system prompt, "
                 "before work that it is about."
@@ -75,5 +86,9 @@ def _written(found: FoundSkill, place: str | None) -> str:
         note += " It is only read."
         if place is None:
             note = "Commands do not reach its directory: its scripts can be read, not run."
+    if packages := found.skill.packages:
+        note += f" It wants the packages {', '.join(packages)}"
+        missing = ", ".join(absent(packages))
+        note += f"; no program is called {missing}: tell the owner." if missing else "."
     head = f'{found.skill.mark} directory="{place or found.path}">'
     return "\n".join([head, found.skill.body, "</skill>", note])

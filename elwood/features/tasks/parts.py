@@ -9,7 +9,8 @@ import msgspec
 import trio
 
 from elwood.agent.channels.client import TellOwner
-from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.labels import CLEAN, PRIVATE
+from elwood.agent.conversation.message import PLANNED
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, unpriced
@@ -26,7 +27,10 @@ from elwood.agent.session.extension import (
     Runs,
     SessionExtension,
     SlashCommand,
+    news,
 )
+from elwood.agent.session.log.entries import Reminded
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
@@ -45,7 +49,7 @@ from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, O
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
 from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
-from elwood.features.tasks.texts import USAGE, buttons, listing
+from elwood.features.tasks.texts import USAGE, buttons, listing, planned
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.checks import CheckContext, Finding
@@ -65,6 +69,8 @@ HOUR, DAY = 3_600.0, 86_400.0
 LATE = 8 * DAY
 # Seconds for a command, and tasks on a page of the list: they have up to six lines each.
 COMMAND_LIMIT, PAGE = 20.0, 6
+# Seconds that a turn waits to know what is planned.
+REMIND_WAIT = 0.5
 # Who changes a task, as the model and people read it.
 BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
@@ -94,7 +100,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         chores=[sweeping] if kept.keep or kept.keep_runs else [],
         actors=actors,
         tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
-        sessions=[lambda log: TaskExtension(timetable)],
+        sessions=[partial(TaskExtension, timetable, str(core.clock.zone))],
         commands=[
             SlashCommand(
                 name="tasks",
@@ -107,10 +113,22 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 class TaskExtension(SessionExtension):
-    """Tasks in one conversation: what a cancelled one has asked for is let go."""
+    """Tasks in one conversation: what is planned is told, what a cancelled one wanted let go."""
 
-    def __init__(self, timetable: Address[TimetableMail]) -> None:
+    def __init__(self, timetable: Address[TimetableMail], zone: str, log: SessionLog) -> None:
         self._timetable = timetable
+        self._zone = zone
+        self._log = log
+
+    async def remind(self) -> Reminded | None:
+        """Tell what is planned, if the conversation is private already and the owner's alone."""
+        turn = self._log.turn
+        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.errand:
+            return None
+        with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
+            tasks = await self._timetable.ask(ListTasks())
+            return news(self._log, PLANNED, planned(tasks, turn.route, self._zone))
+        return None
 
     async def cancelled(self, runs: Runs) -> Runs:
         """Ask until the timetable answers: what it forbids must not be done."""

@@ -1,8 +1,10 @@
 """Tasks in words: what the owner is told of them, what a run is told, and how they are listed."""
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending import dollars
@@ -15,6 +17,8 @@ from elwood.foundation.text.lines import duration, one_line
 SHOWN_RUNS = 3
 # Characters of a title, of what a task does in a list, and of a reason or what came of a run.
 MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 300
+# Tasks that the model is told of unasked.
+MAX_PLANNED = 10
 # Planned times that passed and are counted.
 MOST_MISSED = 10_000
 # Buttons below a list: as many as fit a telephone's screen.
@@ -218,6 +222,28 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
+    """Name those of *tasks* whose answers go to the person at *route*, or to any owner, in lines.
+
+    It says when by what does not change with each run.  What strangers may have planned is left
+    out, as it would need their label.
+    """
+    own = [
+        task
+        for task in (one.task for one in tasks if one.next is not None and not one.paused)
+        if (task.route.is_same_chat(route) if task.route else task.origin != "talk")
+        and not task.untrusted
+    ]
+    # Those that come once, the next first; others in an order that stays.
+    own.sort(key=lambda one: (one.when.at if isinstance(one.when, Once) else math.inf, one.id))
+    more = f"\n({len(own) - MAX_PLANNED} more: list_tasks)" if len(own) > MAX_PLANNED else ""
+    lines = (
+        f"\n- {one.id}: {one_line(f'{cadence(one, zone)}: {one.title}', MAX_GLIMPSE)}"
+        for one in own[:MAX_PLANNED]
+    )
+    return "".join(lines) + more
 
 
 def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.inbound import Inbound, Principal, Reception
-from elwood.agent.conversation.message import Human, Results, without_days
+from elwood.agent.conversation.message import TOLD_AGAIN, Human, Notice, Results, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.client import EmbeddingFailed
@@ -115,7 +115,7 @@ async def nothing(post: Post) -> None:
 
 
 async def echo(request: Complete) -> Completed:
-    """Answer with what was said since the last answer."""
+    """Answer with what was said since the last answer, whatever came along with it."""
     await trio.lowlevel.checkpoint()
     words = []
     for message in reversed(request.messages):
@@ -123,7 +123,7 @@ async def echo(request: Complete) -> Completed:
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
             words.append(without_days(message.text).split("\n", 1)[-1])
-        else:
+        elif not (isinstance(message, Notice) and message.text.startswith(TOLD_AGAIN)):
             break
     return answer("re: " + " | ".join(reversed(words)))
 

@@ -3,11 +3,18 @@
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import trio
 
+from elwood.agent.conversation.labels import Taint
+from elwood.agent.conversation.message import ToolCall
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.session.log.entries import CallDecided, CallPending
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import WaitingCall
 from elwood.agent.session.turn.prompt import (
     LOOK_EVERY,
     MAX_DOCUMENT,
@@ -17,6 +24,7 @@ from elwood.agent.session.turn.prompt import (
     assemble,
     default_documents,
     read_documents,
+    waiting_calls,
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.layout import INSTRUCTIONS
@@ -144,6 +152,25 @@ def test_documents_stand_in_their_order_and_notes_behind_them() -> None:
 def test_missing_and_empty_documents_leave_no_trace() -> None:
     assert assemble(Documents({"USER": " \n"}), "", 1000) == ""
     assert "IDENTITY" not in assemble(Documents({"SOUL": "x"}), "", 1000)
+
+
+def test_a_call_of_another_line_is_named_without_what_was_read_there() -> None:
+    def kept(target: str, **more: Any) -> WaitingCall:
+        pending = CallPending("t1", target, "act", "plan", target)
+        return WaitingCall(ToolCall(target, "act", "{}"), pending, "me", NOWHERE, **more)
+
+    session = Session(taint=Taint({"a.example": None}))
+    calls = [
+        kept("a\nb"),
+        kept("read", origins=("a.example",)),
+        kept("elsewhere", origins=("b.example",)),
+        kept("secret", private=True),
+        kept("decided", decided=CallDecided("t1", "c", "plan", "once")),
+    ]
+    session.pending = {str(number): one for number, one in enumerate(calls)}
+    assert waiting_calls(session) == "\n- act a b\n- act read\n- act\n- act"
+    session.taint.private = True
+    assert waiting_calls(session).endswith("\n- act\n- act secret")
 
 
 def test_what_does_not_fit_is_cut_from_the_end_and_said() -> None:

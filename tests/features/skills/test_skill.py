@@ -85,6 +85,12 @@ def test_needs_are_read_in_three_spellings(metadata: str) -> None:
     assert (skill.programs, skill.variables) == (("uv",), ("K",))
 
 
+@pytest.mark.parametrize("before", ["", "metadata:\n  ", "metadata:\n  openclaw:\n    "])
+def test_addons_are_read_wherever_they_stand(before: str) -> None:
+    skill = taken(manual(f"{before}addons: {{packages: [jq, 'x;y'], env: [TOKEN]}}"))
+    assert (skill.packages, skill.variables) == (("jq",), ("TOKEN",))
+
+
 @given(st.binary(max_size=300), st.text(max_size=20))
 def test_whatever_lies_there_is_a_skill_or_says_why(content: bytes, folder: str) -> None:
     assert isinstance(parse(content, folder), Skill | Unusable)

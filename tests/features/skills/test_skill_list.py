@@ -1,17 +1,24 @@
 """Skills in the system prompt, and those that are named because a message asks for them."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from elwood.agent.conversation.message import Notice
+from elwood.agent.conversation.labels import CLEAN, PRIVATE
+from elwood.agent.conversation.message import SKILL, Assistant, Human, Notice
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.entries import Received
-from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.tools.tool import ToolFailure
 from elwood.features.skills.parts import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore
+from elwood.features.skills.tools import read_skill
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
-from tests.agent.session.scene import ROUTE, World, house
+from tests.agent.session.scene import ME, ROUTE, World, house
 from tests.agent.session.test_actor import wake_up
 from tests.features.skills.test_skill import manual
 
@@ -28,19 +35,6 @@ def put(folder: Path, body: str = "Body.", more: str = "", **named: str) -> Path
 
 def skills(workspace: Path, *always: str) -> SkillList:
     return SkillList(SkillStore(Root(workspace), inline), always)
-
-
-class Seen(SessionLog):
-    """A log in which everything stands, or nothing."""
-
-    def __init__(self, everything: bool) -> None:
-        self._everything = everything
-
-    def sees(self, text: str) -> bool:
-        return self._everything
-
-
-NOTHING, EVERYTHING = Seen(False), Seen(True)
 
 
 async def test_what_can_be_used_is_listed_without_its_body(tmp_path: Path) -> None:
@@ -62,56 +56,85 @@ async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Pa
     text = await listed.text(BUDGET)
     assert "\nBody.\n</skill>" in text
     assert "- pdf:" not in text
-    assert SkillExtension(NOTHING, listed).hint("please fill the pdf forms") == ""
     put(tmp_path / "skills/pdf", "word " * 5000)
     text = await listed.text(BUDGET)
     assert "word word" not in text
     assert "- pdf:" in text
 
 
-async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) -> None:
+async def test_one_for_some_chats_stands_in_no_prompt(tmp_path: Path) -> None:
     put(tmp_path / "skills/pdf")
-    listed = skills(tmp_path)
-    await listed.text(BUDGET)
-    assert (
-        SkillExtension(NOTHING, listed).hint("please fill this PDF form")
-        == "Skills that may fit: pdf."
-    )
-    assert SkillExtension(EVERYTHING, listed).hint("please fill this PDF form") == ""
-    assert SkillExtension(NOTHING, listed).hint("good morning") == ""
+    shelf = SkillStore(Root(tmp_path), inline, chats={"pdf": (7,)})
+    assert await SkillList(shelf, ()).text(BUDGET) == ""
+    read = partial(read_skill, shelf, inline, lambda path: None, "pdf")
+    assert "Body." in await read(Route("telegram", 7))
+    with pytest.raises(ToolFailure, match="there are: none"):
+        await read(Route("telegram", 8))
 
 
-async def test_the_model_is_told_what_fits(world: World) -> None:
-    async with house(world) as h:
-        await h.talk("please cook these pdf forms")
-
-    assert world.asked[-1].messages[-1] == Notice("Skills that may fit: cook.")
-
-
-@pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
-async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text: str) -> None:
-    """A name with a dash is no command, so such a message comes to a turn as it is."""
-    put(tmp_path / "skills/fill-pdf")
-    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
-    listed = skills(tmp_path, "fill-pdf")
-    await listed.text(BUDGET)
-    extension = SkillExtension(EVERYTHING, listed)
-    assert extension.hint(text) == "Use the skill fill-pdf for this."
-    assert await extension.expand(text) == "Use the skill fill-pdf: now"
-    assert await extension.expand("/fill-pdf") == "Use the skill fill-pdf."
-    for other in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
-        assert await extension.expand(other) == ""
+def told(world: World, turn: int = -1) -> list[str]:
+    """What came along with a message of a turn, without how it is written out."""
+    said = [m for m in world.asked[turn].messages if not isinstance(m, Assistant)]
+    last = max(n for n, message in enumerate(said) if isinstance(message, Human))
+    texts = [m.text for m in said[last + 1 :] if isinstance(m, Notice)]
+    return [text.partition("\n")[0] if text.startswith(SKILL) else text for text in texts]
 
 
 @pytest.fixture
 async def world(tmp_path: Path, virtual_time: None) -> World:
-    """What surrounds conversations that know the skill cook."""
+    """What surrounds conversations that know the skills cook and fill-pdf, and give at most one."""
     world = World(tmp_path)
-    put(tmp_path / "work/skills/cook")
-    listed = skills(tmp_path / "work")
+    shelf = SkillStore(Root(tmp_path / "work"), inline)
+    put(tmp_path / "work/skills/cook", description="Makes meals.")
+    put(tmp_path / "work/skills/fill-pdf")
+    put(tmp_path / "work/skills/lost-pdf", more='metadata: {requires: "bins: no-such-program"}')
+    listed = SkillList(shelf, ())
     await listed.text(BUDGET)
-    world.extend = lambda house: [lambda log: SkillExtension(log, listed)]
+    read = partial(read_skill, shelf, inline, lambda path: None)
+    world.extend = lambda house: [lambda log: SkillExtension(log, listed, read, 1)]
     return world
+
+
+async def test_what_fits_best_is_given_once_and_the_rest_is_named(world: World) -> None:
+    """With the label that the tool gives, and again when it is no longer in view."""
+    async with house(world) as h:
+        await h.talk("good morning", "please cook a meal")
+        assert [told(world, 0), told(world)] == [[], ["Skills that may fit: cook."]]
+        assert h.states["s"].taint.label == CLEAN
+        await h.talk("fill the pdf form", "fill the next pdf form")
+        [given] = told(world, 2)
+        assert given.startswith('<skill name="fill-pdf" version="')
+        assert told(world) == []
+        assert h.states["s"].taint.label == PRIVATE
+        assert any("Body." in text for text in h.states["s"].private_texts())
+        await h.talk("/new", "fill that pdf form")
+    assert told(world) == [given]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"untrusted": True},
+        {"route": Route("chat", private=False)},
+        {"errand": TaskRun("t", fresh=False)},
+    ],
+    ids=["of somebody else", "in a group", "of a task"],
+)
+async def test_only_the_owners_own_words_bring_one(world: World, more: dict[str, Any]) -> None:
+    heard = Received("a", "fill the pdf form", ME.id, ROUTE, 0.0)
+    await wake_up(world, msgspec.structs.replace(heard, **more))
+    assert told(world) == ["Skills that may fit: fill-pdf."]
+
+
+@pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
+async def test_a_skill_that_is_called_by_its_name_is_given(world: World, text: str) -> None:
+    """A name with a dash is no command, so such a message comes to a turn as it is."""
+    async with house(world) as h:
+        await h.talk(text, text, "/lost-pdf now")
+    [first], [second], third = (told(world, turn) for turn in range(3))
+    assert first.startswith('<skill name="fill-pdf"')
+    assert second == "Use the skill fill-pdf for this."
+    assert third == []
 
 
 async def test_the_name_of_a_skill_goes_to_the_model_in_words(world: World) -> None:

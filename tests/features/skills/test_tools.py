@@ -1,5 +1,6 @@
 """The tool that reads a skill."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import Activate, tools
+from elwood.features.skills.tools import Activate, read_skill, tools
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 from tests.features.skills.test_skill_list import put
@@ -20,7 +21,7 @@ class Scene:
         self.workspace = tmp_path / "work"
         self.told: list[str] = []
         shelf = SkillStore(Root(self.workspace), inline, [tmp_path / "team"])
-        [self.tool] = tools(shelf, inline, lambda path: None)
+        [self.tool] = tools(partial(read_skill, shelf, inline, lambda path: None))
 
     async def activate(self, name: str) -> str:
         context = ToolContext(session="s", route=NOWHERE, now=0.0, sees=self.sees)
@@ -62,6 +63,17 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_so(scen
     with pytest.raises(ToolFailure, match="there are: pdf, web"):
         await scene.activate("../pdf")
     with pytest.raises(ToolFailure, match="no-such-program"):
+        await scene.activate("web")
+
+
+async def test_wanted_packages_are_named_and_secrets_are_refused(scene: Scene) -> None:
+    put(scene.workspace / "skills/pdf", more="addons: {packages: [sh, no-such-program]}")
+    text = await scene.activate("pdf")
+    assert "It wants the packages sh, no-such-program; no program is called no-such-" in text
+    put(scene.workspace / "skills/web", more="addons: {env: [TOKEN]}")
+    with pytest.raises(
+        ToolFailure, match=r"none of yours \(an MCP server may have secrets\): TOKEN"
+    ):
         await scene.activate("web")
 
 

@@ -13,6 +13,8 @@ import msgspec
 from elwood.agent.conversation.labels import Label, Taint, remember
 from elwood.agent.conversation.message import (
     OFFERED,
+    PLANNED,
+    SKILL,
     Assistant,
     Human,
     Message,
@@ -208,13 +210,13 @@ def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
 
 
 def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:
-    """List what *calls* gave, notes and days that came back, and summaries if *summed_up*."""
+    """List what *calls* gave, what came by itself, and summaries if *summed_up*."""
     found = []
     for message in (node.message for node in path):
         match message:
             case Results(results):
                 found += [one.text for one in results if one.call in calls]
-            case Notice(text) if text.startswith(OFFERED):
+            case Notice(text) if text.startswith((OFFERED, PLANNED, SKILL)):
                 found.append(text)
             case Notice(text) if summed_up and is_notice_of_cut(message):
                 found.append(text)

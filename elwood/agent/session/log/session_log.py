@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import trio
 
-from elwood.agent.conversation.message import Results
+from elwood.agent.conversation.message import Notice, Results, texts
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
@@ -73,12 +73,12 @@ class SessionLog:
         return await self._journal.look_since(since, read)
 
     def sees(self, text: str) -> bool:
-        """Tell whether *text* stands in a result that the model still sees."""
+        """Tell whether *text* stands in a result or notice that the model still sees."""
         return any(
-            text in result.text
+            text in one
             for node in self.state.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
+            if isinstance(node.message, Results | Notice)
+            for one in texts(node.message)
         )
 
     async def open(self) -> None:

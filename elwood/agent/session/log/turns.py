@@ -140,6 +140,12 @@ class Turn(msgspec.Struct):
         inputs = [one for one in self.inputs if one.untrusted] or self.inputs
         return inputs[-1].principal if inputs else self.kept[-1].principal
 
+    @property
+    def is_owners_alone(self) -> bool:
+        """Whether it is on the owner's own words and no others, said where nobody else reads."""
+        is_theirs = bool(self.inputs) and not any(one.untrusted for one in self.inputs)
+        return is_theirs and self.route.private
+
     def is_only_of(self, people: Collection[str]) -> bool:
         """Tell whether only *people* want it; of a group's words, those that counted as a member's.
 

@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import (
+    TOLD_AGAIN,
     Assistant,
     Completion,
     Human,
@@ -237,6 +238,8 @@ def _parts(message: Message) -> list[str]:
     match message:
         case Human(text):
             return [_part("PERSON", without_days(text))]
+        case Notice(text) if text.startswith(TOLD_AGAIN):
+            return []
         case Notice(text):
             return [_part("EARLIER SUMMARY" if text.startswith(HEAD) else "NOTICE", text)]
         case Assistant(blocks):

@@ -20,13 +20,14 @@ from elwood.agent.conversation.message import Prompt, ReceivedFile
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed, wrap_untrusted
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import duration, one_line
 from elwood.foundation.text.tokens import estimate, fit
 
 NOTE = (
@@ -211,6 +212,8 @@ _LABEL = (
     r"((?:^|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])\W{0,40}?)[\[\uff3b\u3010]"
     r"(?=[^\n]{1,200}?[\]\uff3d\u3011]\W{0,3}?[:\uff1a])"
 )
+# Characters of a call that waits.
+MAX_CALL = 120
 # Age in seconds from which an answer says how old its question is (TG-25).
 STALE = 3600.0
 
@@ -250,6 +253,20 @@ def described(file: ReceivedFile) -> str:
     """Tell the model of a file, with what was read from it."""
     text = wrap_untrusted("file", file.text, f'name="{file.path}"') if file.text else ""
     return "\n".join(filter(None, (f"[{file.about}]", text)))
+
+
+def waiting_calls(session: Session) -> str:
+    """Name the calls that wait for the owner, a line each.
+
+    What was read where one was proposed, and not here, may stand in what it is about: of that
+    nothing is said here.
+    """
+    lines, read = list[str](), session.taint
+    for one in session.pending.values():
+        is_known = set(one.origins) <= set(read.sources) and (read.private or not one.private)
+        what = f"{one.pending.tool} {one.pending.target if is_known else ''}"
+        lines += [] if one.decided else [f"\n- {one_line(what, MAX_CALL)}"]
+    return "".join(lines)
 
 
 def stale_note(inputs: Sequence[Received], now: float) -> str:

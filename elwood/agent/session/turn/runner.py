@@ -9,12 +9,13 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
+from elwood.agent.conversation.message import WAITING
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
-from elwood.agent.session.extension import Runs, SessionExtension
+from elwood.agent.session.extension import Runs, SessionExtension, news
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, next_work
@@ -22,7 +23,7 @@ from elwood.agent.session.log.turns import asked, spoken, usable
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note
+from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind, event
@@ -284,9 +285,10 @@ class TurnRunner:
         if turn.errand is not None and turn.errand.tool:
             return await call_alone(self._log, self._gate, turn.errand)
         prompt = await self.prompt.now(self._log.id)
-        for extension in self._extensions:
-            if (reminded := await extension.remind()) is not None:
-                await self._log.stage(reminded)
+        reminders = [news(self._log, WAITING, waiting_calls(self._log.state))]
+        reminders += [await extension.remind() for extension in self._extensions]
+        for reminded in filter(None, reminders):
+            await self._log.stage(reminded)
         if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)

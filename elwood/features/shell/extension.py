@@ -1,0 +1,73 @@
+"""What a conversation is told of where commands run: once, and again if that has changed."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from elwood.agent.conversation.message import ENVIRONMENT
+from elwood.agent.session.extension import SessionExtension, news
+from elwood.agent.session.log.entries import Reminded
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
+
+# Programs that decide how work is done.
+KNOWN = (
+    "git", "python3", "uv", "node", "gcc", "rg", "jq", "curl", "sqlite3", "pandoc", "pdftotext",
+    "ffmpeg", "magick", "libreoffice",
+)  # fmt: skip
+_LOOK = 'for name; do command -v "$name" >/dev/null && echo "$name"; done; true'
+# Seconds to find them, which one turn waits.
+LIMIT = 5.0
+
+
+class EnvironmentExtension(SessionExtension):
+    """Tells what *look* finds, where the owner is alone, or a task of theirs runs."""
+
+    def __init__(self, look: Callable[[], Awaitable[str]], log: SessionLog) -> None:
+        self._look = look
+        self._log = log
+
+    async def remind(self) -> Reminded | None:
+        if self._log.turn.rounds or not self._log.turn.is_owners_alone:
+            return None
+        return news(self._log, ENVIRONMENT, await self._look())
+
+
+def looking(
+    sandbox: Executor | NoSandbox, workspace: Path, zone: str, blocking: Blocking
+) -> Callable[[], Awaitable[str]]:
+    """Make what says where commands run, and what they find; it looks once, when first asked.
+
+    They run in the folder *workspace*; *zone* is the owner's.
+    """
+    lock, found = trio.Lock(), list[str]()
+
+    async def look() -> str:
+        async with lock:
+            if not found:
+                seen = await _seen(sandbox, workspace, blocking)
+                found.append(f"{seen}. The owner's time zone: {zone}.")
+        return found[0]
+
+    return look
+
+
+async def _seen(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocking) -> str:
+    if isinstance(sandbox, NoSandbox):
+        return "no commands can be run"
+    place = await blocking(partial(sandbox.place, workspace))
+    walls = "no sandbox" if sandbox.rung == "direct" else f"{sandbox.rung}, no network"
+    text = f"commands run in {place} ({walls})"
+    with suppress(SandboxFailed):
+        argv = ("/bin/sh", "-c", _LOOK, "sh", *KNOWN)
+        outcome = await sandbox.run(Command(argv=argv, timeout=LIMIT, writable=False))
+        if outcome.code == 0:
+            there = outcome.output.decode(errors="replace").split()
+            both = ([name for name in KNOWN if (name in there) is found] for found in (True, False))
+            names = (", ".join(one) or "none" for one in both)
+            text += "; found there: {}; not found: {}".format(*names)
+    return text
