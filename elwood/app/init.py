@@ -1,32 +1,42 @@
-"""What ``elwood init`` does: writes the first files, and never over one that is there."""
+"""What ``elwood init`` does: asks, and writes the first files; never over one that is there."""
 
 import os
+import re
+import shutil
+from argparse import Namespace
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
+from zoneinfo import available_timezones
 
+from elwood.agent.models.check import set_up as set_up_models
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
+from elwood.app.doctor import doctor
 from elwood.app.main import sections
-from elwood.foundation.command_line import OK
-from elwood.foundation.settings import Paths
+from elwood.foundation.command_line import OK, ask, is_wanted
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Answers, Config, Paths
+from elwood.foundation.storage.disk import temporary
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
 
-def install(config: Path, environ: MutableMapping[str, str]) -> int:
+def install(
+    config: Path, environ: MutableMapping[str, str], say: Callable[[str], None] = print
+) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
-    _write(config, template().encode(), say=print)
+    _write(config, template().encode(), say=say)
     paths = load(config, environ, secrets=False).of(Paths)
     for folder in (paths.state, paths.workspace):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    copy_documents(paths.workspace, say=print)
+    copy_documents(paths.workspace, say=say)
     for kind in sections():
         if kind.SECTION.advice:
-            print(f"\n{kind.SECTION.advice}")
-    print(f"\nNext: put your keys into {config}, then run: elwood doctor")
+            say(f"\n{kind.SECTION.advice}")
+    say(f"\nNext: put your keys into {config}, then run: elwood doctor")
     return OK
 
 
@@ -52,3 +62,67 @@ def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     say(f"written  {path}")
+
+
+# --- the guided way -------------------------------------------------------------------------------
+
+
+def set_up(path: Path, given: Namespace) -> int:
+    """Ask the person at the terminal what *path* is to say, and write it, at the end only."""
+    print("Enter takes what stands in [ ], or leaves a step out. Nothing is written till the end:")
+    print("Ctrl-C leaves everything as it was.")
+    if path.exists() and not is_wanted(f"\nThere is {path}. Put it aside, and make a new one?"):
+        return install(path, os.environ)
+    answers = Answers()
+    try:
+        for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
+            if step is not None:
+                told = {at: said for at, said in answers.items() if not isinstance(said, Secret)}
+                answers |= step(load(path, dict(os.environ), text=template(told)))
+        written = _write_all(path, answers)
+    except BaseException:
+        print("\nNothing was written.")
+        raise
+    install(path, os.environ, say=lambda line: None)
+    print("\nWritten:", *written, sep="\n  ", end="\n\n")
+    doctor(Config.holding(file=path), given)
+    print("\nNext: `elwood chat` talks with it here, `elwood run` is the service for Telegram.")
+    print("What keeps that running, a systemd unit or a NixOS module, is in docs/operating.md.")
+    return OK
+
+
+def _time_zone(config: Config) -> Answers:
+    here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    guess = os.environ.get("TZ", "").lstrip(":") or here or "UTC"
+    known = "|".join(map(re.escape, available_timezones()))
+    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, known)}
+
+
+def _write_all(path: Path, answers: Answers) -> list[Path]:
+    """Write *path* and a file for each secret: all of them, or none.  Raises ConfigErrors."""
+    draft, folder, told = temporary(path), _unused(path.with_name("secrets")), dict(answers)
+    made = [path]
+    try:
+        for at, value in answers.items():
+            if isinstance(value, Secret):
+                made.append(folder / f"{at[-2]}-{at[-1]}")
+                _write(made[-1], value.reveal().encode(), say=lambda line: None)
+                told[at] = f"file:{made[-1]}"
+        text = template(told)
+        load(path, dict(os.environ), text=text)
+        draft.unlink(missing_ok=True)
+        _write(draft, text.encode(), say=lambda line: None)
+        if path.exists():
+            made.append(_unused(path.with_name(f"{path.name}.old")))
+            path.rename(made[-1])
+        draft.rename(path)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        draft.unlink(missing_ok=True)
+        raise
+    return made
+
+
+def _unused(path: Path) -> Path:
+    """Name something like *path* that is not there yet."""
+    return _unused(path.with_name(f"{path.name}-2")) if os.path.lexists(path) else path
