@@ -4,8 +4,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from elwood.agent.conversation.settings import Owner
@@ -60,7 +62,7 @@ async def dialogue(
             return ""
 
     try:
-        with trio.fail_after(PATIENCE):
+        with trio.move_on_after(PATIENCE):
             for question, answer in answers:
                 while question not in shown[seen:]:
                     more = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
@@ -74,6 +76,7 @@ async def dialogue(
             while more := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
                 shown += more
             return await process.wait(), shown.replace("\r\n", "\n")
+        pytest.fail(f"it does not go on:\n{shown}")
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
@@ -85,10 +88,8 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     """After a wrong key, a wrong token, a stranger's message, a group's, and wrong words."""
     models, wrong_token = FakeModels([Say("Hello, I am here.")], key=KEY), "4242:wrong-token"
     async with serving(models.answer) as url, fake_telegram() as telegram:
-        environ = {
-            "ELWOOD__PROVIDERS__ANTHROPIC__BASE_URL": url,
-            "ELWOOD__TELEGRAM__BASE_URL": telegram.url,
-        }
+        at = {"ELWOOD__PROVIDERS__ANTHROPIC__BASE_URL": url}
+        environ = {**at, "ELWOOD__TELEGRAM__BASE_URL": telegram.url}
         telegram.say("hello all", chat=-5)
         telegram.say("\x1b[2Jit is me", chat=7, user=7)
         code, shown = await dialogue(
@@ -99,6 +100,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
                 ("Its key", f"not-{KEY}"),
                 ("models? [claude-sonnet-5-5]", ""),
                 ("does not accept the key", lambda: None),
+                ("a asks you again:", "a"),
                 ("Its key", KEY),
                 ("models? [claude-sonnet-5-5]", ""),
                 ("It says: Hello, I am here.", lambda: None),
@@ -118,7 +120,8 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
         )
         path = tmp_path / ".config/elwood/config.toml"
         config = load(path, {"HOME": str(tmp_path), **environ})
-        doctor = await trio.to_thread.run_sync(lambda: elwood(tmp_path, "doctor", **environ))
+        ask_doctor = partial(elwood, tmp_path, "doctor", options=(), **environ)
+        doctor = await trio.to_thread.run_sync(ask_doctor)
     assert (code, doctor.returncode, doctor.stderr) == (0, 0, "")
     # What the doctor has found is the end of the dialogue.
     assert "anthropic-key is there" in shown

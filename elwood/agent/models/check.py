@@ -21,7 +21,6 @@ from elwood.agent.models.settings import (
     Providers,
     ProviderSettings,
     key_remedy,
-    lacks_key,
     models_in_use,
 )
 from elwood.agent.models.spending import price_of
@@ -167,35 +166,28 @@ ENOUGH = 1000
 
 def set_up(config: Config) -> Answers:
     """Ask which model thinks, and try it by one small request."""
-    print("\nThe model that thinks: anthropic, openai, openrouter, ollama, or the address of one")
-    print("that speaks as OpenAI does. offline is none: eight fixed commands, to look around.")
+    print("\nThe model that thinks: anthropic, openai, openrouter, ollama (runs here), or the")
+    print("address of one that speaks as OpenAI does; offline is eight commands without a model.")
     services, answers = config.of(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@]+")
     if name == "offline":
         return {("models", role): "offline/rules" for role in ("default", "summarizer")}
-    provider, tried = services.get(name), None
+    provider = services.get(name)
     if provider is None:
         provider = ProviderSettings(api="openai", base_url=name)
         name, where = "custom", ("providers", "custom")
         answers = {(*where, "api"): "openai", (*where, "base_url"): provider.base_url}
-    model, cheap = USUAL.get(name, ("default", ""))
-    while True:
+    (model, cheap), again = USUAL.get(name, ("default", "")), "a"
+    while again:
         question = f"Its key, not shown (Enter: {'the one I have' if provider.key else 'none'}):"
         if name != "ollama" and (typed := ask(question, wanted="[!-~]*", unseen=True)):
             provider = attrs.evolve(provider, key=Secret(typed))
             answers["providers", name, "key"] = provider.key
-        if lacks_key(provider):
-            print(f"  Without a key it cannot answer. Later, {key_remedy(name)}.")
-            break
         model = ask("Which of its models?", model)
-        if (provider, model) == tried:
-            break
-        tried = provider, model
         print("  Asking it to say hello …", flush=True)
-        if not (why := trio.run(_say_hello, name, provider, model)):
-            break
-        print(f"  {why}\n  Type another, or Enter twice to leave it so.")
+        why = trio.run(_say_hello, name, provider, model)
+        again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
     chosen = {"default": f"{name}/{model}", "summarizer": f"{name}/{cheap or model}"}
     return answers | {("models", role): value for role, value in chosen.items()}
 
@@ -209,6 +201,6 @@ async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
         try:
             completion = await provider.complete(request, lambda text: None)
         except ModelFailure as error:
-            return describe(f"{name}/{model}", error.fault).replace(" and restart", "")
+            return describe(f"{name}/{model}", error.fault)
     print(f"  It says: {clip(completion.message.text.strip(), 60)}")
     return ""

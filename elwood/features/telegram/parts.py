@@ -181,9 +181,7 @@ async def _set_up(settings: TelegramSettings) -> Answers:
                 print(f"  {explain(error)}")
                 question = "Another token (Enter: leave it so):"
             else:
-                print(
-                    "  It obeys you." if owners else "  It obeys nobody yet: see telegram.owners."
-                )
+                print("  You are its owner." if owners else "  No owner yet: see telegram.owners.")
                 break
     return answers
 
