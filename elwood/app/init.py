@@ -3,16 +3,16 @@
 import os
 import re
 import shutil
+import signal
 from argparse import Namespace
 from collections.abc import Callable, MutableMapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from zoneinfo import available_timezones
 
-from elwood.agent.models.check import set_up as set_up_models
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
-from elwood.app.doctor import doctor
 from elwood.app.main import sections
 from elwood.foundation.command_line import OK, ask, is_wanted
 from elwood.foundation.secrets.redaction import Secret
@@ -24,19 +24,17 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
 
-def install(
-    config: Path, environ: MutableMapping[str, str], say: Callable[[str], None] = print
-) -> int:
+def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
-    _write(config, template().encode(), say=say)
+    _write(config, template().encode(), say=print)
     paths = load(config, environ, secrets=False).of(Paths)
     for folder in (paths.state, paths.workspace):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    copy_documents(paths.workspace, say=say)
+    copy_documents(paths.workspace, say=print)
     for kind in sections():
         if kind.SECTION.advice:
-            say(f"\n{kind.SECTION.advice}")
-    say(f"\nNext: put your keys into {config}, then run: elwood doctor")
+            print(f"\n{kind.SECTION.advice}")
+    print(f"\nNext: put your keys into {config}, then run: elwood doctor")
     return OK
 
 
@@ -69,25 +67,31 @@ def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
 
 def set_up(path: Path, given: Namespace) -> int:
     """Ask the person at the terminal what *path* is to say, and write it, at the end only."""
-    print("Enter takes what stands in [ ], or leaves a step out. Nothing is written till the end:")
-    print("Ctrl-C leaves everything as it was.")
+    from elwood.agent.models.check import set_up as set_up_models
+    from elwood.app.doctor import doctor
+
+    print("Enter takes what stands in [ ], or leaves a step out. Nothing is written until")
+    print("the end: Ctrl-C leaves everything as it was.")
     if path.exists() and not is_wanted(f"\nThere is {path}. Put it aside, and make a new one?"):
         return install(path, os.environ)
-    answers = Answers()
+    path, answers = path.absolute(), Answers()
     try:
         for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
             if step is not None:
                 told = {at: said for at, said in answers.items() if not isinstance(said, Secret)}
                 answers |= step(load(path, dict(os.environ), text=template(told)))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the moment in which all is written
         written = _write_all(path, answers)
     except BaseException:
         print("\nNothing was written.")
         raise
-    install(path, os.environ, say=lambda line: None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with redirect_stdout(None):
+        install(path, os.environ)
     print("\nWritten:", *written, sep="\n  ", end="\n\n")
     doctor(Config.holding(file=path), given)
-    print("\nNext: `elwood chat` talks with it here, `elwood run` is the service for Telegram.")
-    print("What keeps that running, a systemd unit or a NixOS module, is in docs/operating.md.")
+    print("\nNext: `elwood chat` talks with it here; `elwood run` is the service for Telegram,")
+    print("which systemd or a NixOS module can keep running: see docs/operating.md.")
     return OK
 
 
@@ -114,8 +118,8 @@ def _write_all(path: Path, answers: Answers) -> list[Path]:
         _write(draft, text.encode(), say=lambda line: None)
         if path.exists():
             made.append(_unused(path.with_name(f"{path.name}.old")))
-            path.rename(made[-1])
-        draft.rename(path)
+            shutil.copy2(path, made[-1])
+        draft.replace(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         draft.unlink(missing_ok=True)

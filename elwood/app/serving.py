@@ -98,10 +98,10 @@ def once(config: Config, given: Namespace) -> int:
 
 # What the demo begins with.
 TRY = """\
-This is Elwood with an offline model: eight commands, no language model. All else is real. Try:
-  write notes.txt: buy milk             what was done stands below the answer, from the records
-  run mv notes.txt milk.txt             it asks you first: answer as it says
-  remind me in 1 minute to call mum     comes by itself
+This is Elwood with an offline model: eight commands. All else is real. Try:
+  write notes.txt: buy milk           below the answer stands what was done
+  run mv notes.txt milk.txt           it asks you first: answer as it says
+  remind me in 1 minute to call mum   comes by itself
 "help" lists the commands; /quit ends, and removes all that this made."""
 
 

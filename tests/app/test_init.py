@@ -32,19 +32,16 @@ from elwood.app.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 CTRL_C = "\x03"
+# What is waited for, and what is typed, or happens, then.
+Step = tuple[str, str | Callable[[], object]]
 
 
-async def dialogue(
-    home: Path,
-    answers: Sequence[tuple[str, str | Callable[[], object]]],
-    *arguments: str,
-    **environ: str,
-) -> tuple[int, str]:
+async def dialogue(home: Path, answers: Sequence[Step], **environ: str) -> tuple[int, str]:
     """Wait for each question in turn and type its answer, or do it; return what was shown."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     master, slave = os.openpty()
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-c", AT_ITS_TERMINAL, "init", *arguments],
+        [sys.executable, "-c", AT_ITS_TERMINAL, "init"],
         cwd=ROOT,
         env={**kept, "HOME": str(home), "TZ": "Europe/Berlin", **environ},
         stdin=slave,
@@ -147,20 +144,23 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
 
 
 async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
-    """What was there before lies beside it."""
+    """What was there before lies beside it.  The wait for the owner can be left out by itself."""
     old = configured(tmp_path, "x = 1")
-    steps = [
-        ("make a new one? [y/N]", "y"),
-        ("Which one? [offline]", ""),
-        ("The token", ""),
-        ("Your time zone", ""),
-    ]
-    code, shown = await dialogue(tmp_path, steps)
+    async with fake_telegram() as telegram:
+        steps: Sequence[Step] = [
+            ("make a new one? [y/N]", "y"),
+            ("Which one? [offline]", ""),
+            ("The token", TOKEN),
+            ("Ctrl-C: later) .", CTRL_C),
+            ("no owner yet", lambda: None),
+            ("Your time zone", ""),
+        ]
+        code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
     assert (code, "PROBLEM" in shown) == (0, False)
     assert old.with_name("config.toml.old").read_text() == "x = 1"
     config = load(old, {"HOME": str(tmp_path)})
     assert config.of(ModelSettings).default == "offline/rules"
-    assert not (old.parent / "secrets").exists()
+    assert config.of(TelegramSettings).owners == ()
 
 
 async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:

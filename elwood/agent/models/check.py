@@ -166,8 +166,8 @@ ENOUGH = 1000
 
 def set_up(config: Config) -> Answers:
     """Ask which model thinks, and try it by one small request."""
-    print("\nThe model that thinks: anthropic, openai, openrouter, ollama (runs here), or the")
-    print("address of one that speaks as OpenAI does; offline is eight commands without a model.")
+    print("\nThe model that thinks: anthropic, openai, openrouter, ollama (on this machine),")
+    print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
     services, answers = config.of(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@]+")

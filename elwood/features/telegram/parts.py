@@ -162,7 +162,7 @@ PATIENCE, POLL, PAUSE = 300.0, 5, 1.0
 
 def set_up(config: Config) -> Answers:
     """Ask for the bot's token, try it, and find the owner by a message to the bot."""
-    print("\nTelegram: write /newbot to @BotFather there. It makes you a bot, and tells its token.")
+    print("\nTelegram: write /newbot to @BotFather there. You get a bot, and its token.")
     return trio.run(_set_up, config.of(TelegramSettings))
 
 
@@ -174,20 +174,18 @@ async def _set_up(settings: TelegramSettings) -> Answers:
             bot = Bot(attrs.evolve(settings, token=token), client)
             try:
                 name = (await bot.get_me()).username
-                print(f"  That is @{name}. To show it who you are, open https://t.me/{name}, and")
-                print("  press Start or write anything. I wait for that (Ctrl-C: later) ", end="")
-                answers["telegram", "owners"] = owners = await _owners(bot)
+                print(f"  That is @{name}. Show it who you are: open https://t.me/{name},")
+                print("  and press Start or write anything. I wait for it (Ctrl-C: later) ", end="")
+                answers["telegram", "owners"] = await _owners(bot)
+                break
             except FAILURES as error:
                 print(f"  {explain(error)}")
                 question = "Another token (Enter: leave it so):"
-            else:
-                print("  You are its owner." if owners else "  No owner yet: see telegram.owners.")
-                break
     return answers
 
 
 async def _owners(bot: Bot) -> list[int]:
-    """Wait until somebody writes to *bot* who is its owner.
+    """Wait until somebody writes to *bot* in private who is its owner.
 
     Nothing is confirmed: Elwood answers that message when it runs.
     """
@@ -204,9 +202,10 @@ async def _owners(bot: Bot) -> list[int]:
                         name = f"{user.name} ({user.username or 'no user name'}, {user.id})"
                         print(f"\n  {name} wrote: {clip(message.text or '', 60)}")
                         if is_wanted("  Is that you?"):
+                            print("  You are its owner: it answers that as soon as it runs.")
                             return [user.id]
                 await trio.sleep(PAUSE)
     except* KeyboardInterrupt:
         pass
-    print()
+    print("\n  It has no owner yet: write your number into telegram.owners, or begin again.")
     return []
