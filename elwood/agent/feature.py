@@ -19,7 +19,7 @@ class Feature(NamedTuple):
     features bring.  *settings* are its sections of config.toml, *own* those of agent.toml,
     *cli* its commands, *checks* those of the doctor.  *mend* puts the state folder in order before
     anything in it is opened, under its lock; it blocks, says what it did, and may raise CliFailure
-    and OSError.  *set_up* asks at `elwood init`, given what holds so far, and changes nothing.
+    and OSError.  *set_up* asks at `elwood init`, given what holds unwritten, and changes nothing.
     """
 
     name: str

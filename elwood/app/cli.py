@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
         return USAGE
     try:
         return _run(command, given)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         return INTERRUPTED
     except BaseExceptionGroup as group:
         # Ctrl-C while a nursery runs that does not listen for it yet comes as a group.
@@ -169,10 +169,6 @@ def _init(config: "Config", given: Namespace) -> int:
     return set_up(path, given)
 
 
-def _of_init(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="ask nothing, write the usual files")
-
-
 def _verbose(parser: ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
 
@@ -213,7 +209,7 @@ APP = (
         "init",
         "Set Elwood up: ask what it needs, and write config.toml and the first documents.",
         _init,
-        _of_init,
+        lambda parser: parser.add_argument("--yes", action="store_true", help="ask nothing"),
         needs="nothing",
     ),
     CliCommand(

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 from argparse import Namespace
 from collections.abc import Callable, MutableMapping
 from contextlib import redirect_stdout
@@ -76,16 +75,13 @@ def set_up(path: Path, given: Namespace) -> int:
         return install(path, os.environ)
     path, answers = path.absolute(), Answers()
     try:
+        config = load(Path(os.devnull), dict(os.environ))
         for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
-            if step is not None:
-                told = {at: said for at, said in answers.items() if not isinstance(said, Secret)}
-                answers |= step(load(path, dict(os.environ), text=template(told)))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the moment in which all is written
+            answers |= step(config) if step is not None else {}
         written = _write_all(path, answers)
     except BaseException:
         print("\nNothing was written.")
         raise
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     with redirect_stdout(None):
         install(path, os.environ)
     print("\nWritten:", *written, sep="\n  ", end="\n\n")
@@ -112,18 +108,17 @@ def _write_all(path: Path, answers: Answers) -> list[Path]:
                 made.append(folder / f"{at[-2]}-{at[-1]}")
                 _write(made[-1], value.reveal().encode(), say=lambda line: None)
                 told[at] = f"file:{made[-1]}"
-        text = template(told)
-        load(path, dict(os.environ), text=text)
         draft.unlink(missing_ok=True)
-        _write(draft, text.encode(), say=lambda line: None)
+        _write(draft, template(told).encode(), say=lambda line: None)
+        load(draft, dict(os.environ))
         if path.exists():
             made.append(_unused(path.with_name(f"{path.name}.old")))
             shutil.copy2(path, made[-1])
-        draft.replace(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         draft.unlink(missing_ok=True)
         raise
+    draft.replace(path)
     return made
 
 

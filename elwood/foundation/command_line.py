@@ -111,9 +111,9 @@ def is_wanted(question: str) -> bool:
 
 
 def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = False) -> str:
-    """Ask on the terminal until the answer fits *wanted*; Enter is *usual*, Ctrl-D a Ctrl-C.
+    """Ask on the terminal until the answer fits *wanted*; Enter alone is *usual*.
 
-    What is *unseen* is not shown while it is typed.
+    What is *unseen* is not shown while it is typed.  Ctrl-D raises EOFError.
     """
     from getpass import getpass
 
@@ -122,8 +122,6 @@ def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = Fa
             print(question, end=f" [{usual}] " if usual else " ", flush=True)
         try:
             said = (getpass(f"{question} ") if unseen else input()).strip() or usual
-        except EOFError:
-            raise KeyboardInterrupt from None
         except UnicodeDecodeError:
             continue
         if said.isprintable() and re.fullmatch(wanted, said):

@@ -153,6 +153,7 @@ async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None
             ("The token", TOKEN),
             ("Ctrl-C: later) .", CTRL_C),
             ("no owner yet", lambda: None),
+            ("When", ""),
             ("Your time zone", ""),
         ]
         code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
@@ -201,7 +202,8 @@ def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> N
         ("tasks", "when"): "30 7 * * *",
         ("tasks", "prompt"): said,
     }
-    config = load(tmp_path / "none.toml", {"HOME": "/home/ada"}, text=template(answers))
+    (tmp_path / "first.toml").write_text(template(answers))
+    config = load(tmp_path / "first.toml", {"HOME": "/home/ada"})
     assert config.of(Owner).name == said
     assert config.of(TelegramSettings).owners == (1, 2)
     assert config.of(Providers).by_name["custom"].base_url == "http://127.0.0.1:1/v1"

@@ -160,8 +160,6 @@ USUAL = {
     "openrouter": ("openrouter/auto", ""),
     "ollama": ("qwen3", ""),
 }
-# Tokens of a first answer: some models think at length before they say a word.
-ENOUGH = 1000
 
 
 def set_up(config: Config) -> Answers:
@@ -195,7 +193,8 @@ def set_up(config: Config) -> Answers:
 async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
     """Show what the model says, or return why it says nothing."""
     hello = (Human("Say hello in at most five words."),)
-    request = ModelRequest(model=model, prompt=Prompt(""), messages=hello, max_tokens=ENOUGH)
+    most = ModelSettings().max_tokens  # as it will be asked
+    request = ModelRequest(model=model, prompt=Prompt(""), messages=hello, max_tokens=most)
     async with aclosing(Client()) as client:
         provider = make_provider(name, settings, client=client, new_id=str)
         try:

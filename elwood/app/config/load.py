@@ -85,11 +85,8 @@ def load(
     sections: Sequence[type[Settings]] | None = None,
     *,
     secrets: bool = True,
-    text: str | None = None,
 ) -> Config:
     """Read the configuration in *path*, with what *environ* sets over it, into *sections*.
-
-    With a *text* it is read as if that stood there.
 
     Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
     for commands that need no secret and may not be allowed to read them.  What the file ``.env``
@@ -98,8 +95,7 @@ def load(
     """
     seen = {**_dotenv(path.with_name(".env"), secrets=secrets), **environ}
     try:
-        written = _read(path) if text is None else _parsed(path, text.encode())
-        return _Loading(path, seen, sections or all_sections(), secrets).config(written)
+        return _Loading(path, seen, sections or all_sections(), secrets).config(_read(path))
     finally:
         for name in environ.keys() - seen.keys():
             del environ[name]

@@ -339,10 +339,8 @@ MORNING = "Tell me in a few lines what is on today: what is due, and what I said
 
 
 def set_up(config: Config) -> Answers:
-    """Offer a first task, if there is a model that can do it."""
-    if config.of(ModelSettings).default.startswith("offline/"):
-        return {}
-    print("\nA first task: each day it can tell you what is on.")
+    """Offer a first task."""
+    print("\nA first task: each day a model can tell you what is on.")
     clock = ask("When (as 7:30; Enter: never)?", "", "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?")
     hour, _, minute = clock.partition(":")
     task = {"title": "What is on today", "when": f"{minute} {hour} * * *", "prompt": MORNING}
