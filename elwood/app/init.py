@@ -93,9 +93,10 @@ def set_up(path: Path, given: Namespace) -> int:
 
 def _time_zone(config: Config) -> Answers:
     here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
-    guess = os.environ.get("TZ", "").lstrip(":") or here or "UTC"
-    known = "|".join(map(re.escape, available_timezones()))
-    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, known)}
+    zones = available_timezones()
+    guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
+    wanted = "|".join(map(re.escape, zones))
+    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, wanted)}
 
 
 def _write_all(path: Path, answers: Answers) -> list[Path]:

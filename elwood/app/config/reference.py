@@ -70,7 +70,7 @@ def _described(kind: type[Settings]) -> str:
 
 
 def template(answers: Answers | None = None) -> str:
-    """Return the first config.toml: every key but for *answers* in a comment: defaults hold."""
+    """Return the first config.toml: *answers*, and every other key in a comment: defaults hold."""
     parts, answers = [_HEAD], answers or {}
     for kind in sections():
         section = kind.SECTION
