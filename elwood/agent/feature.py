@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from elwood.agent.session.core import Core
     from elwood.foundation.checks import Check
     from elwood.foundation.command_line import CliCommand
-    from elwood.foundation.settings import Config, Settings
+    from elwood.foundation.settings import Answers, Config, Settings
 
 
 class Feature(NamedTuple):
@@ -19,7 +19,7 @@ class Feature(NamedTuple):
     features bring.  *settings* are its sections of config.toml, *own* those of agent.toml,
     *cli* its commands, *checks* those of the doctor.  *mend* puts the state folder in order before
     anything in it is opened, under its lock; it blocks, says what it did, and may raise CliFailure
-    and OSError.
+    and OSError.  *set_up* asks at `elwood init`, given what holds unwritten, and changes nothing.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Feature(NamedTuple):
     checks: "Sequence[Check]" = ()
     mend: "Callable[[Config], str] | None" = None
     own: "Sequence[type[Settings]]" = ()
+    set_up: "Callable[[Config], Answers] | None" = None
 
 
 def imported(module: str, name: str) -> Callable[..., Any]:

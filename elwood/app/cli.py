@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
         return USAGE
     try:
         return _run(command, given)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         return INTERRUPTED
     except BaseExceptionGroup as group:
         # Ctrl-C while a nursery runs that does not listen for it yet comes as a group.
@@ -161,9 +161,12 @@ def default_config(variable: Callable[[str], str | None]) -> Path:
 
 
 def _init(config: "Config", given: Namespace) -> int:
-    from elwood.app.init import install
+    from elwood.app.init import install, set_up
 
-    return install(given.config or default_config(os.environ.get), os.environ)
+    path = given.config or default_config(os.environ.get)
+    if given.yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return install(path, os.environ)
+    return set_up(path, given)
 
 
 def _verbose(parser: ArgumentParser) -> None:
@@ -204,8 +207,9 @@ RUN = CliCommand(
 APP = (
     CliCommand(
         "init",
-        "Write a commented config.toml and the first workspace documents.",
+        "Set Elwood up: ask what it needs, and write config.toml and the first documents.",
         _init,
+        lambda parser: parser.add_argument("--yes", action="store_true", help="ask nothing"),
         needs="nothing",
     ),
     CliCommand(

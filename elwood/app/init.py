@@ -1,15 +1,22 @@
-"""What ``elwood init`` does: writes the first files, and never over one that is there."""
+"""What ``elwood init`` does: asks, and writes the first files; never over one that is there."""
 
 import os
+import re
+import shutil
+from argparse import Namespace
 from collections.abc import Callable, MutableMapping
+from contextlib import redirect_stdout
 from pathlib import Path
+from zoneinfo import available_timezones
 
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
 from elwood.app.main import sections
-from elwood.foundation.command_line import OK
-from elwood.foundation.settings import Paths
+from elwood.foundation.command_line import OK, ask, is_wanted
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Answers, Config, Paths
+from elwood.foundation.storage.disk import temporary
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.
 FOLDER_MODE = 0o700
@@ -52,3 +59,70 @@ def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     say(f"written  {path}")
+
+
+# --- the guided way -------------------------------------------------------------------------------
+
+
+def set_up(path: Path, given: Namespace) -> int:
+    """Ask the person at the terminal what *path* is to say, and write it, at the end only."""
+    from elwood.agent.models.check import set_up as set_up_models
+    from elwood.app.doctor import doctor
+
+    print("Enter takes what stands in [ ], or leaves a step out. Nothing is written until")
+    print("the end: Ctrl-C leaves everything as it was.")
+    if path.exists() and not is_wanted(f"\nThere is {path}. Put it aside, and make a new one?"):
+        return install(path, os.environ)
+    path, answers = path.absolute(), Answers()
+    try:
+        config = load(Path(os.devnull), dict(os.environ))
+        for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
+            answers |= step(config) if step is not None else {}
+        written = _write_all(path, answers)
+    except BaseException:
+        print("\nNothing was written.")
+        raise
+    with redirect_stdout(None):
+        install(path, os.environ)
+    print("\nWritten:", *written, sep="\n  ", end="\n\n")
+    doctor(Config.holding(file=path), given)
+    print("\nNext: `elwood chat` talks with it here; `elwood run` is the service for Telegram,")
+    print("which systemd or a NixOS module can keep running: see docs/operating.md.")
+    return OK
+
+
+def _time_zone(config: Config) -> Answers:
+    here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    zones = available_timezones()
+    guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
+    wanted = "|".join(map(re.escape, zones))
+    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, wanted)}
+
+
+def _write_all(path: Path, answers: Answers) -> list[Path]:
+    """Write *path* and a file for each secret: all of them, or none.  Raises ConfigErrors."""
+    draft, folder, told = temporary(path), _unused(path.with_name("secrets")), dict(answers)
+    made = [path]
+    try:
+        for at, value in answers.items():
+            if isinstance(value, Secret):
+                made.append(folder / f"{at[-2]}-{at[-1]}")
+                _write(made[-1], value.reveal().encode(), say=lambda line: None)
+                told[at] = f"file:{made[-1]}"
+        draft.unlink(missing_ok=True)
+        _write(draft, template(told).encode(), say=lambda line: None)
+        load(draft, dict(os.environ))
+        if path.exists():
+            made.append(_unused(path.with_name(f"{path.name}.old")))
+            shutil.copy2(path, made[-1])
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        draft.unlink(missing_ok=True)
+        raise
+    draft.replace(path)
+    return made
+
+
+def _unused(path: Path) -> Path:
+    """Name something like *path* that is not there yet."""
+    return _unused(path.with_name(f"{path.name}-2")) if os.path.lexists(path) else path

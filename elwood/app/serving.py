@@ -1,10 +1,12 @@
 """The ways to run Elwood: as a service, on the console, for one message, as a demonstration."""
 
+import atexit
 import gc
 import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -94,9 +96,21 @@ def once(config: Config, given: Namespace) -> int:
     return _run(config, body)
 
 
+# What the demo begins with.
+TRY = """\
+This is Elwood with an offline model: eight commands. All else is real. Try:
+  write notes.txt: buy milk           below the answer stands what was done
+  run mv notes.txt milk.txt           it asks you first: answer as it says
+  remind me in 1 minute to call mum   comes by itself
+"help" lists the commands; /quit ends, and removes all that this made."""
+
+
 def demo(nothing: Config, given: Namespace) -> int:
-    """Talk on the console with the rule-based model, in a fresh folder; return the exit code."""
+    """Talk on the console with the rule-based model, in a passing folder; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
+    # However it ends; until the app listens for SIGTERM, that is like a Ctrl-C.
+    atexit.register(_remove, folder)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
     copy_documents(paths.workspace, say=lambda line: None)
     config = Config.holding(
@@ -106,12 +120,14 @@ def demo(nothing: Config, given: Namespace) -> int:
         file=folder / "config.toml",
     )
     if sys.stdin.isatty():
-        print(
-            "This is Elwood with an offline model: eight commands, no language model. Everything\n"
-            f"else is real; the state is in {folder}.\n"
-            'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
-        )
+        print(TRY)
     return chat(config, given)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if sys.stdin.isatty():
+        print(f"{folder}, all that the demo made, {'stays' if folder.exists() else 'is removed'}.")
 
 
 # --- how it runs ----------------------------------------------------------------------------------

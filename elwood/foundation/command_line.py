@@ -5,6 +5,7 @@ when it runs.
 """
 
 import io
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
@@ -106,5 +107,23 @@ def is_wanted(question: str) -> bool:
     if not sys.stdin.isatty():
         print("Nobody can be asked here; say --yes if you are sure.", file=sys.stderr)
         return False
-    print(f"{question} [y/N] ", end="", flush=True)
-    return input().strip().lower() in ("y", "yes")
+    return ask(f"{question} [y/N]").lower() in ("y", "yes")
+
+
+def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = False) -> str:
+    """Ask on the terminal until the answer fits *wanted*; Enter alone is *usual*.
+
+    What is *unseen* is not shown while it is typed.  Ctrl-D raises EOFError.
+    """
+    from getpass import getpass
+
+    while True:
+        if not unseen:
+            print(question, end=f" [{usual}] " if usual else " ", flush=True)
+        try:
+            said = (getpass(f"{question} ") if unseen else input()).strip() or usual
+        except UnicodeDecodeError:
+            continue
+        if said.isprintable() and re.fullmatch(wanted, said):
+            return said
+        print("  That does not look right. Once more:")

@@ -19,6 +19,8 @@ from elwood.foundation.secrets.redaction import Secret
 T = TypeVar("T")
 # Where a value stands in the configuration: names of tables and keys, and indexes of lists.
 Where = tuple[str | int, ...]
+# What `elwood init` was answered, by where it is to stand; a Secret is written to a file.
+Answers = dict[Where, object]
 # What is wrong where, and the remedy.
 Complaint = tuple[Where, str, str]
 Report = Callable[[Where, str, str], None]

@@ -82,7 +82,7 @@ async def at_terminal(
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "elwood", "--config", str(config), *arguments],
             cwd=ROOT,
-            env={**kept, "HOME": str(folder), "ANTHROPIC_API_KEY": KEY},
+            env={**kept, "HOME": str(folder), "TMPDIR": str(folder), "ANTHROPIC_API_KEY": KEY},
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -115,6 +115,23 @@ async def test_ctrl_c_in_a_conversation_stops_the_answer_then_asks_then_ends(
         one.signal(signal.SIGINT)
         assert await one.ended() == 0
         assert "Traceback" not in one.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_demo_leaves_nothing_however_early_it_is_ended(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with at_terminal(tmp_path, FakeModels(), "demo") as one:
+        await one.shows("run mv notes.txt milk.txt")
+        if number == signal.SIGINT:
+            await one.shows("you> ")
+            one.signal(number)
+            await one.shows("Press Ctrl-C again to end.")
+        one.signal(number)
+        assert await one.ended() in (0, 130)
+        assert "all that the demo made, is removed." in one.text
+        assert "Traceback" not in one.text
+    assert [name for name in os.listdir(tmp_path) if "demo" in name] == []
 
 
 async def test_the_first_ctrl_c_says_what_is_finished_and_the_second_ends_at_once(

@@ -1,19 +1,35 @@
-"""What the doctor asks about models: is there a key, does the service know it and the models?"""
+"""What the doctor asks about models: is there a key, is it good, are they offered?  And what
+``elwood init`` asks: which is to think.
+"""
 
 from collections.abc import Iterable, Iterator
+from contextlib import aclosing
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
+import attrs
 import msgspec
 import trio
 
-from elwood.agent.models.client import HttpProvider
+from elwood.agent.conversation.message import Human, Prompt
+from elwood.agent.models.client import HttpProvider, ModelFailure, ModelRequest
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import split_name
-from elwood.agent.models.settings import Limits, ModelSettings, Providers, key_remedy, models_in_use
+from elwood.agent.models.routing import describe, split_name
+from elwood.agent.models.settings import (
+    Limits,
+    ModelSettings,
+    Providers,
+    ProviderSettings,
+    key_remedy,
+    models_in_use,
+)
 from elwood.agent.models.spending import price_of
 from elwood.foundation.checks import CheckContext, Finding
-from elwood.foundation.settings import Config
+from elwood.foundation.command_line import ask
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Answers, Config
+from elwood.foundation.text.lines import clip
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -133,3 +149,57 @@ def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
             case _ListedModel(lifecycle="deprecated", retires_at=day):
                 when = f" and retires on {day[:10]}" if day else ""
                 yield Finding("warning", name, f"the model {model} is deprecated{when}", remedy)
+
+
+# --- what `elwood init` asks ----------------------------------------------------------------------
+
+# The usual model of each service, and one that is cheaper and good enough for summaries.
+USUAL = {
+    "anthropic": ("claude-sonnet-5-5", "claude-haiku-5-5"),
+    "openai": ("gpt-5", "gpt-5-mini"),
+    "openrouter": ("openrouter/auto", ""),
+    "ollama": ("qwen3", ""),
+}
+
+
+def set_up(config: Config) -> Answers:
+    """Ask which model thinks, and try it by one small request."""
+    print("\nThe model that thinks: anthropic, openai, openrouter, ollama (on this machine),")
+    print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
+    services, answers = config.of(Providers).by_name, Answers()
+    usual = "anthropic" if services["anthropic"].key else "offline"
+    name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@]+")
+    if name == "offline":
+        return {("models", role): "offline/rules" for role in ("default", "summarizer")}
+    provider = services.get(name)
+    if provider is None:
+        provider = ProviderSettings(api="openai", base_url=name)
+        name, where = "custom", ("providers", "custom")
+        answers = {(*where, "api"): "openai", (*where, "base_url"): provider.base_url}
+    (model, cheap), again = USUAL.get(name, ("default", "")), "a"
+    while again:
+        question = f"Its key, not shown (Enter: {'the one I have' if provider.key else 'none'}):"
+        if name != "ollama" and (typed := ask(question, wanted="[!-~]*", unseen=True)):
+            provider = attrs.evolve(provider, key=Secret(typed))
+            answers["providers", name, "key"] = provider.key
+        model = ask("Which of its models?", model)
+        print("  Asking it to say hello …", flush=True)
+        why = trio.run(_say_hello, name, provider, model)
+        again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
+    chosen = {"default": f"{name}/{model}", "summarizer": f"{name}/{cheap or model}"}
+    return answers | {("models", role): value for role, value in chosen.items()}
+
+
+async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
+    """Show what the model says, or return why it says nothing."""
+    hello = (Human("Say hello in at most five words."),)
+    most = ModelSettings().max_tokens  # as it will be asked
+    request = ModelRequest(model=model, prompt=Prompt(""), messages=hello, max_tokens=most)
+    async with aclosing(Client()) as client:
+        provider = make_provider(name, settings, client=client, new_id=str)
+        try:
+            completion = await provider.complete(request, lambda text: None)
+        except ModelFailure as error:
+            return describe(f"{name}/{model}", error.fault)
+    print(f"  It says: {clip(completion.message.text.strip(), 60)}")
+    return ""

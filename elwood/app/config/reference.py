@@ -9,9 +9,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 import msgspec
 
+from elwood.app.config.load import dotted
 from elwood.app.main import own_sections, sections
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Key, Settings, keys
+from elwood.foundation.settings import Answers, Key, Settings, keys
 
 _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
@@ -68,19 +69,26 @@ def _described(kind: type[Settings]) -> str:
     return f"## {head}\n\n{section.about}\n\n{table}\n"
 
 
-def template() -> str:
-    """Return the first config.toml: every key in a comment, so that all defaults hold."""
-    parts = [_HEAD]
+def template(answers: Answers | None = None) -> str:
+    """Return the first config.toml: *answers*, and every other key in a comment: defaults hold."""
+    parts, answers = [_HEAD], answers or {}
     for kind in sections():
         section = kind.SECTION
         parts.append(_prose(section.about))
         if section.tables is not None:
             parts.append(section.tables.example)
+            for at in (at for at in answers if at[0] == section.name):
+                head = f"[{dotted(at[:-1])}]" if section.tables.keyed else f"[[{at[0]}]]"
+                if f"\n{head}\n" not in parts:
+                    parts.append(f"\n{head}\n")
+                parts.append(f"{at[-1]} = {_toml(answers[at])}\n")
         else:
             parts.append(f"[{section.name}]\n")
             for field, key in keys(kind):
                 parts.append(_prose(key.help))
-                parts.append(f"#{field.name} = {key.example or _toml(field)}\n")
+                at, shown = (section.name, field.name), key.example or _toml(field.default)
+                said = f"{field.name} = {_toml(answers[at])}" if at in answers else ""
+                parts.append(f"{said or f'#{field.name} = {shown}'}\n")
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
 
@@ -119,12 +127,12 @@ def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
         return key.default
     if field.default is attrs.NOTHING:
         return "must be written"
-    return "none" if field.default in (None, "", (), {}) else f"`{_toml(field)}`"
+    return "none" if field.default in (None, "", (), {}) else f"`{_toml(field.default)}`"
 
 
-def _toml(field: "attrs.Attribute[Any]") -> str:
-    # For texts, numbers and lists of them, JSON is TOML.
-    return msgspec.json.encode(field.default).decode()
+def _toml(value: object) -> str:
+    # For texts, numbers and lists of them, JSON is TOML, but for what would be a variable.
+    return msgspec.json.encode(value).decode().replace("${", "$${")
 
 
 if __name__ == "__main__":

@@ -10,4 +10,5 @@ FEATURE = Feature(
     settings=(HeartbeatSettings, ConfiguredTasks),
     own=(OwnTasks, OwnHeartbeat),
     checks=(imported("elwood.features.tasks.parts", "check"),),
+    set_up=imported("elwood.features.tasks.parts", "set_up"),
 )

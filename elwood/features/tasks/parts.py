@@ -53,8 +53,9 @@ from elwood.features.tasks.texts import USAGE, buttons, listing, planned
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.command_line import ask
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, clear_error, report_error
-from elwood.foundation.settings import BadSetting
+from elwood.foundation.settings import Answers, BadSetting, Config
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.journal import Journal
 
@@ -348,3 +349,17 @@ async def check(context: CheckContext) -> list[Finding]:
             names = candidates(models, task.role)
             found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found
+
+
+# --- what `elwood init` asks ----------------------------------------------------------------------
+
+MORNING = "Tell me in a few lines what is on today: what is due, and what I said that I would do."
+
+
+def set_up(config: Config) -> Answers:
+    """Offer a first task."""
+    print("\nA first task: each day a model can tell you what is on.")
+    clock = ask("When (as 7:30; Enter: never)?", "", "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?")
+    hour, _, minute = clock.partition(":")
+    task = {"title": "What is on today", "when": f"{minute} {hour} * * *", "prompt": MORNING}
+    return {("tasks", key): said for key, said in task.items()} if clock else {}

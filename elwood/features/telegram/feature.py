@@ -97,4 +97,5 @@ FEATURE = Feature(
     build=imported("elwood.features.telegram.parts", "build"),
     settings=(TelegramSettings,),
     checks=(imported("elwood.features.telegram.parts", "check"),),
+    set_up=imported("elwood.features.telegram.parts", "set_up"),
 )

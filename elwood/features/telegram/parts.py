@@ -1,10 +1,13 @@
 """What telegram brings to one run of the app."""
 
 import re
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
+import attrs
 import msgspec
+import trio
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
@@ -18,20 +21,23 @@ from elwood.agent.media.store import FileKeeper
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import WatchdogSettings
-from elwood.features.telegram.bot_api import TelegramUser
-from elwood.features.telegram.client import Bot
+from elwood.features.telegram.bot_api import TelegramUser, Update
+from elwood.features.telegram.client import FAILURES, Bot, explain
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.checks import CheckContext, Finding
-from elwood.foundation.command_line import MISCONFIGURED, CliFailure
+from elwood.foundation.command_line import MISCONFIGURED, CliFailure, ask, is_wanted
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Blocking, Mailbox
 from elwood.foundation.sandbox.launched import Launched
 from elwood.foundation.sandbox.layout import SandboxContext
 from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Answers, Config
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import clip
 
 # Megabytes of data for a program that reads a document, or writes a recording down.
 MEMORY = 8000
@@ -109,7 +115,7 @@ def file_keeper(
 
 # --- what the doctor asks -------------------------------------------------------------------------
 
-_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}")
+TOKEN = r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}"
 
 
 class _Me(msgspec.Struct):
@@ -130,7 +136,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 async def _bot(context: CheckContext, token: str, base: str) -> Finding:
     new = "ask @BotFather for the token, and put it where telegram-token is kept"
-    if not _TOKEN.fullmatch(token):
+    if not re.fullmatch(TOKEN, token):
         what = "the token does not look like one (digits, a colon, letters)"
         return Finding("problem", "telegram", what, new)
     answer = await context.get("telegram", base, f"/bot{token}/getMe")
@@ -146,3 +152,60 @@ async def _bot(context: CheckContext, token: str, base: str) -> Finding:
         remedy = "check telegram.base_url, or try again later"
         return Finding("warning", "telegram", what, remedy)
     return Finding("ok", "telegram", f"{base} answers; the bot is @{bot.username}")
+
+
+# --- what `elwood init` asks ----------------------------------------------------------------------
+
+# Seconds to wait for the owner to write, of one poll, and between two.
+PATIENCE, POLL, PAUSE = 300.0, 5, 1.0
+
+
+def set_up(config: Config) -> Answers:
+    """Ask for the bot's token, try it, and find the owner by a message to the bot."""
+    print("\nTelegram: write /newbot to @BotFather there. You get a bot, and its token.")
+    return trio.run(_set_up, config.of(TelegramSettings))
+
+
+async def _set_up(settings: TelegramSettings) -> Answers:
+    answers, question = Answers(), "The token; it is not shown (Enter: no Telegram):"
+    async with aclosing(Client(connections=1)) as client:
+        while typed := ask(question, wanted=f"({TOKEN})?", unseen=True):
+            answers["telegram", "token"] = token = Secret(typed)
+            bot = Bot(attrs.evolve(settings, token=token), client)
+            try:
+                name = (await bot.get_me()).username
+                print(f"  That is @{name}. Show it who you are: open https://t.me/{name},")
+                print("  and press Start or write anything. I wait for it (Ctrl-C: later) ", end="")
+                answers["telegram", "owners"] = await _owners(bot)
+                break
+            except FAILURES as error:
+                print(f"  {explain(error)}")
+                question = "Another token (Enter: leave it so):"
+    return answers
+
+
+async def _owners(bot: Bot) -> list[int]:
+    """Wait until somebody writes to *bot* in private who is its owner.
+
+    Nothing is confirmed: Elwood answers that message when it runs.
+    """
+    others = set[int]()
+    try:
+        with trio.move_on_after(PATIENCE):
+            while True:
+                print(".", end="", flush=True)
+                for update in await bot.get_updates(None, wait=POLL):
+                    message = update.message if isinstance(update, Update) else None
+                    user = message and message.chat.type == "private" and message.from_
+                    if message and user and user.id not in others:
+                        others.add(user.id)
+                        name = f"{user.name} ({user.username or 'no user name'}, {user.id})"
+                        print(f"\n  {name} wrote: {clip(message.text or '', 60)}")
+                        if is_wanted("  Is that you?"):
+                            print("  You are its owner: it answers that as soon as it runs.")
+                            return [user.id]
+                await trio.sleep(PAUSE)
+    except* KeyboardInterrupt:
+        pass
+    print("\n  It has no owner yet: write your number into telegram.owners, or begin again.")
+    return []

@@ -1,0 +1,216 @@
+"""The guided `elwood init`: a real process at a terminal of its own, a model and a Bot API."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.agent.conversation.settings import Owner
+from elwood.agent.models.settings import ModelSettings, Providers
+from elwood.app.config.load import load
+from elwood.app.config.reference import template
+from elwood.features.tasks.settings import ConfiguredTasks
+from elwood.features.telegram.feature import TelegramSettings
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Answers
+from tests.app.test_cli import configured, elwood
+from tests.fake_http import serving
+from tests.fake_models import FakeModels, Say
+from tests.fake_telegram import OWNER, TOKEN, fake_telegram
+from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
+
+# A key is asked for at the terminal of the process, which must not be that of the tests.
+AT_ITS_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from elwood.app.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+CTRL_C = "\x03"
+# What is waited for, and what is typed, or happens, then.
+Step = tuple[str, str | Callable[[], object]]
+
+
+async def dialogue(home: Path, answers: Sequence[Step], **environ: str) -> tuple[int, str]:
+    """Wait for each question in turn and type its answer, or do it; return what was shown."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    master, slave = os.openpty()
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-c", AT_ITS_TERMINAL, "init"],
+        cwd=ROOT,
+        env={**kept, "HOME": str(home), "TZ": "Europe/Berlin", **environ},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    shown, seen = "", 0
+
+    def read() -> str:
+        try:
+            return os.read(master, 65_536).decode(errors="replace")
+        except OSError:  # nobody has it open any more
+            return ""
+
+    try:
+        with trio.move_on_after(PATIENCE):
+            for question, answer in answers:
+                while question not in shown[seen:]:
+                    more = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+                    assert more, f"{question!r} was not asked:\n{shown}"
+                    shown += more
+                seen = shown.index(question, seen) + len(question)
+                if callable(answer):
+                    answer()
+                else:
+                    os.write(master, (answer + "\n" * (answer != CTRL_C)).encode())
+            while more := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
+                shown += more
+            return await process.wait(), shown.replace("\r\n", "\n")
+        pytest.fail(f"it does not go on:\n{shown}")
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+        os.close(master)
+
+
+async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
+    """After a wrong key, a wrong token, a stranger's message, a group's, and wrong words."""
+    models, wrong_token = FakeModels([Say("Hello, I am here.")], key=KEY), "4242:wrong-token"
+    async with serving(models.answer) as url, fake_telegram() as telegram:
+        at = {"ELWOOD__PROVIDERS__ANTHROPIC__BASE_URL": url}
+        environ = {**at, "ELWOOD__TELEGRAM__BASE_URL": telegram.url}
+        telegram.say("hello all", chat=-5)
+        telegram.say("\x1b[2Jit is me", chat=7, user=7)
+        code, shown = await dialogue(
+            tmp_path,
+            [
+                ("Which one? [offline]", "anthropics"),
+                ("Which one? [offline]", "anthropic"),
+                ("Its key", f"not-{KEY}"),
+                ("models? [claude-sonnet-5-5]", ""),
+                ("does not accept the key", lambda: None),
+                ("a asks you again:", "a"),
+                ("Its key", KEY),
+                ("models? [claude-sonnet-5-5]", ""),
+                ("It says: Hello, I am here.", lambda: None),
+                ("The token", wrong_token),
+                ("token was refused (401 Unauthorized)", lambda: None),
+                ("Another token", TOKEN),
+                ("https://t.me/elwood_bot", lambda: None),
+                ("it is me\n  Is that you? [y/N]".replace("\n", "\r\n"), ""),
+                ("..", lambda: telegram.say("/start")),
+                ("Is that you? [y/N]", "y"),
+                ("When", "25:00"),
+                ("When", "7:30"),
+                ("Your time zone", "Berlin"),
+                ("Your time zone, as Europe/Berlin? [Europe/Berlin]", ""),
+            ],
+            **environ,
+        )
+        path = tmp_path / ".config/elwood/config.toml"
+        config = load(path, {"HOME": str(tmp_path), **environ})
+        ask_doctor = partial(elwood, tmp_path, "doctor", options=(), **environ)
+        doctor = await trio.to_thread.run_sync(ask_doctor)
+    assert (code, doctor.returncode, doctor.stderr) == (0, 0, "")
+    # What the doctor has found is the end of the dialogue.
+    found = " ".join(shown.split())
+    assert "anthropic-key is there" in found
+    assert "the bot is @elwood_bot" in found
+    assert "Commands run in: " in found or "Commands cannot be run" in found
+    assert "PROBLEM" not in found
+    assert models.bodies[-1]["model"] == "claude-sonnet-5-5"
+    assert config.of(ModelSettings).summarizer == "anthropic/claude-haiku-5-5"
+    assert config.of(Providers).by_name["anthropic"].key == Secret(KEY)
+    assert config.of(TelegramSettings).token == Secret(TOKEN)
+    assert config.of(TelegramSettings).owners == (OWNER,)
+    assert config.of(Owner).timezone == "Europe/Berlin"
+    [task] = config.of(ConfiguredTasks).tasks
+    assert (task.title, task.id) == ("What is on today", "what-is-on-today")
+    # Messages are for Elwood to answer; no secret was shown, or stands in the configuration.
+    assert len(telegram.unconfirmed) == 3
+    assert telegram.violations == []
+    text = path.read_text()
+    assert not [one for one in (KEY, TOKEN, wrong_token, "\x1b") if one in shown + text]
+    for file in (path, *(path.parent / "secrets").iterdir()):
+        assert file.stat().st_mode & 0o077 == 0
+    assert "# Most tokens of one response\n#max_tokens = 16000\n" in text
+
+
+async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
+    """What was there before lies beside it.  The wait for the owner can be left out by itself."""
+    old = configured(tmp_path, "x = 1")
+    async with fake_telegram() as telegram:
+        steps: Sequence[Step] = [
+            ("make a new one? [y/N]", "y"),
+            ("Which one? [offline]", ""),
+            ("The token", TOKEN),
+            ("Ctrl-C: later) .", CTRL_C),
+            ("no owner yet", lambda: None),
+            ("When", ""),
+            ("Your time zone", ""),
+        ]
+        code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
+    assert (code, "PROBLEM" in shown) == (0, False)
+    assert old.with_name("config.toml.old").read_text() == "x = 1"
+    config = load(old, {"HOME": str(tmp_path)})
+    assert config.of(ModelSettings).default == "offline/rules"
+    assert config.of(TelegramSettings).owners == ()
+
+
+async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:
+    steps = [("Which one?", "http://x?y"), ("Which one?", "anthropic"), ("Its key", CTRL_C)]
+    code, shown = await dialogue(tmp_path, steps)
+    assert (code, "Nothing was written.\n" in shown) == (130, True)
+    assert "Traceback" not in shown
+    assert os.listdir(tmp_path) == []
+
+
+async def test_all_that_is_wrong_around_it_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+    environ = {"ELWOOD__OWNER__TIMEZONE": "Atlantis", "ELWOOD__TURN__DEADLINE": "soon"}
+    code, shown = await dialogue(tmp_path, [], **environ)
+    assert (code, "Which one?" in shown) == (78, False)
+    assert "there is no time zone 'Atlantis'" in shown
+    assert "turn.deadline: expected a number" in shown
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
+    """Unless its owner says yes; and in a pipe nobody is asked."""
+    path = configured(tmp_path, "")
+    code, shown = await dialogue(tmp_path, [("make a new one? [y/N]", "")])
+    assert (code, f"written  {path.parent}" in shown, path.read_text()) == (0, False, "")
+    usual = elwood(tmp_path, "init", "--yes").stdout
+    assert usual.startswith(f"kept     {path}\nkept     ")
+    assert shown.replace("written  ", "kept     ").endswith(usual)
+
+
+def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> None:
+    said = 'a "quoted" ${HOME}, \\ and\nä 漢'
+    answers: Answers = {
+        ("owner", "name"): said,
+        ("telegram", "owners"): [1, 2],
+        ("providers", "custom", "api"): "openai",
+        ("providers", "custom", "base_url"): "http://127.0.0.1:1/v1",
+        ("models", "default"): "custom/m",
+        ("tasks", "when"): "30 7 * * *",
+        ("tasks", "prompt"): said,
+    }
+    (tmp_path / "first.toml").write_text(template(answers))
+    config = load(tmp_path / "first.toml", {"HOME": "/home/ada"})
+    assert config.of(Owner).name == said
+    assert config.of(TelegramSettings).owners == (1, 2)
+    assert config.of(Providers).by_name["custom"].base_url == "http://127.0.0.1:1/v1"
+    assert config.of(ModelSettings).default == "custom/m"
+    assert [task.prompt for task in config.of(ConfiguredTasks).tasks] == [said]
+    assert (
+        len(re.findall(r"^\[", template(answers), re.M))
+        == len(re.findall(r"^\[", template(), re.M)) + 2
+    )
