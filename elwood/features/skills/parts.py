@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from functools import partial
 
-from elwood.agent.conversation.labels import CLEAN, PRIVATE
+from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
@@ -75,7 +75,7 @@ class SkillExtension(SessionExtension):
     async def remind(self) -> Reminded | None:
         """Give the skills that fit best and are not in view, and name others, as the turn begins.
 
-        They bring their label, and nobody asked for them: only the owner's own words do that.
+        Nobody asked for them: only the owner's own words bring them.
         """
         turn, label = self._log.state.turn, self._log.state.taint.label
         if turn is None or turn.rounds or turn.attempts > 1:
@@ -97,7 +97,7 @@ class SkillExtension(SessionExtension):
         hint = f"Skills that may fit: {hint}." if hint else ""
         hint = f"{USE}{named[0].name} for this." if named and message[0] == "/" else hint
         text = "\n\n".join(filter(None, (*given, hint)))
-        return Reminded(turn.id, text, PRIVATE if given else CLEAN) if text else None
+        return Reminded(turn.id, text, CLEAN) if text else None
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""

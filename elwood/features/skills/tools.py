@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import ReadFiles
-from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
 from elwood.features.skills.skill import MAX_FILE
@@ -71,7 +70,6 @@ def tools(read: Read) -> tuple[Tool, ...]:
             limit=2 * MAX_FILE,
             target=lambda given: str(given.name),
             plan=always(ReadFiles()),
-            gives=PRIVATE,
         ),
     )
 
