@@ -6,9 +6,8 @@ There is one writer, and readers beside it.  Everything here blocks, and raises 
 import hashlib
 import os
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from elwood.foundation.text.words import asked, expression, parts, widened, word
 BUSY = 1000
 # Pages (4 KiB) that the writer and each reader may hold in memory.
 WRITER_CACHE, READER_CACHE = 1000, 400
-# Connections that are kept open between two readings.
-IDLE = 2
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
@@ -183,9 +180,6 @@ class SearchIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db: sqlite3.Connection | None = None
-        self._idle: list[sqlite3.Connection] = []
-        self._epoch = 0
-        self._at_idle = threading.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -207,12 +201,9 @@ class SearchIndex:
             self._open()
 
     def close(self) -> None:
-        with self._at_idle:
-            self._epoch += 1
-            idle, self._idle = self._idle, []
-        for db in (*idle, *([self._db] if self._db else [])):
+        if self._db is not None:
             with suppress(sqlite3.Error):
-                db.close()
+                self._db.close()
         self._db = None
 
     def discard(self) -> None:
@@ -232,18 +223,12 @@ class SearchIndex:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection that can only read."""
-        db, epoch = self._reader()
-        try:
-            with judged():
+        with judged():
+            db = _connected(
+                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
+            )
+            with closing(db):
                 yield db
-        except BaseException:  # and it goes on: what was broken off is not lent again
-            db.close()
-            raise
-        with self._at_idle:
-            if epoch == self._epoch and len(self._idle) < IDLE:
-                self._idle.append(db)
-                return
-        db.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -264,17 +249,6 @@ class SearchIndex:
         if self._db is None:
             raise DatabaseUnusable("it is not open")
         return self._db
-
-    def _reader(self) -> tuple[sqlite3.Connection, int]:
-        with self._at_idle:
-            if self._idle:
-                return self._idle.pop(), self._epoch
-            epoch = self._epoch
-        with judged():
-            db = _connected(
-                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
-            )
-        return db, epoch
 
     def _open(self) -> None:
         self.close()
