@@ -118,31 +118,15 @@ class _Piece(msgspec.Struct, frozen=True):
 
     async def send(self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]]) -> int:
         """Send it with *options* and return the message's id.  Raises what the bot raises."""
-        topic, reply_to = options.topic, options.reply_to
-        entities = () if options.plain else self.text.entities
-        if self.markdown:
-            return await bot.send_rich_message(
-                options.chat, self.markdown, buttons, topic=topic, reply_to=reply_to
-            )
-        if len(self.files) > 1:
-            return await bot.send_album(
-                options.chat,
-                self.files,
-                self.text.text,
-                entities,
-                photos=not options.plain,
-                topic=topic,
-                reply_to=reply_to,
-            )
-        file = next(iter(self.files), None)
         return await bot.send_message(
             options.chat,
             self.text.text,
-            entities,
-            file=file,
-            photo=file is not None and file.is_picture and not options.plain,
-            topic=topic,
-            reply_to=reply_to,
+            () if options.plain else self.text.entities,
+            files=self.files,
+            photos=bool(self.files) and self.files[0].is_picture and not options.plain,
+            markdown=self.markdown,
+            topic=options.topic,
+            reply_to=options.reply_to,
             buttons=buttons,
         )
 
