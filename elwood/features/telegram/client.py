@@ -156,9 +156,7 @@ class Bot:
         self, chat: int, draft: int, text: str, *, topic: int | None = None
     ) -> None:
         """Show *text* as being written, with a stop button; private chats only."""
-        ask: dict[str, Any] = {"chat_id": chat, "draft_id": draft, "text": text, "can_stop": True}
-        if topic is not None:
-            ask["message_thread_id"] = topic
+        ask = _addressed(chat, topic) | {"draft_id": draft, "text": text, "can_stop": True}
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
     async def edit_message_text(
@@ -188,9 +186,7 @@ class Bot:
 
     async def send_chat_action(self, chat: int, *, topic: int | None = None) -> None:
         """Show for five seconds that we are typing."""
-        ask: dict[str, Any] = {"chat_id": chat, "action": "typing"}
-        if topic is not None:
-            ask["message_thread_id"] = topic
+        ask = _addressed(chat, topic) | {"action": "typing"}
         await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_message_reaction(self, chat: int, message: int, emoji: str) -> None:
@@ -287,7 +283,10 @@ class Bot:
 
 
 def _addressed(
-    chat: int, topic: int | None, reply_to: int | None, buttons: Iterable[tuple[str, str]] = ()
+    chat: int,
+    topic: int | None,
+    reply_to: int | None = None,
+    buttons: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Begin what is asked of a method that sends."""
     ask: dict[str, Any] = {"chat_id": chat}
