@@ -299,7 +299,6 @@ class NoteVectors:
         return None
 
     def wanted(self) -> None:
-        """Tell that notes may have come, or changed."""
         self._due.set()
 
     async def run(self) -> None:

@@ -22,7 +22,6 @@ GLIMPSE = 80
 
 
 def show_list(config: Config, given: Namespace) -> int:
-    """Print the newest notes, those that wait for the owner first; return the exit code."""
     files = _files(config)
     notes = sorted(_newest(files), key=lambda note: note.status == "kept")
     if not notes:
@@ -41,7 +40,6 @@ def show_list(config: Config, given: Namespace) -> int:
 
 
 def search(config: Config, given: Namespace) -> int:
-    """Print the notes that have most of the words that were given; return the exit code."""
     chosen, now = asked(" ".join(given.query)), time.time()
     kept = [note for note in _newest(_files(config)) if note.status == "kept"]
     alive = [note for note in kept if (until := expires(note)) is None or until > now]
@@ -57,7 +55,6 @@ def search(config: Config, given: Namespace) -> int:
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print one note as its file is; return the exit code."""
     filed = _files(config).read(given.key)
     if filed is None:
         print(f"there is no note called {given.key}", file=sys.stderr)
@@ -67,7 +64,6 @@ def show(config: Config, given: Namespace) -> int:
 
 
 def forget(config: Config, given: Namespace) -> int:
-    """Have notes forgotten for good; return the exit code."""
     return settle(config.of(Paths).runtime, "forget", *given.keys)
 
 

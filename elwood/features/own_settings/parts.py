@@ -114,7 +114,6 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
 
 
 async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
-    """Carry ``/settings`` out."""
     undo, show = call.given.strip().lower() == "undo", ("/settings",)
     if undo and call.again:
         return CommandAnswer(AGAIN, buttons=show)

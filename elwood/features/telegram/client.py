@@ -209,7 +209,6 @@ class Bot:
         return await self._call("getWebhookInfo", {}, WebhookInfo)
 
     async def set_webhook(self, url: str, secret: str) -> bool:
-        """Have updates brought to *url*, with *secret* in a header."""
         ask = {"url": url, "secret_token": secret, "allowed_updates": ALLOWED_UPDATES}
         return await self._call("setWebhook", ask, bool)
 

@@ -81,7 +81,6 @@ class Poll:
         """Be there for those who come."""
 
     async def introduce(self) -> TelegramUser:
-        """Wait until Telegram says who we are."""
         while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
             pass
         return me

@@ -207,7 +207,6 @@ class SearchIndex:
         self._db = None
 
     def discard(self) -> None:
-        """Remove it, with everything in it."""
         self.close()
         for suffix in ("", "-wal", "-shm", "-journal"):
             with judged(), suppress(FileNotFoundError):
