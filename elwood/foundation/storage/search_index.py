@@ -22,14 +22,14 @@ WRITER_CACHE, READER_CACHE = 1000, 400
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 4
+VERSION = 5
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
 
 _TABLES = """
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, kept INTEGER NOT NULL,
-  untrusted INTEGER NOT NULL, importance INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
+  untrusted INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
   saying BLOB NOT NULL, length INTEGER NOT NULL
 );
 CREATE INDEX newest ON notes (kept, updated);
@@ -44,8 +44,7 @@ CREATE TABLE vectors (
 # search.
 _FIND = """
 WITH newest AS (SELECT length FROM notes ORDER BY id DESC LIMIT 1000)
-SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated,
-  n.importance
+SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated
 FROM (
   SELECT rowid, rank FROM words
   WHERE words MATCH ? AND rank MATCH 'bm25(5.0, 3.0, 1.0, 0.3)' ORDER BY rank LIMIT ?
@@ -56,10 +55,6 @@ _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
   count(*) FILTER (WHERE expires <= ?) FROM notes
 """
-# The importance of what nobody has weighed, of 1 to 5.
-USUAL = 3
-# What one step of importance is worth.
-STEP_WEIGHT = 0.06
 # Hits whose scores are at least this part of the best one's among them fit about equally well: two
 # versions of a fact do, and then the newer comes first.  What has all words of the question is a
 # version sooner, though the other bears some of them in its key.
@@ -86,7 +81,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     listed: bool = True
     untrusted: bool
-    importance: int = USUAL
     updated: str = ""
     expires: float | None = None
 
@@ -114,7 +108,6 @@ class SearchHit(msgspec.Struct, frozen=True):
     key: str
     score: float
     updated: str = ""
-    importance: int = USUAL
     whole: bool = False
 
 
@@ -150,15 +143,11 @@ def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
     [['new', 'old'], ['off']]
     """
-    weighed = sorted(
-        ((hit.score * (1 + STEP_WEIGHT * (hit.importance - USUAL)), hit) for hit in hits),
-        key=lambda one: (-one[0], one[1].key),
-    )
     best = 0.0
     groups: list[list[SearchHit]] = []
-    for score, hit in weighed:
-        if not groups or score < (ALIKE_WHOLE if hit.whole else ALIKE) * best:
-            best = score
+    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.key)):
+        if not groups or hit.score < (ALIKE_WHOLE if hit.whole else ALIKE) * best:
+            best = hit.score
             groups.append([])
         groups[-1].append(hit)
     for group in groups:
@@ -309,9 +298,7 @@ class SearchIndex:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
                     whole = least == most
-                    return [
-                        SearchHit(key, score, at, weight, whole) for key, score, at, weight in found
-                    ]
+                    return [SearchHit(key, score, at, whole) for key, score, at in found]
         return []
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
@@ -357,7 +344,6 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         found.stamp,
         found.listed,
         found.untrusted,
-        found.importance,
         found.updated,
         found.expires,
         said,
