@@ -3,7 +3,7 @@
 import hashlib
 
 from elwood.agent.models.embeddings import unit
-from elwood.foundation.text.words import telling, words
+from elwood.foundation.text.words import asked
 
 HASHED = 256
 # What a word weighs against one of the triples of letters in it.
@@ -13,7 +13,7 @@ _WORD, _TRIPLE = 1.0, 0.3
 def hashed(text: str) -> tuple[float, ...]:
     """Make a vector of the words and triples of letters in *text*."""
     vector = [0.0] * HASHED
-    for word in telling(words(text)):
+    for word in asked(text):
         framed = f"^{word}$"
         triples = (framed[at : at + 3] for at in range(len(framed) - 2))
         for piece, weight in ((word, _WORD), *((triple, _TRIPLE) for triple in triples)):

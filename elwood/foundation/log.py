@@ -5,9 +5,7 @@ What ends is logged by `event`, so that monitors can count it.
 
 import logging
 import os
-import queue
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -79,8 +77,6 @@ class LogSettings:
 LINE = 12_000
 # Characters of one field in a line that is too long.
 FIELD = 2_000
-# Lines that may wait for a slow file, and seconds to write those at the end.
-MAX_QUEUED, LAST_LINES = 1_000, 1.0
 # What systemd takes from a line that begins with <N>: syslog(3).
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -169,59 +165,19 @@ def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
 
     Raises OSError.
     """
-    lines = None
-    if settings.file is not None:
-        if not os.access(settings.file.parent, os.W_OK):
-            raise OSError(0, "log.file cannot be written: make its folder", str(settings.file))
-        lines = _Rotated(settings.file, round(settings.rotate * 1e6))
-        lines.setFormatter(_JsonLines(redact, priorities=False))
-        lines.addFilter(_is_wanted)
-        # What somebody wants to see on their terminal does not belong there.
-        ranks = logging.getLevelNamesMapping()
-        lines.setLevel(
-            min(ranks[one.upper()] for one in (settings.level, *settings.levels.values()))
-        )
-        logging.getLogger().addHandler(lines)
+    if settings.file is None:
+        return None
+    if not os.access(settings.file.parent, os.W_OK):
+        raise OSError(0, "log.file cannot be written: make its folder", str(settings.file))
+    size = round(settings.rotate * 1e6)
+    lines = _PrivateFile(settings.file, maxBytes=size, backupCount=KEPT, delay=True)
+    lines.setFormatter(_JsonLines(redact, priorities=False))
+    lines.addFilter(_is_wanted)
+    # What somebody wants to see on their terminal does not belong there.
+    ranks = logging.getLevelNamesMapping()
+    lines.setLevel(min(ranks[one.upper()] for one in (settings.level, *settings.levels.values())))
+    logging.getLogger().addHandler(lines)
     return lines
-
-
-class _Rotated(logging.Handler):
-    """Leaves lines to a thread that writes them: a slow or full disk holds nobody up.
-
-    What finds no place in its queue is lost, and counted in the next line that does.
-    """
-
-    def __init__(self, path: Path, size: int) -> None:
-        super().__init__()
-        self._file = _PrivateFile(path, maxBytes=size, backupCount=KEPT, delay=True)
-        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_QUEUED)
-        self._lost = 0
-        self._thread = threading.Thread(target=self._write, name="log file", daemon=True)
-        self._thread.start()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record)
-            if self._lost:
-                line = f'{{"level":"warning","event":"lines lost","count":{self._lost}}}\n{line}'
-            self._queue.put_nowait(logging.makeLogRecord({"msg": line}))
-        except Exception:  # no room; or it is no line, as stderr says
-            self._lost += 1
-        else:
-            self._lost = 0
-
-    def close(self) -> None:
-        """Write what is left, as far as that takes no time."""
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=LAST_LINES)
-        self._thread.join(LAST_LINES)
-        super().close()
-
-    def _write(self) -> None:
-        while (record := self._queue.get()) is not None:
-            self._file.emit(record)
-        with suppress(OSError):
-            self._file.close()
 
 
 class _PrivateFile(RotatingFileHandler):
@@ -230,6 +186,10 @@ class _PrivateFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         private = partial(os.open, mode=0o600)
         return open(self.baseFilename, "a", encoding="utf-8", opener=private)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

@@ -39,7 +39,7 @@ SHAPES = {
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "74bbcae42f6e",
-        "anchors": "667fac1d898f",
+        "anchors": "251fcc9f6cb1",
     }
 }
 

@@ -234,29 +234,6 @@ def test_the_file_gets_the_same_lines_and_is_begun_anew(
     assert stream.getvalue().endswith(kept)
 
 
-def test_a_file_that_nobody_takes_lines_for_holds_nobody_up(
-    stream: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pipe without a reader: to open it takes for ever, as a disk that has gone does."""
-    monkeypatch.setattr(log, "MAX_QUEUED", 3)
-    path = tmp_path / "elwood.log"
-    os.mkfifo(path)
-    rotated = log.to_file(log.LogSettings(file=path), redact)
-    assert rotated is not None
-    for number in range(20):
-        OUR.info("line %d", number)
-    assert len(lines(stream)) == 20
-    with path.open() as reader:
-        while '"line 20"' not in (text := reader.readline()):  # one more, when there is room
-            OUR.info("line 20")
-            if '"lines lost"' in text:
-                assert '"count":' in text
-                break
-        else:
-            pytest.fail("nothing tells of what was lost")
-    rotated.close()
-
-
 def test_a_file_in_no_folder_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"make its folder: .*/none/elwood.log"):
         log.to_file(log.LogSettings(file=tmp_path / "none" / "elwood.log"), redact)

@@ -54,7 +54,6 @@ from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.parts import file_keeper
-from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
@@ -485,8 +484,7 @@ class Life:
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
             async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-                passing = PassingMessages(core.paths.state, core.disk)
-                made = Outbox(bot, random=lambda: 0.5, pacing=home.pacing, passing=passing)
+                made = Outbox(bot, random=lambda: 0.5, pacing=home.pacing)
                 body = made.run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 

@@ -46,7 +46,6 @@ SAID = {
     "approvals": ("Nothing waits for a decision", "Nothing waits for a decision"),
     "allow": ("/allow CODE", "/allow CODE"),
     "deny": ("/deny CODE", "/deny CODE"),
-    "trust": ("/trust example.org", "/trust example.org"),
     "tools": ("own: act, crash", "act (1)"),
     "model": ("I think with scripted/m", "I think with scripted/m"),
     "backup": ("There is no backup yet", "There is no backup yet"),

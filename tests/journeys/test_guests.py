@@ -39,7 +39,6 @@ GIVEN = {
     "approvals": ("revoke 1",),
     "allow": ("CODE", "CODE always"),
     "deny": ("CODE",),
-    "trust": ("example.org",),
     "resume": ("1", "zq"),
     "branch": ("zq",),
 }

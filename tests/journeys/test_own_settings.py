@@ -115,7 +115,7 @@ async def test_what_cannot_be_read_at_the_start_is_told(h: Home) -> None:
 
 
 async def test_what_it_said_before_is_out_of_reach_and_that_is_said(h: Home) -> None:
-    kept = h.state / "agent-toml" / "000001.toml"
+    kept = h.state / "agent-toml.json"
     path = h.state / "agent.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SHORT)

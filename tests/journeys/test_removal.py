@@ -16,14 +16,13 @@ from elwood.features.tasks.messages import Change
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage import anchors
-from elwood.foundation.storage.anchors import AnchorEntry, Anchors, AnchorsCarried
 from elwood.foundation.storage.disk import Disk, holding
-from elwood.foundation.storage.journal import Journal, segments, write_line
+from elwood.foundation.storage.journal import Journal, segments
 from tests.agent.session.test_reading_cli import run
 from tests.journeys.home import MINE, Home
 from tests.journeys.test_backup import moved, scope, take_now
 
-NAME, OLD = anchors.NAME, anchors.OLD
+NAME = anchors.NAME
 CLOSED = "anchors.0000000001.jsonl.gz"
 BEHIND = ("before write", "torn write", "after write", "after sync")
 LONG_ENOUGH = anchors.EVERY + 5
@@ -254,23 +253,6 @@ async def test_the_anchors_do_not_grow_for_ever(h: Home, verify: Verifying, long
     assert verify(h) == []
     cut(h.journal(), 1)
     assert verify(h) != []
-
-
-async def test_what_an_older_version_had_closed_is_read_and_goes_in_time(
-    h: Home, verify: Verifying, long: None
-) -> None:
-    await talk(h, "one", later=2 * DAY)
-    disk = Disk(blocking=inline, clock=h.now)
-    known = Journal[AnchorEntry, Anchors](h.state / NAME, AnchorEntry, Anchors, disk)
-    await known.open()
-    carried = AnchorsCarried(tuple(one.head for one in known.state.journals.values()), ())
-    os.rename(h.state / NAME, h.state / OLD)
-    (h.state / NAME).write_bytes(write_line(1, "", h.now(), (carried,)))
-    assert verify(h) == []
-    for number in range(20):
-        await talk(h, f"message {number}", later=DAY / 2)
-        assert verify(h) == []
-    assert not (h.state / OLD).exists()
 
 
 async def test_anchoring_costs_a_turn_no_sync(h: Home) -> None:

@@ -36,7 +36,6 @@ from elwood.agent.approvals.messages import (
     RequestApproval,
     RevokePermission,
     Stranger,
-    TrustDomain,
     Verdict,
     WithdrawRequests,
 )
@@ -248,13 +247,8 @@ class Approvals:
                 message.reply.set(await self._write(*entries))
             case DecideRequest(code=code, answer=answer, by=by, guest=guest):
                 message.reply.set(await self._decide_typed(code, answer, by, guest))
-            case TrustDomain() | RevokePermission() | ListApprovals() if (
-                message.by not in self._owners
-            ):
+            case RevokePermission() | ListApprovals() if message.by not in self._owners:
                 message.reply.set(NOT_YOURS)
-            case TrustDomain(host=host, by=by):
-                step = decisions.trust(state, host, by, now, self._settings.lasts)
-                message.reply.set(await self._take(step))
             case RevokePermission(number=number, by=by):
                 message.reply.set(await self._take(decisions.revoke(state, number, by, now)))
             case ListApprovals(route=route):

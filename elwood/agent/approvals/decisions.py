@@ -9,13 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult, KnownPerson, Pending, Verdict
-from elwood.agent.approvals.prompt_text import (
-    MAX_ARGUMENTS,
-    MAX_SHOWN,
-    RULINGS,
-    domain_of,
-    overview,
-)
+from elwood.agent.approvals.prompt_text import MAX_ARGUMENTS, MAX_SHOWN, RULINGS, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
     AccessEnded,
@@ -23,7 +17,6 @@ from elwood.agent.approvals.state import (
     ApprovalEntry,
     ApprovalRequest,
     ApprovalState,
-    DomainTrusted,
     Permission,
     PermissionEntry,
     PermissionRevoked,
@@ -165,25 +158,6 @@ def decide_request(
         covered = _covered(others, permission, now)
     text = f"{RULINGS[answer].capitalize()}: {what}"
     return Step(CommandResult(text, ok=True), (decided, *covered))
-
-
-def trust(
-    state: ApprovalState, host: str, by: str, now: float, lasts: float
-) -> Step[CommandResult]:
-    """Permit requests to a domain, and what is below it, for *lasts* seconds."""
-    name = domain_of(host)
-    if name is None:
-        return _no("That is not the name of a domain, like example.org.")
-    standing = state.standing(now)
-    if any(p.kind == "domain" and p.key == name for p in standing):
-        return Step(CommandResult(f"{name} is trusted already.", ok=True))
-    if len(standing) >= MAX_STANDING:
-        return Step(FULL)
-    number = state.numbers + 1
-    permission = Permission(now, number, "domain", name, "", name, by, lasts)
-    covered = _covered(state.open(), permission, now)
-    text = f"{name} and what is below it is trusted; revoke it as {number}."
-    return Step(CommandResult(text, ok=True), (DomainTrusted(number, name, by, lasts), *covered))
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:

@@ -191,13 +191,6 @@ class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
     route: Route | None = None
 
 
-class TrustDomain(Request[CommandResult], frozen=True, kw_only=True):
-    """*by* trusts the domain *host*: requests to it need no question of their own."""
-
-    host: str
-    by: str
-
-
 class RevokePermission(Request[CommandResult], frozen=True, kw_only=True):
     """*by* takes the permission *number* back."""
 
@@ -230,6 +223,5 @@ ApprovalsMail = (
     | WithdrawRequests
     | DecideRequest
     | ListApprovals
-    | TrustDomain
     | RevokePermission
 )

@@ -77,7 +77,6 @@ ENDED: dict[Ruling, str] = {
 CONSOLE = "console"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 Piece = tuple[str, Literal["", "code"]]
 # What a button stands under: a question about a call, or what a stranger asks.
@@ -267,20 +266,6 @@ def answer_of(word: str) -> OwnerAnswer | None:
     ('always', None)
     """
     return next((answer for answer in get_args(OwnerAnswer) if answer == word.lower()), None)
-
-
-def domain_of(text: str) -> str | None:
-    """Read a domain name as people type it; None if it is none that can be trusted.
-
-    A name has two labels at least, and addresses are none: whoever gets them can be anybody.
-
-    >>> domain_of("Example.org."), domain_of("org"), domain_of("127.0.0.1"), domain_of("a b.org")
-    ('example.org', None, None, None)
-    """
-    name = text.lower().removesuffix(".")
-    labels = name.split(".")
-    sound = len(name) <= 253 and len(labels) > 1 and all(map(_LABEL.fullmatch, labels))
-    return name if sound and not labels[-1].isdigit() else None
 
 
 def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permission]) -> str:

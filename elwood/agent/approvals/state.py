@@ -324,7 +324,7 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
 
 
 class DomainTrusted(msgspec.Struct, frozen=True, tag="trusted"):
-    """*by* trusts the domain *host* for *lasts* seconds, as permission *number*."""
+    """*by* trusts the domain *host* for *lasts* seconds, as permission *number*; in older logs."""
 
     number: int
     host: str

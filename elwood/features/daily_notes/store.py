@@ -184,8 +184,6 @@ class DailyNotes:
             return await self._blocking(changed)
 
     async def threads(self) -> list[Page]:
-        """Read all threads, the one added to last first."""
-
         def read() -> list[Page]:
             files = PageFiles(self._root)
             found = [files.read(path) for path, _ in files.of(TOPICS)]

@@ -144,7 +144,6 @@ class McpServer:
         self._publish()
 
     async def run(self, mailbox: Mailbox[ServerMail]) -> None:
-        """Live until the mailbox is closed."""
         await self.load()
         # Nobody knows what a server offers that was never asked.
         self._is_wanted = self._settings.start == "eager" or not self._book.met

@@ -24,7 +24,6 @@ PAGE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\
 
 
 def log_in(config: Config, given: Namespace) -> int:
-    """Log in to a server, and keep the tokens; return the exit code."""
     servers = config.of(McpServers).by_name
     name: str = given.name
     if name not in servers:

@@ -100,7 +100,6 @@ class Connection:
         return self._client.server_capabilities
 
     async def list_tools(self) -> list[ToolDefinition]:
-        """Ask for all tools."""
         if self.offers.tools is None:
             return []
         listed = await self._pages(self._client.list_tools, lambda page: page.tools)
@@ -120,7 +119,6 @@ class Connection:
         return [_plain(one) for one in found.contents]
 
     async def read_prompt(self, name: str, arguments: dict[str, str]) -> list[Block]:
-        """Fill a prompt; give its messages."""
         found = await _asked(self._client.get_prompt(name, arguments))
         return [_plain(one) for one in found.messages]
 

@@ -83,6 +83,5 @@ class LastWords:
         return b"".join(self._pieces)[-MAX_ERRORS:].decode(errors="replace")
 
     def last(self, limit: int = 300) -> str:
-        """Give the last line that says something."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
         return lines[-1][-limit:] if lines else ""

@@ -47,7 +47,6 @@ MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make an actor for each server that is configured."""
     servers = core.config.of(McpServers).by_name
     blocking = core.environment.blocking
     # What an earlier process left running; without the shell nobody else has looked.

@@ -83,7 +83,6 @@ def _part(block: Block, folder: str, files: dict[str, bytes]) -> str:
 
 
 def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
-    """Write a resource that came along, or was read."""
     uri = one_line(str(found.get("uri", "")), MAX_WORDS)
     if "blob" in found:
         return f"{uri}: {_file('file', found.get('mimeType'), found['blob'], folder, files)}"
@@ -91,7 +90,6 @@ def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
 
 
 def listing(items: Iterable[Block], what: str) -> str:
-    """List resources or prompts, a line each."""
     lines = []
     for one in items:
         called = one.get("uri") or one.get("uriTemplate") or one.get("name")
@@ -106,14 +104,12 @@ def listing(items: Iterable[Block], what: str) -> str:
 
 
 def messages(items: Iterable[Block], folder: str) -> Rendered:
-    """Write the messages of a prompt."""
     files: dict[str, bytes] = {}
     parts = [f"{one.get('role')}: {_part(one['content'], folder, files)}" for one in items]
     return fitted("\n\n".join(parts), folder, files)
 
 
 def resources(items: Iterable[Block], folder: str) -> Rendered:
-    """Write resources that were read."""
     files: dict[str, bytes] = {}
     parts = [resource(one, folder, files) for one in items]
     return fitted("\n\n".join(parts) or "(nothing)", folder, files)

@@ -35,12 +35,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 # Programs that fetch what they run, and how a version is pinned for them.
 _FETCHERS = {
-    **dict.fromkeys(("npx", "bunx", "pnpx"), re.compile(r"@?[^@]+@\d+\.\d+\.\d+\S*")),
-    **dict.fromkeys(("uvx", "pipx"), re.compile(r"[^@=]+(?:==|@)\d[^,*<>~]*")),
+    **dict.fromkeys(("npx", "bunx", "pnpx"), re.compile(r".*[^@]@\d+\.\d+\.\d+\S*")),
+    **dict.fromkeys(("uvx", "pipx"), re.compile(r".*[^@=](?:==|@)\d[^,*<>~]*")),
 }
-# Their words that are no package, and their options that have a value behind them.
-_WORDS = ("run", "exec", "dlx", "--")
-_VALUED = ("--python", "-p", "--index-url", "--cache", "--registry", "--prefix")
 
 
 @attrs.frozen(kw_only=True)
@@ -129,32 +126,14 @@ class ServerSettings:
         return {one.removesuffix(":rw"): one.endswith(":rw") for one in self.mounts}
 
 
-def unpinned(command: str, args: tuple[str, ...]) -> str | None:
-    """Name the package that *command* would fetch in whichever version there is, if it would.
+def is_unpinned(command: str, args: tuple[str, ...]) -> bool:
+    """Tell whether *command* would fetch a package in whichever version there is.
 
-    >>> unpinned("npx", ("-y", "@scope/server")), unpinned("npx", ("-y", "@scope/server@1.2.3"))
-    ('@scope/server', None)
-    >>> unpinned("/bin/uvx", ("mcp-server-time==2026.1",)), unpinned("uvx", ("--from", "x", "y"))
-    (None, 'x')
+    >>> is_unpinned("npx", ("-y", "@a/server")), is_unpinned("npx", ("-y", "@a/server@1.2.3"))
+    (True, False)
     """
     pinned = _FETCHERS.get(command.rsplit("/", 1)[-1])
-    if pinned is None:
-        return None
-    words = iter(args)
-    for word in words:
-        if word in ("--from", "--spec", "--package"):
-            package = next(words, "")
-        elif word.startswith(("--from=", "--spec=", "--package=")):
-            package = word.partition("=")[2]
-        elif word in _VALUED:
-            next(words, None)
-            continue
-        elif word.startswith("-") or word in _WORDS:
-            continue
-        else:
-            package = word
-        return None if pinned.fullmatch(package) or package.startswith(("/", "./")) else package
-    return None
+    return pinned is not None and not any(map(pinned.fullmatch, args))
 
 
 def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Report) -> "McpServers":
@@ -188,9 +167,9 @@ def _of_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
         yield "auth", "is for servers with a url", "take it away; a command has secrets"
     if any(char.isspace() for char in server.command):
         yield "command", "has a blank in it", "write what stands behind it into args"
-    if (package := unpinned(server.command, server.args)) is not None:
-        what = f"{package} has no exact version"
-        yield "args", what, "pin it: name@1.2.3 for npx, name==1.2.3 for uvx"
+    if is_unpinned(server.command, server.args):
+        what = "nothing in it has an exact version"
+        yield "args", what, "pin what is fetched: name@1.2.3 for npx, name==1.2.3 for uvx"
     for key, names in (("env", server.env), ("secrets", server.secrets)):
         for name in names:
             if not _VARIABLE.fullmatch(name):

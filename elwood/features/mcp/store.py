@@ -1,6 +1,6 @@
 """What Elwood remembers of a server: which tools were accepted, and whether it is turned off."""
 
-import os
+import time
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import trio
 
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.login import Login
+from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 
 
@@ -66,13 +67,7 @@ class LoginStore:
         return found if found.url == url else Login(url)
 
     def write(self, login: Login) -> None:
-        """Put *login* in the place of what is kept."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(fd, "wb") as file:
-            file.write(msgspec.json.encode(login))
-            file.flush()
-            os.fsync(fd)
-        temporary.rename(self.path)
+        """Put *login* in the place of what is kept.  Raises DiskFull, JournalBroken."""
+        disk = Disk(blocking=inline, clock=time.time)
+        disk.make_folder(self.path.parent)
+        disk.replace(self.path, msgspec.json.encode(login))

@@ -169,7 +169,6 @@ def _tool(name: str, given: type[msgspec.Struct]) -> types.Tool:
 
 
 def server(tools: ElwoodTools) -> Server[Any]:
-    """Make the server of what *tools* offers."""
     offers = tools.offers
 
     async def list_tools(
@@ -203,7 +202,6 @@ def server(tools: ElwoodTools) -> Server[Any]:
 
 
 def serve(config: Config) -> int:
-    """Serve until stdin ends; return the exit code."""
     # A thread waits for stdin, which nothing ends but the signal itself; there is nothing to save.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What the SDK says of a bad line are twenty lines of its own.

@@ -84,7 +84,7 @@ SELECT n.key, n.id FROM notes AS n LEFT JOIN vectors AS v ON v.id = n.id AND v.m
 WHERE v.id IS NULL AND n.kept = 1 AND n.id < ? ORDER BY n.id DESC LIMIT ?
 """
 _EXACT = """
-SELECT n.key, v.vector, n.updated, n.importance FROM vectors AS v JOIN notes AS n ON n.id = v.id
+SELECT n.key, v.vector, n.updated FROM vectors AS v JOIN notes AS n ON n.id = v.id
 WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ? AND v.id = ?
 """
 
@@ -299,7 +299,6 @@ class NoteVectors:
         return None
 
     def wanted(self) -> None:
-        """Tell that notes may have come, or changed."""
         self._due.set()
 
     async def run(self) -> None:
@@ -403,10 +402,10 @@ def near(index: SearchIndex, model: str, vector: Vector, query: SearchQuery) -> 
         ]
         for _, id_ in heapq.nsmallest(CLOSE, near_):
             found = db.execute(_EXACT, (query.now, query.untrusted, id_))
-            for key, stored, updated, importance in found:
+            for key, stored, updated in found:
                 exact: Sequence[float] = array("f", stored)
                 if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:
-                    hits.append(SearchHit(key, score, updated, importance))
+                    hits.append(SearchHit(key, score, updated))
     return heapq.nlargest(MOST_HITS, hits, key=lambda hit: hit.score)
 
 

@@ -1,38 +1,29 @@
-"""What ``elwood memory`` does: shows and finds notes, while Elwood runs or not.
+"""What ``elwood memory`` does: shows and finds notes, by their files, while Elwood runs or not.
 
-Reading goes by the files and the index, which is brought up to them first unless Elwood keeps it.
 What changes something is asked of the running Elwood: words are to go from more than the notes.
 """
 
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
-from elwood.features.memory.note import Note
-from elwood.features.memory.store import NoteStore
-from elwood.foundation.command_line import MOST
+from elwood.features.memory.note import Note, expires
+from elwood.features.memory.store import NoteFiles
 from elwood.foundation.net.control import settle
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
-from elwood.foundation.storage.search_index import DatabaseUnusable, SearchQuery
+from elwood.foundation.storage.disk import Disk
 from elwood.foundation.text.lines import cut
+from elwood.foundation.text.words import asked, having
 
 # Characters of a note in a list.
 GLIMPSE = 80
 
 
 def show_list(config: Config, given: Namespace) -> int:
-    """Print the newest notes, those that wait for the owner first; return the exit code."""
-    state, limit = config.of(Paths).state, given.limit
-    store = _store(state)
-    most = MOST if given.kind or given.status else limit
-    notes = _read(store, state, lambda: [*store.newest(most, pending=True), *store.newest(most)])
-    if notes is None:
-        return 1
+    files = _files(config)
+    notes = sorted(_newest(files), key=lambda note: note.status == "kept")
     if not notes:
         print("there are no notes", file=sys.stderr)
     wanted = (
@@ -41,31 +32,30 @@ def show_list(config: Config, given: Namespace) -> int:
         if given.kind in (None, note.kind)
         and given.status in (None, "active" if note.status == "kept" else note.status)
     )
-    for note in islice(wanted, limit):
+    for note in islice(wanted, given.limit):
         print(_line(note))
-    for name in store.files.passed_over():
+    for name in files.passed_over():
         print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
 
 
 def search(config: Config, given: Namespace) -> int:
-    """Print the notes that have the words that were given; return the exit code."""
-    state, query = config.of(Paths).state, " ".join(given.query)
-    store = _store(state)
-    wanted = SearchQuery(query=query, now=time.time())
-    notes = _read(store, state, lambda: store.search(wanted, given.limit))
-    if notes is None:
-        return 1
-    for note in notes:
-        print(_line(note))
-    if not notes:
+    chosen, now = asked(" ".join(given.query)), time.time()
+    kept = [note for note in _newest(_files(config)) if note.status == "kept"]
+    alive = [note for note in kept if (until := expires(note)) is None or until > now]
+    counts = [having(note.words, chosen) for note in alive]
+    most = max(counts, default=0)
+    if not most:
         print("no note has any of these words", file=sys.stderr)
-    return 0 if notes else 1
+        return 1
+    found = [note for note, count in zip(alive, counts, strict=True) if count == most]
+    for note in found[: given.limit]:
+        print(_line(note))
+    return 0
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print one note as its file is; return the exit code."""
-    filed = _store(config.of(Paths).state).files.read(given.key)
+    filed = _files(config).read(given.key)
     if filed is None:
         print(f"there is no note called {given.key}", file=sys.stderr)
         return 1
@@ -74,28 +64,18 @@ def show(config: Config, given: Namespace) -> int:
 
 
 def forget(config: Config, given: Namespace) -> int:
-    """Have notes forgotten for good; return the exit code."""
     return settle(config.of(Paths).runtime, "forget", *given.keys)
 
 
-def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[Note] | None:
-    """Read by the index, made anew if it may and must be; None if it cannot be."""
-    try:
-        try:
-            with holding(state):
-                return store.indexed.look_up(fn)
-        except AlreadyRunning:
-            return fn()
-        finally:
-            store.indexed.close()
-    except (DatabaseUnusable, OSError) as error:
-        print(f"the index of the notes cannot be used: {error}", file=sys.stderr)
-        return None
+def _files(config: Config) -> NoteFiles:
+    disk = Disk(blocking=inline, clock=time.time)
+    return NoteFiles(config.of(Paths).state / "memory", disk)
 
 
-def _store(state: Path) -> NoteStore:
-    # Whoever looks after the memory has set how many notes there may be; here none are added.
-    return NoteStore(state, Disk(blocking=inline, clock=time.time), max_notes=0)
+def _newest(files: NoteFiles) -> list[Note]:
+    filed = (files.read(key) for key, _ in files.stamps())
+    notes = [one.note for one in filed if one is not None]
+    return sorted(notes, key=lambda note: note.updated, reverse=True)
 
 
 def _line(note: Note) -> str:

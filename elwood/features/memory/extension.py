@@ -282,14 +282,14 @@ def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ..
     Neither pending ones nor what may hold strangers' words: nobody asked for these.
     """
     chosen = asked(message)
-    fitting: list[tuple[tuple[int, int, str], Note]] = []
+    fitting: list[tuple[tuple[int, str], Note]] = []
     for note in notes:
         if note.untrusted or note.status != "kept":
             continue
         different = having(note.words, chosen)
         named = having(msgspec.structs.replace(note, text="").words, chosen)
         if named or different >= ENOUGH:
-            fitting.append(((different + named, note.importance, note.updated), note))
+            fitting.append(((different + named, note.updated), note))
     fitting.sort(key=lambda one: one[0], reverse=True)
     taken: list[Note] = []
     left = budget - estimate(OFFERED)

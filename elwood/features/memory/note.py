@@ -24,8 +24,6 @@ MAX_NOTE = 20_000
 MAX_TAGS, MAX_SOURCE = 10, 200
 # Characters of a time: ISO 8601 with a zone.
 MAX_TIME = 32
-# How much a note matters, from 1 to 5.
-LEAST, USUAL, MOST = 1, 3, 5
 # Bytes of a file that are read: a note in the longest encoding, and what stands above it.
 MAX_FILE = 4 * MAX_NOTE + 4096
 
@@ -49,16 +47,15 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
 class Note(msgspec.Struct, frozen=True):
     """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
 
-    *importance* is from 1 to 5; *ttl* is how long it is of use after *updated* (``30d``), for ever
-    if empty.  *pending* ones wait for the owner, *archived* ones are put away: neither are found
-    or offered.  *more* are the other lines above the text, its kind among them.
+    *ttl* is how long it is of use after *updated* (``30d``), for ever if empty.  *pending* ones
+    wait for the owner, *archived* ones are put away: neither are found or offered.  *more* are the
+    other lines above the text, its kind among them.
     """
 
     key: str
     text: str
     tags: tuple[str, ...] = ()
     source: str = ""
-    importance: int = USUAL
     ttl: str = ""
     status: Status = "kept"
     label: Label = WORST
@@ -109,7 +106,6 @@ class NoteDraft(msgspec.Struct, frozen=True):
     label: Label
     source: str = ""
     tags: tuple[str, ...] | None = None
-    importance: int | None = None
     ttl: str | None = None
     status: Status = "kept"
     more: tuple[str, ...] | None = None
@@ -132,8 +128,6 @@ def wrong(draft: NoteDraft) -> str | None:
         return "a note needs a text"
     if len(draft.text) > MAX_NOTE:
         return f"a note has at most {MAX_NOTE:,} characters"
-    if draft.importance is not None and not LEAST <= draft.importance <= MOST:
-        return f"importance is from {LEAST} to {MOST}"
     if draft.ttl and seconds(draft.ttl) is None:
         return "a time to live is a number and h, d, w, m or y: 30d"
     return None
@@ -180,7 +174,6 @@ def render(note: Note) -> str:
         # May name what strangers call their files; it must not become a line of its own.
         "source": one_line(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
-        "importance": str(note.importance),
         "ttl": note.ttl,
         "status": note.status,
         "label": _said(note.label),
@@ -214,7 +207,6 @@ def parse(key: str, content: str) -> Note:
         (found[2] or "")[:MAX_NOTE].strip(),
         tuple(dict.fromkeys(_tags(fields.get("tags", "")))),
         one_line(fields.get("source", ""), MAX_SOURCE),
-        _importance(bare("importance")),
         ttl if seconds(ttl := bare("ttl")) is not None else "",
         STATUSES.get(bare("status", "kept"), "pending"),
         _label(bare("label")),
@@ -224,7 +216,7 @@ def parse(key: str, content: str) -> Note:
     )
 
 
-_KNOWN = ("source", "tags", "importance", "ttl", "status", "label", "created", "updated")
+_KNOWN = ("source", "tags", "ttl", "status", "label", "created", "updated")
 
 
 def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -251,11 +243,6 @@ def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
 def _tags(value: str) -> list[str]:
     parts = (part.strip("'\"#").removeprefix("-") for part in re.split(r"[\[\],\s]+", value))
     return [part for part in parts if re.fullmatch(TAG, part)]
-
-
-def _importance(value: str) -> int:
-    number = int(value) if re.fullmatch(r"[0-9]", value) else USUAL
-    return min(max(number, LEAST), MOST)
 
 
 def _label(value: str) -> Label:

@@ -184,7 +184,6 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
 
 
 async def _put(memory: Address[MemoryMail], key: str, status: Status) -> str:
-    """Archive a note, or bring it back."""
     for note in await memory.ask(ReadNotes(keys=(key,))):
         draft = NoteDraft(key, note.text, note.label, note.source, status=status)
         saved = await memory.ask(Remember(draft=draft))

@@ -123,7 +123,6 @@ class NoteFiles:
             tags=note.tags,
             listed=note.status == "kept",
             untrusted=note.untrusted,
-            importance=note.importance,
             updated=note.updated,
             expires=expires(note),
         )
@@ -410,7 +409,6 @@ class NoteStore:
             draft.text,
             old.tags if draft.tags is None else tuple(dict.fromkeys(draft.tags)),
             draft.source,
-            draft.importance or old.importance,
             old.ttl if draft.ttl is None else draft.ttl,
             draft.status,
             draft.label,

@@ -22,7 +22,7 @@ from elwood.features.memory.messages import (
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Kind, Note, NoteDraft
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, TAG, TTL, Kind, Note, NoteDraft
 from elwood.features.memory.store import fused
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked, having
@@ -50,9 +50,6 @@ class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
         tuple[Annotated[str, Meta(pattern=TAG)], ...],
         Meta(max_length=MAX_TAGS, description="Words to find it by; none leaves them as they are"),
     ] = ()
-    importance: Annotated[
-        int, Meta(ge=0, le=MOST, description="From 1 to 5, usually 3; 0 leaves it as it is")
-    ] = 0
     kind: Annotated[
         Kind | None, Meta(description="What it is; null leaves it as it is, at first a fact")
     ] = None
@@ -102,7 +99,6 @@ class NoteTools:
             Label(untrusted=untrusted, private=True),
             context.source,
             given.tags or None,
-            given.importance or None,
             given.ttl or None,
             kind=given.kind,
         )

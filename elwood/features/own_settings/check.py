@@ -1,8 +1,7 @@
 """What the doctor finds about agent.toml."""
 
 from elwood.agent.session.settings import AGENT_FILE
-from elwood.features.own_settings.actor import STILL
-from elwood.features.own_settings.store import read
+from elwood.features.own_settings.store import STILL, read
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.settings import Paths

@@ -1,10 +1,8 @@
 """What the assistant's own settings bring to one run: their keeper, one tool, ``/settings``."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import unified_diff
 from functools import partial
-from hashlib import sha256
 from itertools import islice
 from typing import Annotated
 
@@ -19,40 +17,30 @@ from elwood.agent.session.core import Core, OwnConfig
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.own_settings.actor import STILL, OwnSettings
 from elwood.features.own_settings.feature import Personality
-from elwood.features.own_settings.messages import OwnMail, ReadOwn, TakeBack, WriteOwn
-from elwood.features.own_settings.store import LARGEST, OwnFiles
+from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hashed
 from elwood.foundation.command_line import CliFailure
-from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+from elwood.foundation.runtime import Mailbox
 from elwood.foundation.settings import Settings, keys
 
-# Seconds for a command.
-COMMAND_LIMIT = 20.0
-UNAVAILABLE = "Nobody can say now what I have set. Try again in a minute."
 AGAIN = "It may be taken back already: I was interrupted. /settings tells."
 USAGE = "/settings shows what I have set for myself; /settings undo takes back the last change."
 
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Make the keeper, and what asks it; what was in force before is in force from here on."""
-    mailbox: Mailbox[OwnMail] = Mailbox("own settings", 16)
-    keeper = OwnSettings(
-        core.own,
-        OwnFiles(core.paths.state, core.disk),
-        core.environment.blocking,
-        TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
-    )
+    tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
+    keeper = OwnSettings(core.own, core.paths.state, core.disk, tell)
     await keeper.begin()
     return Parts(
-        actors=[Actor(step=2, mailbox=mailbox, body=keeper.run)],
+        actors=[Actor(step=2, mailbox=Mailbox("own settings", 16), body=keeper.run)],
         prompt=[PersonalityPart(core.own)],
-        tools=[tool(core.own, mailbox.address)],
+        tools=[tool(core.own, keeper)],
         commands=[
             SlashCommand(
                 name="settings",
                 help=f"what I have set for myself\n{USAGE}",
-                run=partial(command, mailbox.address),
+                run=partial(command, keeper),
             )
         ],
     )
@@ -78,13 +66,14 @@ class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-def tool(own: OwnConfig, keeper: Address[OwnMail]) -> Tool:
+def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
     """Make the tool that reads and changes the file; the owner sees each change before."""
 
     async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
         if given.text is None:
             return Plan(ReadFiles(), f"Read {AGENT_FILE}")
-        old = (await keeper.ask(ReadOwn())).text
+        await keeper.look()
+        old = keeper.text
         try:
             own.read(given.text)
         except CliFailure as error:
@@ -93,20 +82,19 @@ def tool(own: OwnConfig, keeper: Address[OwnMail]) -> Tool:
             raise ToolFailure(f"{AGENT_FILE} says this already")
         subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
         # It instructs us in all conversations, like the documents of the workspace.
-        return Plan(WriteFile(protected=True), subject, {"old": _hash(old)}, given.text)
+        return Plan(WriteFile(protected=True), subject, {"old": hashed(old)}, given.text)
 
     async def run(given: ChangeSettings, context: ToolContext) -> Output:
-        there = await keeper.ask(ReadOwn())
         if given.text is None:
-            problem = f"{STILL} {there.problem}\n\n" if there.problem else ""
+            await keeper.look()
+            problem = f"{STILL} {keeper.problem}\n\n" if keeper.problem else ""
             may = f"# What may stand in it:\n{known(own.sections)}"
-            return Output(f"{problem}{there.text}\n\n{may}")
-        if there.text != given.text and _hash(there.text) != context.facts["old"]:
-            raise ToolFailure(f"{AGENT_FILE} changed since that was allowed; nothing was changed")
-        written = await keeper.ask(WriteOwn(text=given.text, old=there.text))
-        if not written.ok:
-            raise ToolFailure(f"nothing was changed: {written.text}")
-        return Output(written.text)
+            return Output(f"{problem}{keeper.text}\n\n{may}")
+        try:
+            await keeper.write(given.text, context.facts["old"])
+        except FAILURES as error:
+            raise ToolFailure(f"nothing was changed: {error}") from error
+        return Output("It is in force; /settings undo takes it back.")
 
     return Tool(
         name="change_settings",
@@ -125,27 +113,28 @@ def tool(own: OwnConfig, keeper: Address[OwnMail]) -> Tool:
     )
 
 
-async def command(keeper: Address[OwnMail], call: CommandCall) -> CommandAnswer:
-    """Carry ``/settings`` out."""
+async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
     undo, show = call.given.strip().lower() == "undo", ("/settings",)
     if undo and call.again:
         return CommandAnswer(AGAIN, buttons=show)
     if call.given.strip() and not undo:
         return CommandAnswer(USAGE)
-    with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
-        before = await keeper.ask(ReadOwn())
-        if undo:
-            done = await keeper.ask(TakeBack())
-            after = await keeper.ask(ReadOwn())
-            changed = _fenced(diff(before.text, after.text)) if done.ok else ""
-            return CommandAnswer(f"{done.text}\n\n{changed}".rstrip(), buttons=show)
-        if not (before.text or before.versions or before.problem):
-            return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
-        lines = [f"{STILL}\n{before.problem}"] if before.problem else []
-        lines.append(_fenced(before.text) if before.text else "I have set nothing for myself now.")
-        buttons = ("/settings undo",) if before.versions else ()
-        return CommandAnswer("\n\n".join(lines), buttons=buttons)
-    return CommandAnswer(UNAVAILABLE)
+    await keeper.look()
+    if undo:
+        before = keeper.text
+        try:
+            if not await keeper.take_back():
+                return CommandAnswer("There is nothing to take back.", buttons=show)
+        except FAILURES as error:
+            return CommandAnswer(f"It cannot be taken back: {error}", buttons=show)
+        changed = _fenced(diff(before, keeper.text))
+        return CommandAnswer(f"I have taken it back.\n\n{changed}", buttons=show)
+    if not (keeper.text or keeper.versions or keeper.problem):
+        return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
+    lines = [f"{STILL}\n{keeper.problem}"] if keeper.problem else []
+    lines.append(_fenced(keeper.text) if keeper.text else "I have set nothing for myself now.")
+    buttons = ("/settings undo",) if keeper.versions else ()
+    return CommandAnswer("\n\n".join(lines), buttons=buttons)
 
 
 def diff(old: str, new: str) -> str:
@@ -171,7 +160,3 @@ def known(sections: Sequence[type[Settings]]) -> str:
 
 def _fenced(text: str) -> str:
     return f"````\n{text.rstrip()}\n````"
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()

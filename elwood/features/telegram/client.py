@@ -113,8 +113,9 @@ class Bot:
         text: str,
         entities: Sequence[Entity] = (),
         *,
-        file: Attachment | None = None,
-        photo: bool = False,
+        files: Sequence[Attachment] = (),
+        photos: bool = False,
+        markdown: str = "",
         topic: int | None = None,
         reply_to: int | None = None,
         buttons: Iterable[tuple[str, str]] = (),
@@ -122,30 +123,40 @@ class Bot:
     ) -> int:
         """Send a message and return its id; *buttons* are texts with their data.
 
-        Under a *file* the text has at most 1024 UTF-16 units; a *photo* is shown in place, and
-        made smaller by Telegram.
+        Under *files*, at most 10, the text has at most 1024 UTF-16 units; *photos* are shown in
+        place, and made smaller by Telegram; several come as an album, which has no buttons.
+        *markdown* takes the place of the text, and Telegram draws it: it loads the pictures that
+        are named in it, and reads HTML, so there must be none.
         """
         ask = _addressed(chat, topic, reply_to, buttons)
         if silent:
             ask["disable_notification"] = True
-        if file is None:
-            ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
-        elif text:
-            ask["caption"] = text
+        if markdown:
+            ask["rich_message"] = {"markdown": markdown}
+            return (await self._call("sendRichMessage", ask, SentMessage)).message_id
+        said: dict[str, Any] = {"caption" if files else "text": text} if text or not files else {}
         if text and entities:
-            ask["entities" if file is None else "caption_entities"] = entities
-        if file is None:
+            said["caption_entities" if files else "entities"] = entities
+        if not files:
+            ask |= said | {"link_preview_options": {"is_disabled": True}}
             return (await self._call("sendMessage", ask, SentMessage)).message_id
-        method, field = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
-        return (await self._upload(method, ask, {field: file}, SentMessage)).message_id
+        kind = "photo" if photos else "document"
+        if len(files) == 1:
+            method = f"send{kind.capitalize()}"
+            return (
+                await self._upload(method, ask | said, {kind: files[0]}, SentMessage)
+            ).message_id
+        named = {f"file{number}": file for number, file in enumerate(files)}
+        media: list[dict[str, Any]] = [{"type": kind, "media": f"attach://{one}"} for one in named]
+        media[0] |= said
+        ask["media"] = media
+        return (await self._upload("sendMediaGroup", ask, named, list[SentMessage]))[0].message_id
 
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None
     ) -> None:
         """Show *text* as being written, with a stop button; private chats only."""
-        ask: dict[str, Any] = {"chat_id": chat, "draft_id": draft, "text": text, "can_stop": True}
-        if topic is not None:
-            ask["message_thread_id"] = topic
+        ask = _addressed(chat, topic) | {"draft_id": draft, "text": text, "can_stop": True}
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
     async def edit_message_text(
@@ -175,9 +186,7 @@ class Bot:
 
     async def send_chat_action(self, chat: int, *, topic: int | None = None) -> None:
         """Show for five seconds that we are typing."""
-        ask: dict[str, Any] = {"chat_id": chat, "action": "typing"}
-        if topic is not None:
-            ask["message_thread_id"] = topic
+        ask = _addressed(chat, topic) | {"action": "typing"}
         await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_message_reaction(self, chat: int, message: int, emoji: str) -> None:
@@ -200,51 +209,12 @@ class Bot:
         return await self._call("getWebhookInfo", {}, WebhookInfo)
 
     async def set_webhook(self, url: str, secret: str) -> bool:
-        """Have updates brought to *url*, with *secret* in a header."""
         ask = {"url": url, "secret_token": secret, "allowed_updates": ALLOWED_UPDATES}
         return await self._call("setWebhook", ask, bool)
 
     async def delete_webhook(self) -> None:
         """Remove the webhook and keep the updates that wait."""
         await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
-
-    async def send_rich_message(
-        self,
-        chat: int,
-        markdown: str,
-        buttons: Iterable[tuple[str, str]] = (),
-        *,
-        topic: int | None = None,
-        reply_to: int | None = None,
-    ) -> int:
-        """Send a message in Markdown that Telegram draws, and return its id.
-
-        It loads the pictures that are named in it, and reads HTML: there must be none.
-        """
-        ask = _addressed(chat, topic, reply_to, buttons) | {"rich_message": {"markdown": markdown}}
-        return (await self._call("sendRichMessage", ask, SentMessage)).message_id
-
-    async def send_album(
-        self,
-        chat: int,
-        files: Sequence[Attachment],
-        text: str,
-        entities: Sequence[Entity] = (),
-        *,
-        photos: bool,
-        topic: int | None = None,
-        reply_to: int | None = None,
-    ) -> int:
-        """Send 2 to 10 *files* as one message with a *text*, and return the id of the first."""
-        kind = "photo" if photos else "document"
-        named = {f"file{number}": file for number, file in enumerate(files)}
-        media: list[dict[str, Any]] = [
-            {"type": kind, "media": f"attach://{field}"} for field in named
-        ]
-        if text:
-            media[0] |= {"caption": text, "caption_entities": entities}
-        ask = _addressed(chat, topic, reply_to) | {"media": media}
-        return (await self._upload("sendMediaGroup", ask, named, list[SentMessage]))[0].message_id
 
     async def _upload(
         self, method: str, ask: Mapping[str, Any], files: Mapping[str, Attachment], kind: type[T]
@@ -312,7 +282,10 @@ class Bot:
 
 
 def _addressed(
-    chat: int, topic: int | None, reply_to: int | None, buttons: Iterable[tuple[str, str]] = ()
+    chat: int,
+    topic: int | None,
+    reply_to: int | None = None,
+    buttons: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Begin what is asked of a method that sends."""
     ask: dict[str, Any] = {"chat_id": chat}

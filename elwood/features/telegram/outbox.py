@@ -37,7 +37,6 @@ from elwood.features.telegram.client import (
     explain,
     remedy,
 )
-from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
     Mailbox,
@@ -79,8 +78,8 @@ MAX_ALBUM = 10
 REFRESH = 20.0
 # UTF-16 units of a draft; what is said beyond them stands in the next one.
 MAX_DRAFT = 3900
-# What ends the message that a group is shown.  A kill leaves it standing until the next start: it
-# must not pass for an answer, or the answer behind it would be a repeat that nobody marked.
+# What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
+# answer, or the answer behind it would be a repeat that nobody marked.
 UNFINISHED = " …"
 
 
@@ -118,31 +117,15 @@ class _Piece(msgspec.Struct, frozen=True):
 
     async def send(self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]]) -> int:
         """Send it with *options* and return the message's id.  Raises what the bot raises."""
-        topic, reply_to = options.topic, options.reply_to
-        entities = () if options.plain else self.text.entities
-        if self.markdown:
-            return await bot.send_rich_message(
-                options.chat, self.markdown, buttons, topic=topic, reply_to=reply_to
-            )
-        if len(self.files) > 1:
-            return await bot.send_album(
-                options.chat,
-                self.files,
-                self.text.text,
-                entities,
-                photos=not options.plain,
-                topic=topic,
-                reply_to=reply_to,
-            )
-        file = next(iter(self.files), None)
         return await bot.send_message(
             options.chat,
             self.text.text,
-            entities,
-            file=file,
-            photo=file is not None and file.is_picture and not options.plain,
-            topic=topic,
-            reply_to=reply_to,
+            () if options.plain else self.text.entities,
+            files=self.files,
+            photos=bool(self.files) and self.files[0].is_picture and not options.plain,
+            markdown=self.markdown,
+            topic=options.topic,
+            reply_to=options.reply_to,
             buttons=buttons,
         )
 
@@ -295,22 +278,15 @@ class _ChatQueue:
 class Outbox:
     """A leaf: asks nobody, keeps nothing.  Who needs a delivery asks for it again.
 
-    *random* gives numbers from 0 to 1 for jitter.  *passing* remembers over a kill which messages
-    only say that work goes on.
+    *random* gives numbers from 0 to 1 for jitter.
     """
 
     def __init__(
-        self,
-        bot: Bot,
-        *,
-        random: Callable[[], float],
-        pacing: Pacing | None = None,
-        passing: PassingMessages | None = None,
+        self, bot: Bot, *, random: Callable[[], float], pacing: Pacing | None = None
     ) -> None:
         self._bot = bot
         self._random = random
         self._pacing = pacing or Pacing()
-        self._passing = passing
         total = self._pacing.total
         previews = min(total / 2, self._pacing.all_previews)
         self._total = Bucket(total, max(1.0, total))
@@ -334,9 +310,6 @@ class Outbox:
         async with trio.open_nursery() as probing:
             probing.start_soon(self._probe)
             async with trio.open_nursery() as nursery:
-                for chat, message in await self._passing.read() if self._passing else ():
-                    route = Route("telegram", chat, private=chat > 0)
-                    self._queue(nursery, route).gone.append(message)
                 async for mail in mailbox:
                     if isinstance(mail, Reachable):
                         self._know(mail.route.chat, mail.gone)
@@ -471,10 +444,7 @@ class Outbox:
                 number = int(screen.message.rpartition(":")[2])
                 await self._bot.set_message_reaction(queue.chat, number, frame.text)
                 return
-            is_new = screen.message is None
             await screen.show(self._bot, queue.chat, frame, now)
-            if is_new and screen.message is not None and self._passing is not None:
-                await self._passing.add(queue.chat, screen.message)
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(queue, error)
@@ -488,13 +458,9 @@ class Outbox:
         try:
             await self._bot.delete_message(queue.chat, message)
         except FAILURES as error:
-            if remedy(error) in ("not sent", "unknown", "wait"):
-                if not self._stopping:
-                    queue.gone.append(message)
-                    self._flooded(queue, error)
-                return
-        if self._passing is not None:
-            await self._passing.remove(queue.chat, message)
+            if remedy(error) in ("not sent", "unknown", "wait") and not self._stopping:
+                queue.gone.append(message)
+                self._flooded(queue, error)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
         screen = queue.screens.pop(post.route.topic, None)

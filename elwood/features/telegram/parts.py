@@ -26,7 +26,6 @@ from elwood.features.telegram.client import FAILURES, Bot, explain
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
-from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure, ask, is_wanted
 from elwood.foundation.net.http import Client
@@ -60,7 +59,6 @@ async def build(core: Core, others: Gathered) -> Parts:
         Bot(settings, sending),
         random=core.environment.random,
         pacing=Pacing(total=settings.messages_per_second),
-        passing=PassingMessages(core.paths.state, core.disk),
     )
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
     intake = Intake(

@@ -21,7 +21,7 @@ from elwood.features.telegram.client import (
 )
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.foundation.log import event
-from elwood.foundation.net.http_server import HttpServer, listener_at
+from elwood.foundation.net.http_server import listener_at, serve
 from elwood.foundation.runtime import Signal, report_done, report_error, waiting
 
 T = TypeVar("T")
@@ -81,7 +81,6 @@ class Poll:
         """Be there for those who come."""
 
     async def introduce(self) -> TelegramUser:
-        """Wait until Telegram says who we are."""
         while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
             pass
         return me
@@ -254,13 +253,13 @@ class Webhook(Poll):
         self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
     ) -> None:
         super().__init__(bot, settings, random, silence)
+        self._free = trio.CapacityLimiter(CONNECTIONS)
         self._brought: list[Update | UnreadableUpdate] = []
         self._path = f"/{_mark(settings, 'path')}"
         self._secret = _mark(settings, "secret")
         self._url = settings.webhook_url.rstrip("/") + self._path
 
     async def listen(self) -> None:
-        server = HttpServer(self._refuse, self._take, connections=CONNECTIONS, max_body=MAX_UPDATE)
         place = self._settings.webhook_listen
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
@@ -272,7 +271,7 @@ class Webhook(Poll):
                     await trio.sleep(LAST_PAUSE)
                     continue
                 report_done(LISTEN)
-                await trio.serve_listeners(server.serve, [listener])
+                await trio.serve_listeners(self._serve, [listener])
 
     async def introduce(self) -> TelegramUser:
         me = await super().introduce()
@@ -310,6 +309,12 @@ class Webhook(Poll):
         else:
             report_done(POLL)
         return True
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            if self._free.available_tokens:
+                async with self._free:
+                    await serve(stream, self._refuse, self._take, max_body=MAX_UPDATE)
 
     def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:
         if not path.endswith(self._path):

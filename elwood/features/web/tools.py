@@ -164,7 +164,7 @@ class WebTools:
 
 
 def _all_of(verb: str, host: str) -> ApprovalScope:
-    """Say that all that goes to one host may be permitted; `/trust` includes what is below it."""
+    """Say that all that goes to one host may be permitted."""
     words = f"{verb} {host}"
     return ApprovalScope((f"host {host}",), words, f"{words}, whatever the address and the text")
 

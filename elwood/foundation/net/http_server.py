@@ -1,4 +1,5 @@
-"""HTTP for the few who call us: a request is judged by its head, read, and answered by a status.
+"""HTTP for the few who call us: a request is judged by its head, read, and answered by a status;
+then the connection ends.
 
 Who sends too much, too slowly or nonsense is refused; nothing of what they sent is logged.
 """
@@ -21,68 +22,50 @@ PIECE = 1 << 16
 PATIENCE = 60.0
 
 
-class HttpServer:
-    """Serves at most so many *connections*; *take* gives the status of a request by its body."""
-
-    def __init__(
-        self,
-        refuse: Refuse,
-        take: Callable[[bytes], Awaitable[int]],
-        *,
-        connections: int,
-        max_body: int,
-    ) -> None:
-        self._refuse = refuse
-        self._take = take
-        self._free = connections
-        self._max_body = max_body
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        """Serve one connection: a request after the other, until no more can follow."""
-        async with stream:
-            if not self._free:
-                return
-            self._free -= 1
-            try:
-                with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
-                    await self._converse(stream)
-            finally:
-                self._free += 1
-
-    async def _converse(self, stream: trio.SocketStream) -> None:
-        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        while True:
-            try:
-                with trio.fail_after(PATIENCE):
-                    body = await self._read(http, stream)
-                status = body if isinstance(body, int) else await self._take(body)
-            except h11.RemoteProtocolError as error:
-                status = error.error_status_hint
-            answer = h11.Response(status_code=status, headers=[("content-length", "0")])
+async def serve(
+    stream: trio.SocketStream,
+    refuse: Refuse,
+    take: Callable[[bytes], Awaitable[int]],
+    *,
+    max_body: int,
+) -> None:
+    """Serve the one request of a connection; *take* gives its status by its body."""
+    http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+    with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
+        try:
             with trio.fail_after(PATIENCE):
-                await stream.send_all(http.send(answer) + http.send(h11.EndOfMessage()))
-            http.start_next_cycle()
+                body = await _read(http, stream, refuse, max_body)
+            status = body if isinstance(body, int) else await take(body)
+        except h11.RemoteProtocolError as error:
+            status = error.error_status_hint
+        headers = [("content-length", "0"), ("connection", "close")]
+        answer = h11.Response(status_code=status, headers=headers)
+        with trio.fail_after(PATIENCE):
+            await stream.send_all(http.send(answer) + http.send(h11.EndOfMessage()))
 
-    async def _read(self, http: h11.Connection, stream: trio.SocketStream) -> bytes | int:
-        """Return the body of the next request, or the status by which it is refused."""
-        body = b""
-        while True:
-            match http.next_event():
-                case h11.NEED_DATA:
-                    http.receive_data(await stream.receive_some(PIECE))
-                case h11.Request() as asked:
-                    named = {n.decode("latin-1"): v.decode("latin-1") for n, v in asked.headers}
-                    method, path = asked.method.decode("latin-1"), asked.target.decode("latin-1")
-                    if (status := self._refuse(method, path, named)) is not None:
-                        return status
-                case h11.Data(data=data):
-                    body += data
-                    if len(body) > self._max_body:
-                        return 413
-                case h11.EndOfMessage():
-                    return body
-                case _:
-                    raise trio.BrokenResourceError("they have hung up")
+
+async def _read(
+    http: h11.Connection, stream: trio.SocketStream, refuse: Refuse, max_body: int
+) -> bytes | int:
+    """Return the body of the request, or the status by which it is refused."""
+    body = b""
+    while True:
+        match http.next_event():
+            case h11.NEED_DATA:
+                http.receive_data(await stream.receive_some(PIECE))
+            case h11.Request() as asked:
+                named = {n.decode("latin-1"): v.decode("latin-1") for n, v in asked.headers}
+                method, path = asked.method.decode("latin-1"), asked.target.decode("latin-1")
+                if (status := refuse(method, path, named)) is not None:
+                    return status
+            case h11.Data(data=data):
+                body += data
+                if len(body) > max_body:
+                    return 413
+            case h11.EndOfMessage():
+                return body
+            case _:
+                raise trio.BrokenResourceError("they have hung up")
 
 
 def listener_at(place: str) -> trio.SocketListener:

@@ -5,76 +5,35 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from elwood.foundation.runtime.actor_table import (
-    ActorStatus,
-    ActorTable,
-    Stuck,
-    clear_error,
-    report_done,
-    report_error,
-    report_warning,
-    waiting,
-)
-from elwood.foundation.runtime.mailbox import (
-    ActorCrashed,
-    ActorDown,
-    ActorUnavailable,
-    Address,
-    Mailbox,
-    Reply,
-    Request,
-    Signal,
-)
-from elwood.foundation.runtime.supervisor import (
-    Child,
-    Crashed,
-    Ended,
-    Escalated,
-    Event,
-    Halt,
-    Listener,
-    PoolPolicy,
-    RestartPolicy,
-    Started,
-    describe,
-    run_pool,
-    supervise,
-)
-
-__all__ = [
-    "ActorCrashed",
-    "ActorDown",
-    "ActorStatus",
-    "ActorTable",
-    "ActorUnavailable",
-    "Address",
-    "Blocking",
-    "Child",
-    "Crashed",
-    "Ended",
-    "Escalated",
-    "Event",
-    "Halt",
-    "Listener",
-    "Mailbox",
-    "PoolPolicy",
-    "Reply",
-    "Request",
-    "RestartPolicy",
-    "Signal",
-    "Started",
-    "Stuck",
-    "clear_error",
-    "describe",
-    "in_thread",
-    "inline",
-    "report_done",
-    "report_error",
-    "report_warning",
-    "run_pool",
-    "supervise",
-    "waiting",
-]
+from elwood.foundation.runtime.actor_table import ActorStatus as ActorStatus
+from elwood.foundation.runtime.actor_table import ActorTable as ActorTable
+from elwood.foundation.runtime.actor_table import Stuck as Stuck
+from elwood.foundation.runtime.actor_table import clear_error as clear_error
+from elwood.foundation.runtime.actor_table import report_done as report_done
+from elwood.foundation.runtime.actor_table import report_error as report_error
+from elwood.foundation.runtime.actor_table import report_warning as report_warning
+from elwood.foundation.runtime.actor_table import waiting as waiting
+from elwood.foundation.runtime.mailbox import ActorCrashed as ActorCrashed
+from elwood.foundation.runtime.mailbox import ActorDown as ActorDown
+from elwood.foundation.runtime.mailbox import ActorUnavailable as ActorUnavailable
+from elwood.foundation.runtime.mailbox import Address as Address
+from elwood.foundation.runtime.mailbox import Mailbox as Mailbox
+from elwood.foundation.runtime.mailbox import Reply as Reply
+from elwood.foundation.runtime.mailbox import Request as Request
+from elwood.foundation.runtime.mailbox import Signal as Signal
+from elwood.foundation.runtime.supervisor import Child as Child
+from elwood.foundation.runtime.supervisor import Crashed as Crashed
+from elwood.foundation.runtime.supervisor import Ended as Ended
+from elwood.foundation.runtime.supervisor import Escalated as Escalated
+from elwood.foundation.runtime.supervisor import Event as Event
+from elwood.foundation.runtime.supervisor import Halt as Halt
+from elwood.foundation.runtime.supervisor import Listener as Listener
+from elwood.foundation.runtime.supervisor import PoolPolicy as PoolPolicy
+from elwood.foundation.runtime.supervisor import RestartPolicy as RestartPolicy
+from elwood.foundation.runtime.supervisor import Started as Started
+from elwood.foundation.runtime.supervisor import describe as describe
+from elwood.foundation.runtime.supervisor import run_pool as run_pool
+from elwood.foundation.runtime.supervisor import supervise as supervise
 
 T = TypeVar("T")
 

@@ -56,7 +56,6 @@ class Kept:
         return self._dropped + max(0, len(self._tail) - self._keep)
 
     def value(self) -> bytes:
-        """Return what was kept, with a line in the place of what was not."""
         self._trim()
         gap = f"\n[{self._dropped} bytes left out]\n".encode() if self._dropped else b""
         return bytes(self._head) + gap + bytes(self._tail)
@@ -156,7 +155,6 @@ class ChildProcess:
         self._popen.send_signal(number)
 
     async def ended(self) -> None:
-        """Wait until it has ended."""
         while self._popen.poll() is None:
             await trio.lowlevel.wait_readable(self._pidfd)
 
@@ -180,7 +178,6 @@ class ChildProcess:
                     left -= len(data)
 
     def close(self) -> None:
-        """Give back the file descriptors."""
         os.close(self._pidfd)
         for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
             if pipe is not None:
@@ -255,7 +252,6 @@ class Pipe:
         self.theirs = _closed(self.theirs)
 
     def hang_up(self) -> None:
-        """Close our end."""
         self.ours = _closed(self.ours)
 
     def __enter__(self) -> "Pipe":

@@ -13,7 +13,6 @@ stands at the beginning of the next.
 import logging
 import os
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -40,8 +39,7 @@ from elwood.foundation.storage.journal import (
 
 log = logging.getLogger("elwood.records")
 
-# The second is of an older version, which kept its closed part there.
-NAME, OLD = "anchors.jsonl", "anchors.old.jsonl"
+NAME = "anchors.jsonl"
 # Seconds between two looks at the journals: what a thief of lines may take unseen.
 EVERY = 300.0
 # Bytes after which the file is closed.
@@ -96,14 +94,7 @@ class AnchorsRestored(msgspec.Struct, frozen=True, tag="restored"):
     head: str
 
 
-class AnchorsCarried(msgspec.Struct, frozen=True, tag="carried"):
-    """What was known when another file was begun, by an older version."""
-
-    heads: tuple[Head, ...]
-    lost: tuple[AnchorLost, ...]
-
-
-AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored | AnchorsCarried
+AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored
 
 
 class JournalAnchor(msgspec.Struct):
@@ -150,34 +141,24 @@ class Anchors(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: AnchorEntry) -> None:
         match entry:
             case Anchored(heads):
-                self._take(at, heads)
-            case AnchorLost(journal):
-                self._lose(at, journal)
+                for head in heads:
+                    known = self.journals.get(head.journal)
+                    first = known.first if known else head.seq
+                    self.journals[head.journal] = JournalAnchor(head, at, first)
+            case AnchorLost(name):
+                if name in self.journals:
+                    self.journals[name].lost = at
             case AnchorReleased((), _):
                 self.voids.append((0.0, at))
             case AnchorReleased(journals, _, upto):
                 for name in self.journals.keys() & set(journals):
-                    known = self.journals[name]
-                    if known.head.seq > upto > 0:
-                        known.first = max(known.first, upto + 1)
+                    anchor = self.journals[name]
+                    if anchor.head.seq > upto > 0:
+                        anchor.first = max(anchor.first, upto + 1)
                     else:
                         del self.journals[name]
             case AnchorsRestored(backup_at):
                 self.voids.append((backup_at, at))
-            case AnchorsCarried(heads, lost):
-                self._take(at, heads)
-                for one in lost:
-                    self._lose(at, one.journal)
-
-    def _lose(self, at: float, name: str) -> None:
-        if known := self.journals.get(name):
-            known.lost = at
-
-    def _take(self, at: float, heads: Sequence[Head]) -> None:
-        for head in heads:
-            known = self.journals.get(head.journal)
-            first = known.first if known else head.seq
-            self.journals[head.journal] = JournalAnchor(head, at, first)
 
     def is_void(self, first: float, last: float) -> bool:
         """Tell whether something from between *first* and *last* need not be known here."""
@@ -263,8 +244,7 @@ class Anchoring:
 
     def _forget(self) -> None:
         """Keep no more of what was closed than the newest part."""
-        closed = [self._state / OLD, *segments(self._journal.path).values()]
-        for path in closed[:-1]:
+        for path in list(segments(self._journal.path).values())[:-1]:
             self._disk.remove(path)
 
 
@@ -274,7 +254,7 @@ def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], li
     gone = {name for name, anchor in known.journals.items() if not anchor.lost}
     for path in (*state.glob("*.jsonl"), *state.glob("sessions/*.jsonl")):
         name = path.relative_to(state).as_posix()
-        if name in (NAME, OLD) or not path.is_file():
+        if name == NAME or not path.is_file():
             continue
         gone.discard(name)
         anchor = known.journals.get(name)
@@ -347,19 +327,15 @@ def history(state: Path) -> tuple[Anchors, set[str]]:
 
     Raises JournalDamaged and OSError.
     """
-    found, digests, gone = Anchors(), set[str](), []
-    for path in (state / OLD, state / NAME):
-        if path.name == OLD and not path.exists():
-            continue
-        place = JournalPlace()
-        for line in lines_of(path, decoder(AnchorEntry).decode, place):
-            if line.state:
-                found = msgspec.json.decode(line.state, type=Anchors)
-            for entry in line.entries:
-                found.apply(line.seq, line.at, entry)
-            if not digests and (line.state or isinstance(line.entries[0], AnchorsCarried)):
+    found, digests, gone, place = Anchors(), set[str](), [], JournalPlace()
+    for line in lines_of(state / NAME, decoder(AnchorEntry).decode, place):
+        if line.state:
+            found = msgspec.json.decode(line.state, type=Anchors)
+            if not digests:
                 gone.append((0.0, line.at))  # what was before it
-            digests.add(place.head)
+        for entry in line.entries:
+            found.apply(line.seq, line.at, entry)
+        digests.add(place.head)
     found.voids += gone
     return found, digests
 

@@ -68,7 +68,6 @@ class IndexedFiles:
         self._doubts += 1
 
     def close(self) -> None:
-        """Let go of the index."""
         self._is_current = False
         self.index.close()
 

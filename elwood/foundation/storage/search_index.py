@@ -6,9 +6,8 @@ There is one writer, and readers beside it.  Everything here blocks, and raises 
 import hashlib
 import os
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -20,19 +19,17 @@ from elwood.foundation.text.words import asked, expression, parts, widened, word
 BUSY = 1000
 # Pages (4 KiB) that the writer and each reader may hold in memory.
 WRITER_CACHE, READER_CACHE = 1000, 400
-# Connections that are kept open between two readings.
-IDLE = 2
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 4
+VERSION = 5
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
 
 _TABLES = """
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, kept INTEGER NOT NULL,
-  untrusted INTEGER NOT NULL, importance INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
+  untrusted INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
   saying BLOB NOT NULL, length INTEGER NOT NULL
 );
 CREATE INDEX newest ON notes (kept, updated);
@@ -47,8 +44,7 @@ CREATE TABLE vectors (
 # search.
 _FIND = """
 WITH newest AS (SELECT length FROM notes ORDER BY id DESC LIMIT 1000)
-SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated,
-  n.importance
+SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated
 FROM (
   SELECT rowid, rank FROM words
   WHERE words MATCH ? AND rank MATCH 'bm25(5.0, 3.0, 1.0, 0.3)' ORDER BY rank LIMIT ?
@@ -59,10 +55,6 @@ _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
   count(*) FILTER (WHERE expires <= ?) FROM notes
 """
-# The importance of what nobody has weighed, of 1 to 5.
-USUAL = 3
-# What one step of importance is worth.
-STEP_WEIGHT = 0.06
 # Hits whose scores are at least this part of the best one's among them fit about equally well: two
 # versions of a fact do, and then the newer comes first.  What has all words of the question is a
 # version sooner, though the other bears some of them in its key.
@@ -89,7 +81,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     listed: bool = True
     untrusted: bool
-    importance: int = USUAL
     updated: str = ""
     expires: float | None = None
 
@@ -117,7 +108,6 @@ class SearchHit(msgspec.Struct, frozen=True):
     key: str
     score: float
     updated: str = ""
-    importance: int = USUAL
     whole: bool = False
 
 
@@ -153,15 +143,11 @@ def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
     [['new', 'old'], ['off']]
     """
-    weighed = sorted(
-        ((hit.score * (1 + STEP_WEIGHT * (hit.importance - USUAL)), hit) for hit in hits),
-        key=lambda one: (-one[0], one[1].key),
-    )
     best = 0.0
     groups: list[list[SearchHit]] = []
-    for score, hit in weighed:
-        if not groups or score < (ALIKE_WHOLE if hit.whole else ALIKE) * best:
-            best = score
+    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.key)):
+        if not groups or hit.score < (ALIKE_WHOLE if hit.whole else ALIKE) * best:
+            best = hit.score
             groups.append([])
         groups[-1].append(hit)
     for group in groups:
@@ -183,9 +169,6 @@ class SearchIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db: sqlite3.Connection | None = None
-        self._idle: list[sqlite3.Connection] = []
-        self._epoch = 0
-        self._at_idle = threading.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -207,16 +190,12 @@ class SearchIndex:
             self._open()
 
     def close(self) -> None:
-        with self._at_idle:
-            self._epoch += 1
-            idle, self._idle = self._idle, []
-        for db in (*idle, *([self._db] if self._db else [])):
+        if self._db is not None:
             with suppress(sqlite3.Error):
-                db.close()
+                self._db.close()
         self._db = None
 
     def discard(self) -> None:
-        """Remove it, with everything in it."""
         self.close()
         for suffix in ("", "-wal", "-shm", "-journal"):
             with judged(), suppress(FileNotFoundError):
@@ -232,18 +211,12 @@ class SearchIndex:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection that can only read."""
-        db, epoch = self._reader()
-        try:
-            with judged():
+        with judged():
+            db = _connected(
+                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
+            )
+            with closing(db):
                 yield db
-        except BaseException:  # and it goes on: what was broken off is not lent again
-            db.close()
-            raise
-        with self._at_idle:
-            if epoch == self._epoch and len(self._idle) < IDLE:
-                self._idle.append(db)
-                return
-        db.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -264,17 +237,6 @@ class SearchIndex:
         if self._db is None:
             raise DatabaseUnusable("it is not open")
         return self._db
-
-    def _reader(self) -> tuple[sqlite3.Connection, int]:
-        with self._at_idle:
-            if self._idle:
-                return self._idle.pop(), self._epoch
-            epoch = self._epoch
-        with judged():
-            db = _connected(
-                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
-            )
-        return db, epoch
 
     def _open(self) -> None:
         self.close()
@@ -336,9 +298,7 @@ class SearchIndex:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
                     whole = least == most
-                    return [
-                        SearchHit(key, score, at, weight, whole) for key, score, at, weight in found
-                    ]
+                    return [SearchHit(key, score, at, whole) for key, score, at in found]
         return []
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
@@ -384,7 +344,6 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         found.stamp,
         found.listed,
         found.untrusted,
-        found.importance,
         found.updated,
         found.expires,
         said,

@@ -39,13 +39,10 @@ _PIECE = re.compile(
 _NORMALIZED = 512
 # What begins a line of a list, a heading, or a quotation.
 _LAYOUT = re.compile(r"^[ \t]*(?:[-+*>]|#{1,6})[ \t]+", re.MULTILINE)
-# Say nothing by themselves.
+# Say nothing by themselves, or belong to a question and not to what is asked about.
 _FILLERS = frozenset((
     "a", "an", "the", "my", "is", "are", "that", "der", "die", "das", "den", "dem", "ein", "eine",
     "einen", "mein", "meine", "ist", "sind", "dass",
-))  # fmt: skip
-# Belong to a question, not to what is asked about.
-_ASKING = frozenset((
     "what", "when", "where", "which", "who", "whose", "whom", "how", "why", "do", "does", "did",
     "can", "could", "tell", "please", "about", "of", "on", "in", "at", "for", "to", "me", "i",
     "we", "us", "you", "know", "remember", "and", "or", "was", "were", "with", "wann", "wer", "wo",
@@ -88,18 +85,6 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(_LAYOUT.sub("", text.replace("\u2019", "'")))
 
 
-def telling(found: Iterable[str]) -> list[str]:
-    """Leave out the words that say nothing, and single letters; all stay if none would be left.
-
-    >>> telling(["my", "sister", "s", "birthday", "4"])
-    ['sister', 'birthday', '4']
-    >>> telling(["the"])
-    ['the']
-    """
-    found = list(found)
-    return [word for word in found if not _says_nothing(word)] or found
-
-
 def asked(query: str) -> tuple[str, ...]:
     """Choose the words of *query* to search for, each once.
 
@@ -108,8 +93,8 @@ def asked(query: str) -> tuple[str, ...]:
     >>> asked("who?")
     ('who',)
     """
-    chosen = telling(words(query))
-    chosen = [word for word in chosen if word not in _ASKING] or chosen
+    found = words(query)
+    chosen = [word for word in found if not _says_nothing(word)] or found
     return tuple(dict.fromkeys(chosen))[:MAX_WORDS]
 
 

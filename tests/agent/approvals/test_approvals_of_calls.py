@@ -15,7 +15,6 @@ from elwood.agent.approvals.messages import (
     ListApprovals,
     Pending,
     RevokePermission,
-    TrustDomain,
     Verdict,
     WithdrawRequests,
 )
@@ -27,6 +26,7 @@ from elwood.agent.approvals.state import (
     AccessRequested,
     ApprovalDecided,
     ApprovalRequested,
+    ApprovalState,
     DomainTrusted,
     PermissionRevoked,
     Question,
@@ -324,7 +324,6 @@ async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="get"))
         assert (await ask.press(data(world, before))).ok
-        await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
         assert labels(world.posts[-1]) == [
             "Allow once",
@@ -350,22 +349,13 @@ async def test_a_trusted_source_is_what_was_read_when_it_was_asked(world: World)
         assert await ask.seek(later) == Verdict("source", OWNER, asked.origins)
 
 
-async def test_a_trusted_domain_covers_what_is_below_it(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
-        trusted = await ask.box.address.ask(TrustDomain(host="Example.org", by=OWNER))
-        assert trusted.ok
-        hosts = ("example.org", "api.example.org", "badexample.org", "example.org.evil.example")
-        answers = [await ask.seek(question(host, host=host)) for host in hosts]
-        assert [isinstance(answer, Verdict) for answer in answers] == [True, True, False, False]
-        for bad in ("org", "10.0.0.1", "*.org", "", "example.org/path", "ex ample.org"):
-            assert not (await ask.box.address.ask(TrustDomain(host=bad, by=OWNER))).ok
-        again = await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
-        assert "already" in again.text
-        assert (await ask.box.address.ask(TrustDomain(host="example.net", by=OWNER))).ok
-    assert [e for e in world.entries() if isinstance(e, DomainTrusted)] == [
-        DomainTrusted(1, "example.org", OWNER, world.settings.standing),
-        DomainTrusted(2, "example.net", OWNER, world.settings.standing),
-    ]
+def test_a_domain_that_an_older_log_trusts_covers_what_is_below_it() -> None:
+    state = ApprovalState()
+    state.apply(0.0, DomainTrusted(1, "example.org", OWNER, 100.0))
+    hosts = ("example.org", "api.example.org", "badexample.org", "example.org.evil.example")
+    covering = [state.covering(question(host, host=host), 0.0) for host in hosts]
+    assert [found is not None for found in covering] == [True, True, False, False]
+    assert state.covering(question("late", host="example.org"), 100.0) is None
 
 
 async def test_a_new_permission_answers_the_open_questions_it_covers(world: World) -> None:
@@ -450,7 +440,6 @@ async def test_only_owners_see_and_change_what_stands(world: World) -> None:
         for other in ("tg:7", ""):
             assert "not yours" in (await standing(ask, other)).text
             assert not (await ask.box.address.ask(RevokePermission(number=1, by=other))).ok
-            assert not (await ask.box.address.ask(TrustDomain(host="example.org", by=other))).ok
         for owner in (OWNER, CONTROL):
             assert f"{CODES[1][-6:]}: run_command make open" in (await standing(ask, owner)).text
         assert (await ask.rule(CODES[1].lower()[-6:-3] + "-" + CODES[1][-3:], "once", CONTROL)).ok
@@ -716,7 +705,6 @@ async def test_on_a_full_disk_nothing_is_allowed(world: World) -> None:
         answer = await ask.seek(question("b"))
         assert isinstance(answer, Verdict)
         assert (answer.ruling, "disk is full" in answer.why) == ("denied", True)
-        assert not (await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))).ok
 
 
 # --- crashes --------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from elwood.agent.approvals.messages import (
     RemovedPeople,
     RequestApproval,
     RevokePermission,
-    TrustDomain,
     Verdict,
     WithdrawRequests,
 )
@@ -35,7 +34,7 @@ from elwood.foundation.storage.disk import DiskFull
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
 
 DAY = 86_400.0
-Typed = DecideRequest | ListApprovals | TrustDomain | RevokePermission
+Typed = DecideRequest | ListApprovals | RevokePermission
 
 
 class Approver:
@@ -69,7 +68,7 @@ class Approver:
                     mail.reply.set(True)
                 case RemovedPeople():
                     mail.reply.set(frozenset())
-                case DecideRequest() | ListApprovals() | TrustDomain() | RevokePermission():
+                case DecideRequest() | ListApprovals() | RevokePermission():
                     self.typed.append(mail)
                     mail.reply.set(CommandResult("So be it.", ok=True))
                 case _:

@@ -14,7 +14,6 @@ from elwood.agent.approvals.messages import (
     DecideRequest,
     ListApprovals,
     RevokePermission,
-    TrustDomain,
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
@@ -256,7 +255,6 @@ async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world:
         ("/deny ABC234", DecideRequest(code="ABC234", answer="denied", by="me")),
         ("/approvals", ListApprovals(by="me", route=ROUTE)),
         ("/approvals revoke 12", RevokePermission(number=12, by="me")),
-        ("/trust example.org", TrustDomain(host="example.org", by="me")),
     ],
 )
 async def test_decisions_are_typed_as_commands(
@@ -273,8 +271,7 @@ async def test_decisions_are_typed_as_commands(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all", "/trust a b"],
+    "text", ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all"]
 )
 async def test_a_decision_that_is_not_clear_is_none(world: World, text: str) -> None:
     async with house(world) as h:

@@ -238,7 +238,7 @@ async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_cloc
         assert len(embedder.asked) == 2
         path = tmp_path / "memory" / "tea.md"
         text = await inline(path.read_text)
-        await inline(lambda: path.write_text(text.replace("importance: 3", "importance: 5")))
+        await inline(lambda: path.write_text(text.replace("label: ", "label:  ")))
         await trio.sleep(LOOK_EVERY)
         await find(memory, "tea")
         await trio.sleep(1)

@@ -23,7 +23,6 @@ notes = st.builds(
     text=texts,
     tags=st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), unique=True).map(tuple),
     source=st.text(max_size=60).map(lambda text: one_line(text, 200)),
-    importance=st.integers(1, 5),
     ttl=st.sampled_from(["", "12h", "30d", "2w", "6m", "1y"]),
     status=st.sampled_from(["kept", "pending"]),
     label=st.builds(Label, untrusted=st.booleans(), private=st.booleans()),
@@ -76,14 +75,13 @@ def test_a_damaged_head_is_read_as_untrusted(content: str) -> None:
 def test_what_people_write_by_hand_is_understood() -> None:
     content = (
         "---\r\n# mine\r\nLabel: 'trusted'\r\ntags:\r\n  - one\r\n  - \"two\"\r\n"
-        "importance: 9\r\nstatus: \r\nttl: soon\r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
+        "status: \r\nttl: soon\r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
     )
     note = parse("a", content)
     assert note == Note(
         "a",
         "Text.",
         ("one", "two"),
-        importance=5,
         label=TRUSTED,
         status="pending",
         more=("# mine", "aliases:", "  - x"),
@@ -113,7 +111,6 @@ def test_bounds_are_told() -> None:
         NoteDraft("a", " \n", TRUSTED),
         NoteDraft("a", "x", TRUSTED, tags=("two words",)),
         NoteDraft("a", "x", TRUSTED, tags=tuple(f"t{n}" for n in range(11))),
-        NoteDraft("a", "x", TRUSTED, importance=6),
         NoteDraft("a", "x", TRUSTED, ttl="30"),
     ):
         assert wrong(draft) is not None

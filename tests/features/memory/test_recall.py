@@ -3,6 +3,8 @@
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -87,15 +89,22 @@ def test_a_long_correction_comes_before_the_short_note_that_it_corrects(tmp_path
 
 def test_a_search_does_not_look_at_notes_that_it_does_not_find(tmp_path: Path) -> None:
     """What SQLite does for it stays the same, however many others there are."""
-    index, costs = SearchIndex(tmp_path / "notes.db"), list[int]()
+    steps: list[None] = []
+
+    class Counting(SearchIndex):
+        @contextmanager
+        def reading(self) -> Iterator[sqlite3.Connection]:
+            with super().reading() as db:
+                db.set_progress_handler(partial(steps.append, None), 1)
+                yield db
+
+    index, costs = Counting(tmp_path / "notes.db"), list[int]()
     index.open()
     index.put([Document(key="tea", stamp="", text="Green tea", untrusted=False)])
     for group in range(4):
         names = [f"n{group}-{number}" for number in range(1000)]
         index.put([Document(key=n, stamp="", text="Else", untrusted=False) for n in names])
-        steps: list[None] = []
-        with index.reading() as db:  # it is lent again
-            db.set_progress_handler(partial(steps.append, None), 1)
+        steps.clear()
         assert [hit.key for hit in index.search(SearchQuery(query="tea", now=0.0))] == ["tea"]
         costs.append(len(steps))
     index.close()

@@ -145,13 +145,13 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
 
 def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        first = replace(draft("a", "one", "x"), importance=5, ttl="30d")
+        first = replace(draft("a", "one", "x"), ttl="30d")
         memory.save([first])
         path = tmp_path / "memory" / "a.md"
         path.write_text(path.read_text().replace("---\n", "---\nalias: me\n", 1))
-        memory.save([replace(first, text="two", tags=None, importance=None, ttl=None)])
+        memory.save([replace(first, text="two", tags=None, ttl=None)])
         [note] = memory.read(["a"])
-        assert (note.text, note.tags, note.importance, note.ttl) == ("two", ("x",), 5, "30d")
+        assert (note.text, note.tags, note.ttl) == ("two", ("x",), "30d")
         assert note.more == ("alias: me",)
 
 

@@ -45,7 +45,6 @@ from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.parts import file_keeper
-from elwood.features.telegram.store import PassingMessages
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,
@@ -265,18 +264,14 @@ class Sender:
 
 @asynccontextmanager
 async def outbox(
-    fake: FakeTelegram,
-    *,
-    pacing: Pacing = UNPACED,
-    passing: PassingMessages | None = None,
-    **more: Any,
+    fake: FakeTelegram, *, pacing: Pacing = UNPACED, **more: Any
 ) -> AsyncIterator[Sender]:
     """Run an Outbox on *fake*."""
     actor_table, events = ActorTable(trio.current_time), list[Event]()
     mailbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
     bot = Bot(settings(fake, **more), client)
-    actor = Outbox(bot, random=half, pacing=pacing, passing=passing)
+    actor = Outbox(bot, random=half, pacing=pacing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
             yield Sender(mailbox, actor_table, bot)

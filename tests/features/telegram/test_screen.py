@@ -1,18 +1,13 @@
 """Outbox: what is seen of work that goes on, in seconds and in budgets."""
 
 from itertools import pairwise
-from pathlib import Path
 
-import pytest
 import trio
 from trio.testing import MockClock
 
 from elwood.agent.channels.messages import Sent
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.route import Route
-from elwood.features.telegram.store import FILE, PassingMessages
-from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import outbox
 
@@ -140,23 +135,10 @@ async def test_nothing_is_shown_nor_taken_away_in_a_flood_wait(jumping_clock: Mo
         assert len(fake.calls) == calls + 1
 
 
-@pytest.mark.parametrize("killed", [True, False])
-async def test_a_line_that_a_kill_left_goes_at_the_next_start(
-    tmp_path: Path, jumping_clock: MockClock, killed: bool
-) -> None:
-    disk = Disk(blocking=inline, clock=lambda: 0.0)
+async def test_an_orderly_stop_takes_a_line_away(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
-        with trio.CancelScope() as life:
-            async with outbox(fake, passing=PassingMessages(tmp_path, disk)) as out:
-                out.runs(LINE.format(6))
-                await fake.until(lambda: fake.sent)
-                await trio.sleep(1)
-                assert (tmp_path / FILE).is_file()
-                if killed:
-                    life.cancel()
-        assert bool(fake.gone) is not killed  # an orderly stop takes it away itself
-        async with outbox(fake, passing=PassingMessages(tmp_path, disk)) as out:
-            await fake.until(lambda: fake.gone)
-            await out.post("answer")
+        async with outbox(fake) as out:
+            out.runs(LINE.format(6))
+            await fake.until(lambda: fake.sent)
+            await trio.sleep(1)
         assert fake.gone == {1}
-        assert (tmp_path / FILE).read_bytes() == b"[]"

@@ -216,7 +216,7 @@ class Commands:
                 return CommandAnswer(help_text(shared.commands, command.given))
             case "people":
                 return await self._people(command, received)
-            case "allow" | "deny" | "approvals" | "trust":
+            case "allow" | "deny" | "approvals":
                 return CommandAnswer(await self._approve(command, received))
         if (found := shared.command(command.name)) is not None:
             return await found.run(

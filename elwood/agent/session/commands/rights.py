@@ -29,7 +29,7 @@ RIGHTS: dict[str, Right] = {
     **dict.fromkeys(("btw", "help", "status"), ANYBODY),
     **dict.fromkeys(("new", "undo", "retry", "branch", "sessions", "resume"), CONVERSATION),
     **dict.fromkeys(("compact", "export", "receipts", "stop"), CONVERSATION),
-    **dict.fromkeys(("budget", "allow", "deny", "approvals", "trust", "people"), OWNER),
+    **dict.fromkeys(("budget", "allow", "deny", "approvals", "people"), OWNER),
     **dict.fromkeys(("tools", "model"), OWNER),
 }
 

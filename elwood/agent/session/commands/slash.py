@@ -10,7 +10,6 @@ from elwood.agent.approvals.messages import (
     DecideRequest,
     ListApprovals,
     RevokePermission,
-    TrustDomain,
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.conversation.route import Route
@@ -44,7 +43,6 @@ COMMANDS = {
     "question, and in /approvals. For a person who is to talk, but not to be trusted: "
     "/allow CODE guest.",
     "deny": "refuse a call that waits\n/deny CODE, as with /allow.",
-    "trust": "permit requests to a web site\n/trust example.org: to it, and what is below it.",
     "people": "who may talk to me\n"
     "/people tg:NUMBER: one of them, to be removed, or made a member or guest.",
     "tools": "what I can use, how often I did, and what failed\n/tools NAME says more of one.",
@@ -57,7 +55,7 @@ GROUPS = {
     "Going back": ("undo", "retry", "branch", "sessions", "resume", "compact"),
     "What I know and plan": (),
     "What I did, and what it cost": ("receipts", "budget", "export"),
-    "What I may do": ("approvals", "allow", "deny", "trust", "people", "tools"),
+    "What I may do": ("approvals", "allow", "deny", "people", "tools"),
     "Looking after me": ("model",),
 }
 # The menu of whoever is not the owner in a chat of their own: what works for everybody.
@@ -95,8 +93,6 @@ def request(command: TypedCommand, by: str, route: Route) -> Request[CommandResu
             return ListApprovals(by=by, route=route)
         case "approvals", ["revoke", number] if number.isascii() and number.isdigit():
             return RevokePermission(number=int(number[:9]), by=by)
-        case "trust", [host]:
-            return TrustDomain(host=host, by=by)
     return None
 
 
