@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
+from os import environ
 
 import pytest
 import trio
 from hypothesis import HealthCheck, settings
 from trio.testing import MockClock
 
+# That of whoever runs the tests, or of xdist: a pipe has no columns.
+environ.pop("COLUMNS", None)
 # How long an example takes is the machine's affair; speed is measured in tests/bench.
 HOUSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run, so that it depends on the change alone; --hypothesis-profile=new

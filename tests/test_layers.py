@@ -140,6 +140,7 @@ MORE = {
     "features/backup/restore.py": "unpacks, and moves folders",
     "features/files/search_tools.py": "is two tools",
     "features/telegram/poll.py": "asks Telegram for updates, or is called by it",
+    "foundation/command_line.py": "prints, and runs the pager",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",
     "foundation/log.py": "writes to stderr",

@@ -1,8 +1,9 @@
 """What a feature is to the app: one record.  Imports little: commands that end at once read it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from elwood.foundation.command_line import imported as imported
 
 if TYPE_CHECKING:
     from elwood.agent.parts import Gathered, Parts
@@ -20,6 +21,7 @@ class Feature(NamedTuple):
     *cli* its commands, *checks* those of the doctor.  *mend* puts the state folder in order before
     anything in it is opened, under its lock; it blocks, says what it did, and may raise CliFailure
     and OSError.  *set_up* asks at `elwood init`, given what holds unwritten, and changes nothing.
+    *owner* says as whom its channel knows the owner, "" if as nobody or as several.
     """
 
     name: str
@@ -30,15 +32,4 @@ class Feature(NamedTuple):
     mend: "Callable[[Config], str] | None" = None
     own: "Sequence[type[Settings]]" = ()
     set_up: "Callable[[Config], Answers] | None" = None
-
-
-def imported(module: str, name: str) -> Callable[..., Any]:
-    """Make a function that calls *name* of *module*, which is imported at the first call.
-
-    What a feature is made of takes a third of a second to import, and is needed by few commands.
-    """
-
-    def call(*arguments: Any) -> Any:
-        return getattr(import_module(module), name)(*arguments)
-
-    return call
+    owner: "Callable[[Config], str]" = lambda config: ""

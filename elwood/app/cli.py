@@ -24,6 +24,7 @@ from elwood.foundation.command_line import (
     CliCommand,
     CliFailure,
     Printer,
+    json_switch,
 )
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ APP = (
         "doctor",
         "Check configuration, secrets, services, clock, disk and files.",
         imported("elwood.app.doctor", "doctor"),
+        json_switch,
         needs="nothing",
     ),
     RUN,

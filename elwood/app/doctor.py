@@ -16,6 +16,7 @@ from elwood.agent.session.reading.cli import journals_in
 from elwood.app.config.load import ConfigErrors, load, load_own
 from elwood.app.main import checks, own_sections, sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
+from elwood.foundation.command_line import show_list
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.secrets.redaction import Secret, redact
@@ -24,6 +25,7 @@ from elwood.foundation.storage.confined import Unconfined, open_beneath
 from elwood.foundation.storage.files import can_be_marked
 from elwood.foundation.storage.journal import JournalDamaged, verify
 from elwood.foundation.storage.version import refusal
+from elwood.foundation.text.tables import Styled
 
 # Bytes and inodes: below the first we warn, below the second nothing can be promised.
 ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
@@ -32,7 +34,11 @@ ENOUGH_INODES, LEAST_INODES = 10_000, 1_000
 QUICK = 64 << 20
 # Seconds that our clock may differ from a server's.
 MAX_SKEW = 300.0
-_LABELS: dict[Level, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+_LABELS: dict[Level, Styled] = {
+    "ok": Styled("ok", "good"),
+    "warning": Styled("warning", "warning"),
+    "problem": Styled("PROBLEM", "bad"),
+}
 
 
 async def check(context: CheckContext) -> list[Finding]:
@@ -51,7 +57,15 @@ def doctor(unread: Config, given: Namespace) -> int:
     else:
         findings = trio.run(_examine, config, given.features)
         secrets = config.secrets
-    print(redact(table(findings), secrets))
+    told = [
+        Finding(one.level, *(redact(text, secrets) for text in (one.subject, one.what, one.remedy)))
+        for one in findings
+    ]
+    rows = [
+        (one, (_LABELS[one.level], one.subject, f"{one.what}\n{one.remedy and f'→ {one.remedy}'}"))
+        for one in told
+    ]
+    show_list(("level", "subject", "finding"), rows, given, "nothing was looked at")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -101,24 +115,6 @@ def _clock(context: CheckContext) -> Iterator[Finding]:
     side = "ahead of" if skew > 0 else "behind"
     what = f"is {abs(skew) / 60:.0f} min {side} the services"
     yield Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
-
-
-def table(findings: Sequence[Finding]) -> str:
-    """Draw *findings* as lines.
-
-    >>> print(table([Finding("ok", "disk", "12 GB are free"),
-    ...              Finding("problem", "clock", "is 9 min behind", "switch NTP on")]))
-    ok       disk   12 GB are free
-    PROBLEM  clock  is 9 min behind
-                    → switch NTP on
-    """
-    wide = max((len(found.subject) for found in findings), default=0)
-    lines = []
-    for found in findings:
-        lines.append(f"{_LABELS[found.level]:7}  {found.subject:{wide}}  {found.what}")
-        if found.remedy:
-            lines.append(f"{' ' * (wide + 11)}→ {found.remedy}")
-    return "\n".join(lines)
 
 
 # --- this machine ---------------------------------------------------------------------------------

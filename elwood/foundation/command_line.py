@@ -5,18 +5,22 @@ when it runs.
 """
 
 import io
+import os
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from elwood.foundation.text.characters import printable
+from elwood.foundation.text.characters import printable, printable_json
 
 if TYPE_CHECKING:
     from typing import TextIO
 
     from elwood.foundation.settings import Config
+    from elwood.foundation.text.tables import Line, Row, Style
 
 Needs = Literal["nothing", "settings", "secrets"]
 # 2 is what argparse ends with when it does not understand what was typed.
@@ -27,6 +31,10 @@ MISCONFIGURED = 78
 INTERRUPTED = 130
 # What may be listed at once: it is held, to be put in order.
 MOST = 100_000
+# It ends when all fits, passes colours on, and leaves what it showed on the screen.
+PAGER = "less -FRX"
+# Select Graphic Rendition (ECMA-48): the colours are those of the person's own theme.
+_SGR: "dict[Style, str]" = {"bold": "1", "dim": "2", "good": "32", "warning": "33", "bad": "31"}
 
 
 class CliFailure(Exception):
@@ -59,6 +67,18 @@ class CliCommand(NamedTuple):
     quiet: bool = True
 
 
+def imported(module: str, name: str) -> Callable[..., Any]:
+    """Make a function that calls *name* of *module*, which is imported at the first call.
+
+    What a feature is made of takes a third of a second to import, and is needed by few commands.
+    """
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
+
+
 class Printer(io.TextIOWrapper):
     """A standard stream as all commands have it: nothing written to it commands the terminal.
 
@@ -68,6 +88,10 @@ class Printer(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         """Write *text*, what is not printable by its number."""
         return super().write(printable(text))
+
+    def draw(self, text: str) -> None:
+        """Write what `_drawn` made, with the styles in it."""
+        super().write(text)
 
     @classmethod
     def install(cls) -> None:
@@ -93,6 +117,81 @@ def put_out(content: bytes) -> None:
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
+
+
+# --- lists and tables ----------------------------------------------------------------------------
+
+
+def json_switch(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def show_list(
+    titles: Sequence[str],
+    found: "Sequence[tuple[object, Row]]",
+    given: Namespace,
+    none: str,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print what was *found* as a table, or with --json as that; if there is *none*, say so."""
+    import msgspec
+
+    from elwood.foundation.text.tables import table
+
+    if getattr(given, "json", False):
+        document = msgspec.json.encode([one for one, _ in found], enc_hook=str)
+        print(printable_json(msgspec.json.format(document).decode()))
+    elif found:
+        show_lines(table(titles, [row for _, row in found], room(), spare))
+    else:
+        print(none, file=sys.stderr)
+
+
+def room() -> int | None:
+    """Say how many columns what is printed must fit into; None: a pipe takes any."""
+    from shutil import get_terminal_size
+
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return get_terminal_size().columns if is_known else None
+
+
+def show_lines(lines: "Sequence[Line]") -> None:
+    """Print *lines*: on a terminal in colour, and by the pager if they are too many for it."""
+    out = sys.stdout
+    if not (isinstance(out, Printer) and out.isatty() and os.environ.get("TERM", "dumb") != "dumb"):
+        for line in lines:
+            print("".join(part.text for part in line).rstrip())
+        return
+    from shutil import get_terminal_size
+
+    text = "".join(map(_drawn, lines))
+    if len(lines) < get_terminal_size().lines or not _paged(text):
+        out.draw(text)
+
+
+def _drawn(line: "Line") -> str:
+    parts = [(printable(part.text), _SGR.get(part.style)) for part in line]
+    if os.environ.get("NO_COLOR"):
+        return f"{''.join(text for text, _ in parts).rstrip()}\n"
+    return "".join(f"\x1b[{sgr}m{text}\x1b[m" if sgr else text for text, sgr in parts) + "\n"
+
+
+def _paged(text: str) -> bool:
+    """Let the person's pager show *text*; False if there is none."""
+    import shlex
+    import subprocess
+
+    try:
+        command = shlex.split(os.environ.get("PAGER", PAGER))
+        pager = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding="utf-8")
+    except (OSError, ValueError, IndexError):
+        return False
+    with suppress(BrokenPipeError, KeyboardInterrupt):  # they have seen enough
+        pager.communicate(text)
+    while True:
+        with suppress(KeyboardInterrupt):  # which the pager takes: it must not lose its terminal
+            pager.wait()
+            return True
 
 
 def count(text: str) -> int:

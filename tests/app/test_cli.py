@@ -127,7 +127,7 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
     assert (workspace / ".agents/skills").is_dir()
     done = elwood(tmp_path, "skills")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "web-research  (ready)\n" in done.stdout
+    assert "\nweb-research   ready  Find facts" in done.stdout
 
 
 def test_init_keeps_what_is_there(tmp_path: Path) -> None:

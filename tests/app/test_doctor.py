@@ -409,8 +409,7 @@ async def test_the_command_exits_1_when_there_are_problems(tmp_path: Path) -> No
         assert code == 0
         code, text = await doctored(path, **secrets | {"ANTHROPIC_API_KEY": "revoked-key"})
     assert code == 1
-    assert f"PROBLEM  anthropic      {base} refuses the key (401)" in text
-    assert "                        → make a new one there" in text
+    assert f"PROBLEM  anthropic      {base} refuses the key (401) → make a new one there" in text
     assert "revoked-key" not in text
     assert TOKEN not in text
 
@@ -421,8 +420,8 @@ async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
     code, text = await doctored(path)
     assert code == 1
     assert text == (
-        f"PROBLEM  configuration  {path}: turn.dedline: no such key\n"
-        "                        → did you mean deadline?\n"
+        "level    subject        finding\n"
+        f"PROBLEM  configuration  {path}: turn.dedline: no such key → did you mean deadline?\n"
     )
 
 

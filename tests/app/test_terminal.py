@@ -178,7 +178,6 @@ SHOWING: Sequence[str] = (
     "memory search",
     "memory show",
     "pair",
-    "approve",
     "once",
     "receipts verify",
     "session list",

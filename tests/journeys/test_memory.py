@@ -148,7 +148,7 @@ async def test_notes_have_a_kind_and_can_be_put_away(h: Home) -> None:
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
         await life.say(typed("save_memory", key="tea", content="Likes zanzibar", kind="preference"))
-        assert "tea (preference)" in await life.say("/memory preferences")
+        assert "tea (preference)" in await life.say("/memory preferences page 9")
         found = await life.say(typed("search_memory", query="zanzibar", kind="preference"))
         assert "sister-birthday" not in found
         assert "tea (updated 2026-05-28; preference" in found

@@ -1,7 +1,6 @@
 """What was said before is found again: by the model, by /search and by `elwood search`."""
 
 import re
-from argparse import Namespace
 
 import pytest
 
@@ -9,7 +8,9 @@ from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
+from elwood.app.cli import make_parser
 from elwood.features.conversations import cli
+from elwood.features.telegram.feature import TelegramSettings
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of, segments
@@ -100,16 +101,22 @@ async def test_the_shell_finds_it_in_closed_parts_and_beside_what_is_damaged(
         await closed.append(entry)
     assert segments(h.journal())
 
-    def search(query: str, of: str | None = None) -> tuple[int, str, str]:
-        code = cli.search(h.config(), Namespace(query=[query], limit=20, of=of))
+    h.settings["telegram"] = TelegramSettings(owners=(OWNER,))
+
+    def search(*words: str) -> tuple[int, str, str]:
+        code = cli.search(h.config(), make_parser().parse_args(["search", "--limit=20", *words]))
         return code, *capsys.readouterr()
 
-    code, out, _ = search("zqparcel")
+    code, out, _ = search("zqparcel", "--all")
     assert (code, out.count("asked: ")) == (0, 4)
     assert f"{OTHERS} turn 1 with tg:{OTHER}" in out
-    assert search("zqparcel", of=f"tg:{OWNER}")[1].count("asked: ") == 3
+    # Another person's is not shown unless it is asked for.
+    assert search("zqparcel")[1].count("asked: ") == 3
+    assert OTHERS not in search("zqparcel")[1]
+    assert search("zqparcel", f"--of=tg:{OTHER}")[1].count("asked: ") == 1
+    assert "--all looks at" in search("zebra")[2]
     h.journal(OTHERS).write_text("not a line\nof a journal\n")
-    code, out, problems = search("zqparcel")
+    code, out, problems = search("zqparcel", "--all")
     assert (code, out.count("asked: ")) == (0, 3)
     assert f"{OTHERS} could not be read" in problems
     assert search("zebra")[0] == 1

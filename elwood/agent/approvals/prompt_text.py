@@ -275,13 +275,13 @@ def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permissi
         lines += [f"{c.code}: {gist(c.question)}, in {_flat(c.question.session)}" for c in requests]
     if permissions:
         lines.append("Permitted for good (/approvals revoke NUMBER):")
-        lines += [f"{p.number}: {_permitted(p)}, by {p.by}" for p in permissions]
+        lines += [f"{p.number}: {permission_words(p)}, by {p.by}" for p in permissions]
     else:
         lines.append("Nothing is permitted for good.")
     return "\n".join(lines)
 
 
-def _permitted(permission: Permission) -> str:
+def permission_words(permission: Permission) -> str:
     match permission.kind:
         case "conversation":
             return f"in {_flat(permission.session)}: {permission.what}"

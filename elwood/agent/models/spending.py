@@ -1,6 +1,6 @@
 """What models cost: the entries of the usage journal, their sums, the limits, and /budget."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
@@ -11,6 +11,7 @@ from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits, PriceSettings
 from elwood.foundation.text.lines import literal, one_line
+from elwood.foundation.text.tables import Styled, bar, spark
 
 # What the ledger keeps: enough for limits and for people's questions, however long it runs.
 MAX_SESSIONS = 10_000
@@ -473,9 +474,13 @@ $0.50 of $2.00.'
 
 
 def _amount(used: Tally, most_tokens: int | None = None, most_usd: float | None = None) -> str:
+    return " tokens, ".join(_amounts(used, most_tokens, most_usd))
+
+
+def _amounts(used: Tally, most_tokens: int | None, most_usd: float | None) -> tuple[str, str]:
     of_tokens = f" of {most_tokens:,}" if most_tokens else ""
     of_usd = "" if most_usd is None else f" of {dollars(most_usd)}"
-    return f"{used.tokens:,}{of_tokens} tokens, {dollars(used.usd)}{of_usd}"
+    return f"{used.tokens:,}{of_tokens}", f"{dollars(used.usd)}{of_usd}"
 
 
 def in_list(spent: Spent, limits: Limits) -> str:
@@ -493,29 +498,69 @@ def in_list(spent: Spent, limits: Limits) -> str:
     <BLANKLINE>
     - tea: 16,400 tokens, $1.04
     """
-    lines = [
-        f"- Today ({spent.today}): {_amount(spent.day, limits.day_tokens, limits.day_usd)}",
-        f"- This month: {_amount(spent.month, limits.month_tokens, limits.month_usd)}",
-        f"- This conversation: {_amount(spent.session, limits.session_tokens, limits.session_usd)}",
-        *_top("Jobs, today", spent.jobs),
-        *_top("Other conversations, in all", spent.others),
-        *_top("Models, this month", spent.models),
-    ]
-    if spent.month.unpriced:
-        tokens = f"{spent.month.unpriced:,} tokens of this month"
-        lines += ["", f"The price of {tokens} is not known; they count as $0.00."]
-    if spent.month.estimated:
-        why = "a provider did not count them, or a response broke off."
-        lines += ["", f"Some tokens are estimated: {why}"]
+    lines = []
+    for name, tokens, cost, _ in in_rows(spent, limits):
+        line = f"- {literal(name)}: {tokens} tokens, {cost}"
+        lines += [line] if tokens else ["", f"{name}:", ""]
+    for remark in remarks(spent):
+        lines += ["", remark]
     return "\n".join(lines)
 
 
-def _top(title: str, named: Sequence[tuple[str, Tally]]) -> Iterator[str]:
-    """List the dearest of *named*, and in one line the rest."""
-    if named:
-        yield from ("", f"{title}:", "")
-        yield from (f"- {literal(one_line(name))}: {_amount(used)}" for name, used in named[:TOP])
-    if rest := [used for _, used in named[TOP:]]:
-        usd = sum(used.usd for used in rest)
-        tokens = sum(used.tokens for used in rest)
-        yield f"- and {len(rest)} more: {_amount(Tally(tokens, usd))}"
+def remarks(spent: Spent) -> Iterator[str]:
+    """Say what the numbers of the month leave out."""
+    if spent.month.unpriced:
+        tokens = f"{spent.month.unpriced:,} tokens of this month"
+        yield f"The price of {tokens} is not known; they count as $0.00."
+    if spent.month.estimated:
+        why = "a provider did not count them, or a response broke off."
+        yield f"Some tokens are estimated: {why}"
+
+
+def course(entries: Iterable[UsageEntry], today: str, count: int) -> str:
+    """Draw how the *count* days up to *today* went: their money, or tokens if nothing costs any.
+
+    >>> spent = [Charged("s", "a/m", "2026-12-01", 9), Charged("s", "a/m", "2026-11-29", 5)]
+    >>> course(spent, "2026-12-01", 4)
+    '▁▅▁█'
+    """
+    last = date.fromisoformat(today)
+    days = {str(last - timedelta(days=ago)): Tally() for ago in range(count - 1, -1, -1)}
+    for entry in entries:
+        if isinstance(entry, Charged) and entry.day in days:
+            days[entry.day] = days[entry.day].plus(entry)
+    usd = [day.usd for day in days.values()]
+    return spark(usd if any(usd) else [day.tokens for day in days.values()])
+
+
+def in_rows(spent: Spent, limits: Limits) -> Iterator[tuple[str, str, str, Styled]]:
+    """Yield name, tokens, cost, and a bar: the share of the limit, or of all of its kind.
+
+    What is only a title has no tokens.
+    """
+    for name, used, tokens, usd in (
+        (f"Today ({spent.today})", spent.day, limits.day_tokens, limits.day_usd),
+        ("This month", spent.month, limits.month_tokens, limits.month_usd),
+        ("This conversation", spent.session, limits.session_tokens, limits.session_usd),
+    ):
+        shares = [used.tokens / tokens] if tokens else []
+        shares += [used.usd / usd] if usd else []
+        drawn = bar(max(shares, default=0))
+        told = f"{drawn.text} {max(shares):.0%}" if shares else ""
+        yield name, *_amounts(used, tokens, usd), Styled(told, drawn.style)
+    for title, named in (
+        ("Jobs, today", spent.jobs),
+        ("Other conversations, in all", spent.others),
+        ("Models, this month", spent.models),
+    ):
+        whole = _sum(named)
+        if named:
+            yield title, "", "", Styled("")
+        rest = [(f"and {len(named[TOP:])} more", _sum(named[TOP:]))] if named[TOP:] else []
+        for name, used in (*named[:TOP], *rest):
+            share = used.usd / whole.usd if whole.usd else used.tokens / (whole.tokens or 1)
+            yield one_line(name), *_amounts(used, None, None), Styled(bar(share).text)
+
+
+def _sum(named: Sequence[tuple[str, Tally]]) -> Tally:
+    return Tally(sum(one.tokens for _, one in named), sum(one.usd for _, one in named))

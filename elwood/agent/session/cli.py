@@ -1,28 +1,12 @@
 """The commands ``elwood receipts`` and ``elwood session``; what they do is in `reading.cli`."""
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import CliCommand, count
+from elwood.foundation.command_line import CliCommand, count, imported, json_switch
 
 OUTCOMES = ("ok", "failed", "denied", "unknown", "dry run", "waiting", "under way")
-
-if TYPE_CHECKING:
-    from elwood.foundation.settings import Config
-
-
-def _reading(name: str) -> "Callable[[Config, Namespace], int]":
-    """Make a command of the function *name*, which is imported when it is run."""
-
-    def run(config: "Config", given: Namespace) -> int:
-        from elwood.agent.session.reading import cli
-
-        command: Callable[[Config, Namespace], int] = getattr(cli, name)
-        return command(config, given)
-
-    return run
+READING = "elwood.agent.session.reading.cli"
 
 
 def _of_receipts(parser: ArgumentParser) -> None:
@@ -31,7 +15,7 @@ def _of_receipts(parser: ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help="of this conversation only")
     parser.add_argument("--tool", metavar="NAME", help="of this tool only")
     parser.add_argument("--outcome", choices=OUTCOMES, help="that came to this only")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per call")
+    json_switch(parser)
     parser.add_argument("--limit", metavar="N", type=count, default=100, help="how many at most")
 
 
@@ -56,30 +40,41 @@ COMMANDS = (
     CliCommand(
         "receipts",
         "Show what tools did, or prove the records.",
-        _reading("receipts"),
+        imported(READING, "receipts"),
         _of_receipts,
         within=(
             CliCommand(
                 "verify",
                 "prove that no record was edited, moved or removed",
-                _reading("verify"),
+                imported(READING, "verify"),
                 _of_verify,
                 needs=lambda given: "nothing" if given.paths else "settings",
             ),
         ),
     ),
     CliCommand(
+        "budget", "Show what models cost, and how near the limits are.", imported(READING, "budget")
+    ),
+    CliCommand(
         "session",
         "List conversations, show one, or write one into a file.",
         within=(
-            CliCommand("list", "List the conversations on the disk.", _reading("list_sessions")),
             CliCommand(
-                "show", "List a conversation's turns, or tell one.", _reading("show"), _of_show
+                "list",
+                "List the conversations on the disk.",
+                imported(READING, "list_sessions"),
+                json_switch,
+            ),
+            CliCommand(
+                "show",
+                "List a conversation's turns, or tell one.",
+                imported(READING, "show"),
+                _of_show,
             ),
             CliCommand(
                 "export",
                 "Write a conversation into one file.",
-                _reading("export"),
+                imported(READING, "export"),
                 _of_export,
                 needs="secrets",
             ),

@@ -7,7 +7,15 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import FAILURE, OK, CliCommand, CliFailure, is_wanted
+from elwood.foundation.command_line import (
+    FAILURE,
+    OK,
+    CliCommand,
+    CliFailure,
+    is_wanted,
+    json_switch,
+    show_list,
+)
 
 if TYPE_CHECKING:
     from elwood.features.backup.rules import Backup
@@ -16,8 +24,9 @@ if TYPE_CHECKING:
 
 def now(config: "Config", given: Namespace) -> int:
     from elwood.features.backup.feature import BackupSettings
-    from elwood.features.backup.rules import BackupFailed, size_text, told
+    from elwood.features.backup.rules import BackupFailed, told
     from elwood.features.backup.store import Scope, take
+    from elwood.foundation.text.lines import size_text
 
     try:
         taken = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
@@ -34,22 +43,20 @@ def now(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def show_list(config: "Config", given: Namespace) -> int:
+def show_backups(config: "Config", given: Namespace) -> int:
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner
-    from elwood.features.backup.rules import size_text
-    from elwood.foundation.text.lines import columns, duration
+    from elwood.foundation.text.lines import ago, size_text
 
-    rows = [("number", "taken", "size", "age")]
+    zone, now = config.of(Owner).zone, time.time()
+    found = []
     for number, one in enumerate(_known(config), 1):
-        taken = datetime.fromtimestamp(one.at, config.of(Owner).zone)
-        age = duration(max(0.0, time.time() - one.at))
-        rows.append((str(number), f"{taken:%Y-%m-%d %H:%M:%S}", size_text(one.size), age))
-    if len(rows) > 1:
-        print("\n".join(columns(rows)))
-    else:
-        print("there are no backups", file=sys.stderr)
+        taken = f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}"
+        row = (str(number), ago(now - one.at), taken, size_text(one.size), one.path.name)
+        found.append((one, row))
+    titles = ("number", "when", "time", "size", "file")
+    show_list(titles, found, given, "there are no backups", ("file",))
     return OK
 
 
@@ -134,7 +141,7 @@ COMMAND = CliCommand(
     "Take a backup, list them, or put one in place.",
     within=(
         CliCommand("now", "take one, beside a running Elwood or without", now),
-        CliCommand("list", "number them, the newest first", show_list),
+        CliCommand("list", "number them, the newest first", show_backups, json_switch),
         CliCommand(
             "restore", "put one in place; what is there is moved aside", restore, _of_restore
         ),

@@ -15,7 +15,7 @@ from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import Anchor
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import duration, size_text
 
 log = logging.getLogger("elwood.backup")
 
@@ -56,7 +56,6 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 def _last(config: Config, now: float) -> str:
-    from elwood.features.backup.rules import size_text
     from elwood.features.backup.store import found
 
     try:

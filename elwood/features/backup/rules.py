@@ -160,21 +160,6 @@ def leaves(name: str, target: str) -> bool:
     return target.startswith("/") or ".." in parts[climbs:] or climbs > name.count("/") - 1
 
 
-def size_text(size: int) -> str:
-    """Say a number of bytes as people do.
-
-    >>> size_text(999), size_text(1500), size_text(2_340_000), size_text(5 * 10**9)
-    ('999 B', '1.5 kB', '2.3 MB', '5.0 GB')
-    """
-    if size < 1000:
-        return f"{size} B"
-    for unit in ("kB", "MB"):
-        size_, size = size / 1000, size // 1000
-        if size_ < 1000:
-            return f"{size_:.1f} {unit}"
-    return f"{size / 1000:.1f} GB"
-
-
 def told(left_out: Sequence[LeftOut]) -> list[str]:
     """Say in lines what is not in a backup, `MAX_TOLD` of them at most."""
     lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]

@@ -55,6 +55,7 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
+from elwood.foundation.text.lines import size_text
 
 log = logging.getLogger("elwood.backup")
 
@@ -140,7 +141,7 @@ def planned(config: Config, clock: Callable[[], float]) -> str:
     left_out = rules.told(taken.manifest.left_out)
     if left_out:
         log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-    return "\n".join([f"{taken.path}, {rules.size_text(taken.size)}", *left_out])
+    return "\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out])
 
 
 def found(folder: Path) -> list[Backup]:

@@ -2,6 +2,10 @@
 
 from elwood.agent.feature import Feature, imported
 
-FEATURE = Feature(name="console", build=imported("elwood.features.console.parts", "talk"))
+FEATURE = Feature(
+    name="console",
+    build=imported("elwood.features.console.parts", "talk"),
+    owner=lambda config: "console",
+)
 # A feature of one run: it says one message, and ends the app at the answer.
 one_message = imported("elwood.features.console.parts", "OneMessage")

@@ -18,7 +18,6 @@ from elwood.agent.approvals.messages import (
     ChangeAccess,
     CommandResult,
     DecideRequest,
-    ListApprovals,
     ListPeople,
     RevokePermission,
 )
@@ -79,9 +78,6 @@ def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[C
     async def remove(words: Sequence[str]) -> CommandResult:
         return await approvals.ask(ChangeAccess(who=" ".join(words), role=None, by=CONTROL))
 
-    async def show(words: Sequence[str]) -> CommandResult:
-        return await approvals.ask(ListApprovals(by=CONTROL))
-
     async def decide(words: Sequence[str]) -> CommandResult:
         for answer in get_args(OwnerAnswer):
             if list(words[1:]) == [answer]:
@@ -99,7 +95,6 @@ def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[C
         ControlCommand(name="pair", run=pair),
         ControlCommand(name="people", run=people),
         ControlCommand(name="remove", run=remove),
-        ControlCommand(name="approvals", run=show),
         ControlCommand(name="decide", run=decide),
         ControlCommand(name="revoke", run=revoke),
     ]

@@ -1,13 +1,21 @@
 """The commands ``elwood inspect``, ``pair`` and ``approve``, which ask the running service."""
 
-import shutil
 import time
 from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import OK, USAGE, CliCommand, CliFailure
+from elwood.foundation.command_line import (
+    OK,
+    USAGE,
+    CliCommand,
+    CliFailure,
+    json_switch,
+    room,
+    show_lines,
+    show_list,
+)
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
@@ -39,9 +47,9 @@ def inspect(runtime_dir: Path, as_json: bool, *, short: bool = False) -> int:
     except msgspec.DecodeError as error:
         raise CliFailure(f"The running Elwood is of another version: {error}") from error
     if short:
-        print(summary(seen, now=time.time()))
-        return OK
-    print(render(seen, now=time.time(), width=shutil.get_terminal_size((WIDE, 24)).columns))
+        show_lines(summary(seen, now=time.time()))
+    else:
+        show_lines(render(seen, now=time.time(), width=room() or WIDE))
     return OK
 
 
@@ -75,13 +83,34 @@ def _approve(config: "Config", given: Namespace) -> int:
     if given.revoke is not None:
         return _settle(config, "revoke", str(given.revoke))
     if given.code is None:
-        return _settle(config, "approvals")
+        return _approvals(config, given)
     answer = "denied" if given.deny else given.answer or "once"
     return _settle(config, "decide", given.code, answer)
 
 
-def _of_inspect(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def _approvals(config: "Config", given: Namespace) -> int:
+    """List what waits, and what is permitted, from the journal: while Elwood runs or not."""
+    from elwood.agent.approvals.prompt_text import permission_words
+    from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry, gist
+    from elwood.agent.session.reading.cli import journal_state
+    from elwood.foundation.settings import Paths
+    from elwood.foundation.text.lines import ago
+    from elwood.foundation.text.tables import Row, Styled
+
+    path, now = config.of(Paths).state / "approvals.jsonl", time.time()
+    calls = journal_state(path, ApprovalEntry, ApprovalBook).calls
+    rows: list[Row] = []
+    for one in calls.open():
+        if not one.is_over(now):
+            state, asked = Styled("waits for you", "warning"), one.question
+            rows.append((one.code, state, f"{gist(asked)}\n", asked.session, ago(now - one.at)))
+    for known in calls.standing(now):
+        since = f"{ago(now - known.at)}, by {known.by}"
+        rows.append((str(known.number), "permitted", f"{permission_words(known)}\n", "", since))
+    none = "Nothing waits for a decision, and nothing is permitted for good."
+    titles = ("code", "state", "what", "conversation", "since")
+    show_list(titles, [(row, row) for row in rows], given, none, ("conversation",))
+    return OK
 
 
 def _of_pair(parser: ArgumentParser) -> None:
@@ -105,10 +134,10 @@ def _of_approve(parser: ArgumentParser) -> None:
 
 COMMANDS = (
     CliCommand(
-        "inspect", "Show what every part of the running Elwood does.", _inspect, _of_inspect
+        "inspect", "Show what every part of the running Elwood does.", _inspect, json_switch
     ),
     CliCommand(
-        "status", "Say in short how Elwood does.", partial(_inspect, short=True), _of_inspect
+        "status", "Say in short how Elwood does.", partial(_inspect, short=True), json_switch
     ),
     CliCommand(
         "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair

@@ -3,18 +3,24 @@
 Times are ages in seconds, since its clock means nothing outside of it.
 """
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen, Vitals, shorten
-from elwood.foundation.text.lines import clip, duration
-from elwood.foundation.text.lines import width as columns
+from elwood.agent.session.inspection import (
+    ActorSeen,
+    Inspection,
+    SessionSeen,
+    StuckSeen,
+    Vitals,
+    shorten,
+)
+from elwood.foundation.text.lines import ago, clip, duration, wrap
+from elwood.foundation.text.tables import Line, Row, Style, Styled, bar, table
 
 # Characters of an inspection as JSON; as a string of JSON, which it is sent in, it is longer.
 MAX_JSON = 400_000
-# Lines of one text in the tree.
+# Lines of one text above the tree.
 LINES = 5
 
 
@@ -28,59 +34,47 @@ def fitted(inspection: Inspection) -> str:
     return text
 
 
-def render(inspection: Inspection, *, now: float, width: int) -> str:
+def render(inspection: Inspection, *, now: float, width: int) -> list[Line]:
     """Draw Elwood as a tree, at most *width* columns wide; *now* is Unix seconds.
 
     >>> from elwood.agent.session.inspection import ProcessSeen
     >>> process = ProcessSeen("0.1.0", started=100.0, pid=7)
     >>> actors = (ActorSeen("outbox", "running", 60.0, depth=1, capacity=64),)
-    >>> print(render(Inspection(process, actors), now=160.0, width=70))
+    >>> for line in render(Inspection(process, actors), now=160.0, width=70):
+    ...     print("".join(part.text for part in line).rstrip())
     Elwood 0.1.0 · pid 7 · up 60 s
-    └─ outbox  running            60 s     1/64
+    actor      state    for   queue
+    └─ outbox  running  60 s  1/64
     """
-    lines = [_headline(inspection, now), *_vitals(inspection.vitals, now)]
-    for seen in inspection.stuck:
-        told = f"{seen.actor}: {seen.what}" if seen.actor else seen.what
-        lines += [f"! {line}" for line in _fold(told, width - 2)]
-    rows = list(_rows(inspection))
-    names = max((columns(row.label) for row in rows), default=0)
-    names = min(names, max(12, width * 2 // 5))
-    stuck = {seen.actor for seen in inspection.stuck}
-    for row in rows:
-        mark = "" if not stuck else "! " if row.name in stuck else "  "
-        label = clip(row.label, names)
-        lines.append(f"{mark}{label}{' ' * (names - columns(label))}  {row.text}")
-        room = width - columns(row.under) - 2
-        lines += [
-            f"{mark}{row.under}{line}" for detail in row.details for line in _fold(detail, room)
-        ]
+    head = [Styled(_headline(inspection, now), "bold"), *_vitals(inspection.vitals, now)]
+    head += [Styled(f"! {_told(seen)}", "bad") for seen in inspection.stuck]
+    rows = [*_rows(inspection, {seen.actor for seen in inspection.stuck})]
+    lines: list[Line] = [
+        [Styled(clip(line, width), style)]
+        for text, style in head
+        for line in wrap(text, width)[:LINES]
+    ]
+    lines += table(("actor", "state", "for", "queue", ""), rows, width, ("queue",)) if rows else []
     if inspection.left_out:
-        lines.append(f"… and {inspection.left_out} more")
-    return "\n".join(clip(line, width).rstrip() for line in lines)
+        lines.append([Styled(f"… and {inspection.left_out} more")])
+    return lines
 
 
-def summary(inspection: Inspection, *, now: float) -> str:
+def summary(inspection: Inspection, *, now: float) -> list[Line]:
     """Say in a few lines how Elwood does; *now* is Unix seconds."""
-    lines = [f"! {one.actor}: {one.what}".replace("! : ", "! ") for one in inspection.stuck]
+    lines = [f"! {_told(one)}" for one in inspection.stuck]
     lines += [
         f"! {actor.name}: {one.what}: {one.error}"
         for actor in inspection.actors
         for one in actor.troubles
     ]
-    return "\n".join([_headline(inspection, now), *(lines or ["Nothing is stuck or failing."])])
+    told = [Styled(line, "bad") for line in lines]
+    told = told or [Styled("Nothing is stuck or failing.", "good")]
+    return [[line] for line in (Styled(_headline(inspection, now), "bold"), *told)]
 
 
-def _fold(text: str, width: int) -> list[str]:
-    """Break a long *text* between words: the remedy of an error stands at its end."""
-    return textwrap.wrap(text, max(20, width), subsequent_indent="  ", max_lines=LINES) or [""]
-
-
-class _Row(msgspec.Struct):
-    name: str
-    label: str
-    under: str
-    text: str
-    details: list[str]
+def _told(seen: StuckSeen) -> str:
+    return f"{seen.actor}: {seen.what}" if seen.actor else seen.what
 
 
 def _headline(inspection: Inspection, now: float) -> str:
@@ -100,18 +94,24 @@ def _headline(inspection: Inspection, now: float) -> str:
     return " · ".join(parts)
 
 
-def _vitals(vitals: Vitals, now: float) -> Iterator[str]:
+def _vitals(vitals: Vitals, now: float) -> Iterator[Styled]:
     parts = [f"sandbox {vitals.sandbox}"] if vitals.sandbox else []
     parts += [f"{what} {size / 1e6:.1f} MB" for what, size in vitals.sizes.items()]
     if vitals.budget:
         parts.append(f"today {vitals.budget['tokens']:,.0f} tokens, ${vitals.budget['usd']:.2f}")
     if parts:
-        yield " · ".join(parts)
+        yield Styled(" · ".join(parts))
+    for unit, name in (("tokens", "tokens"), ("usd", "dollars")):
+        if most := vitals.budget.get(f"limit_{unit}"):
+            share = (vitals.budget[unit] or 0) / most
+            drawn = bar(share)
+            yield Styled(f"{drawn.text} {share:.0%} of the day's limit of {name}", drawn.style)
     if vitals.last_error:
-        yield f"last error {duration(now - vitals.last_error_at)} ago: {vitals.last_error}"
+        age = ago(now - vitals.last_error_at)
+        yield Styled(f"last error {age}: {vitals.last_error}", "warning")
 
 
-def _rows(inspection: Inspection) -> Iterator[_Row]:
+def _rows(inspection: Inspection, stuck: Collection[str]) -> Iterator[Row]:
     """Yield the actors as a tree: ``sessions/a`` hangs below ``sessions``."""
     sessions = {f"sessions/{session.session}": session for session in inspection.process.sessions}
     actors = {actor.name: actor for actor in inspection.actors}
@@ -121,16 +121,17 @@ def _rows(inspection: Inspection) -> Iterator[_Row]:
     for actor in actors.values():
         below.setdefault(_parent(actor.name, actors), []).append(actor)
 
-    def draw(parent: str, before: str) -> Iterator[_Row]:
+    def draw(parent: str, before: str) -> Iterator[Row]:
         children = below.get(parent, [])
         for number, actor in enumerate(children):
             last = number == len(children) - 1
-            further = before + ("   " if last else "│  ")
-            under = further + ("│    " if actor.name in below else "     ")
             label = before + ("└─ " if last else "├─ ") + actor.name[len(parent) :].lstrip("/")
-            session = sessions.get(actor.name)
-            yield _Row(actor.name, label, under, _summary(actor, session), list(_details(actor)))
-            yield from draw(actor.name, further)
+            style: Style = "bad" if actor.name in stuck else ""
+            since = "" if actor.state == "asleep" else duration(actor.age)
+            queue = f"{actor.depth}/{actor.capacity}" if actor.capacity else ""
+            told = "\n".join([_summary(actor, sessions.get(actor.name)), *_details(actor), ""])
+            yield Styled(label, style), Styled(actor.state, style), since, queue, told
+            yield from draw(actor.name, before + ("   " if last else "│  "))
 
     yield from draw("", "")
 
@@ -144,8 +145,6 @@ def _parent(name: str, actors: dict[str, ActorSeen]) -> str:
 
 
 def _summary(actor: ActorSeen, session: SessionSeen | None) -> str:
-    since = "" if actor.state == "asleep" else duration(actor.age)
-    queue = f"{actor.depth}/{actor.capacity}" if actor.capacity else ""
     notes = []
     if actor.restarts:
         notes.append(f"{actor.restarts} restart{'s' * (actor.restarts > 1)}")
@@ -155,7 +154,7 @@ def _summary(actor: ActorSeen, session: SessionSeen | None) -> str:
         notes.append(f"{session.waiting} waiting")
     if session is not None and session.undelivered:
         notes.append(f"{session.undelivered} undelivered")
-    return f"{actor.state:10}  {since:>11}  {queue:>7}  {' · '.join(notes)}".rstrip()
+    return " · ".join(notes)
 
 
 def _details(actor: ActorSeen) -> Iterator[str]:

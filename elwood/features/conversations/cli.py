@@ -12,15 +12,19 @@ from elwood.foundation.settings import Config, Paths
 def search(config: Config, given: Namespace) -> int:
     """Print the turns that have the words; return the exit code.
 
-    Those with all people: whoever may read the logs may read all of them.
+    Only with --all those with all people, though whoever may read the logs may read all of them.
     """
-    query, limit, of = " ".join(given.query), given.limit, given.of
+    query, limit = " ".join(given.query), given.limit
     state, zone = config.of(Paths).state, config.of(Owner).zone
-    result = find(state, query, limit, lambda turn: of is None or turn.people == {of})
+    of = {given.of} if given.of else {one.owner(config) for one in given.features} - {""}
+    result = find(
+        state, query, limit, lambda turn: given.all or (bool(turn.people) and turn.people <= of)
+    )
     for one in result.found:
         print(shown(one, result.chosen, zone, names=True))
     for problem in result.left_out:
         print(problem, file=sys.stderr)
     if not result.found:
-        print("nobody said any of these words", file=sys.stderr)
+        more = "" if given.all else "; --all looks at what all people said, too"
+        print(f"nobody said any of these words{more}", file=sys.stderr)
     return 0 if result.found else 1

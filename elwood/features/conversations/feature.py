@@ -8,7 +8,9 @@ from elwood.foundation.command_line import CliCommand, count
 
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="WORD", nargs="+", help="words that were said")
-    parser.add_argument("--of", metavar="PERSON", help="with this person only: tg:123, console")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--of", metavar="PERSON", help="with this person, not you: tg:123, console")
+    whose.add_argument("--all", action="store_true", help="with all people")
     parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
 
 

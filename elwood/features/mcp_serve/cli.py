@@ -56,7 +56,7 @@ class SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionsArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """List Elwood's conversations as JSON, the newest last."""
+    """List Elwood's conversations as JSON, the one active last first."""
 
     limit: Annotated[int, Meta(ge=1, le=500, description="Most conversations to list")] = 50
 
@@ -97,13 +97,12 @@ class ElwoodTools:
 
     async def list_sessions(self, given: SessionsArguments, progress: Progress) -> str:
         found, journals = await self._blocking(partial(reading.conversations, self._config))
-        rows = [dict(zip(reading.SESSIONS, cells, strict=True)) for cells in found[-given.limit :]]
-        return _listed(msgspec.json.encode(rows).decode(), journals)
+        return _listed(found[: given.limit], journals)
 
     async def receipts(self, given: ReceiptsArguments, progress: Progress) -> str:
         wanted = (given.since or None, given.session or None, given.limit)
         found, journals = await self._blocking(partial(reading.newest_calls, self._config, *wanted))
-        return _listed(f"[{','.join(map(reading.as_json, found))}]", journals)
+        return _listed([reading.as_json(call) for call in found], journals)
 
     async def ask(self, given: AskArguments, progress: Progress) -> str:
         """Have a message answered; once it is taken in, the service may even begin anew."""
@@ -153,10 +152,11 @@ class ElwoodTools:
         }
 
 
-def _listed(text: str, journals: Iterable[reading.SessionJournal]) -> str:
-    """Make a list of JSON, and of what is missing in it, lines of text."""
+def _listed(found: object, journals: Iterable[reading.SessionJournal]) -> str:
+    """Make of what was *found*, and of what is missing in it, lines of text."""
     damages = (f"{one.damage}{reading.NOT_SHOWN}" for one in journals if one.damage)
-    return "\n".join([printable_json(text), *damages])
+    text = printable_json(msgspec.json.encode(found).decode())
+    return "\n".join([text, *damages])
 
 
 def _tool(name: str, given: type[msgspec.Struct]) -> types.Tool:

@@ -6,34 +6,37 @@ What changes something is asked of the running Elwood: words are to go from more
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 from itertools import islice
+
+import msgspec
 
 from elwood.features.memory.note import Note, expires
 from elwood.features.memory.store import NoteFiles
+from elwood.foundation.command_line import show_list
 from elwood.foundation.net.control import settle
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.lines import ago, cut
 from elwood.foundation.text.words import asked, having
 
 # Characters of a note in a list.
-GLIMPSE = 80
+GLIMPSE = 160
 
 
-def show_list(config: Config, given: Namespace) -> int:
+def list_notes(config: Config, given: Namespace) -> int:
     files = _files(config)
     notes = sorted(_newest(files), key=lambda note: note.status == "kept")
-    if not notes:
-        print("there are no notes", file=sys.stderr)
     wanted = (
         note
         for note in notes
         if given.kind in (None, note.kind)
         and given.status in (None, "active" if note.status == "kept" else note.status)
     )
-    for note in islice(wanted, given.limit):
-        print(_line(note))
+    _show(islice(wanted, given.limit), given, "there are no notes")
     for name in files.passed_over():
         print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
@@ -45,13 +48,9 @@ def search(config: Config, given: Namespace) -> int:
     alive = [note for note in kept if (until := expires(note)) is None or until > now]
     counts = [having(note.words, chosen) for note in alive]
     most = max(counts, default=0)
-    if not most:
-        print("no note has any of these words", file=sys.stderr)
-        return 1
-    found = [note for note, count in zip(alive, counts, strict=True) if count == most]
-    for note in found[: given.limit]:
-        print(_line(note))
-    return 0
+    found = [note for note, count in zip(alive, counts, strict=True) if count == most > 0]
+    _show(found[: given.limit], given, "no note has any of these words")
+    return 0 if found else 1
 
 
 def show(config: Config, given: Namespace) -> int:
@@ -78,9 +77,18 @@ def _newest(files: NoteFiles) -> list[Note]:
     return sorted(notes, key=lambda note: note.updated, reverse=True)
 
 
-def _line(note: Note) -> str:
-    marks: list[str] = [note.kind] if note.kind != "fact" else []
-    marks += [note.status] if note.status != "kept" else []
-    marks += ["untrusted"] if note.untrusted else []
-    said = f" [{', '.join(marks)}]" if marks else ""
-    return f"{note.updated[:10]:10}  {note.key}{said}: {cut(' '.join(note.text.split()), GLIMPSE)}"
+def _show(notes: Iterable[Note], given: Namespace, none: str) -> None:
+    found, now = [], time.time()
+    for note in notes:
+        status = "active" if note.status == "kept" else note.status
+        marks: list[str] = [note.kind] if note.kind != "fact" else []
+        marks += [status] if status != "active" else []
+        marks += ["untrusted"] if note.untrusted else []
+        changed = note.updated[:10]
+        with suppress(ValueError, OverflowError):  # people write these files, too
+            changed = ago(now - datetime.fromisoformat(note.updated).timestamp())
+        fields = {**msgspec.structs.asdict(note), "kind": note.kind, "status": status}
+        said = f"[{', '.join(marks)}] " if marks else ""
+        text = cut(" ".join(note.text.split()), GLIMPSE)
+        found.append((fields, (changed, note.key, f"{said}{text}\n")))
+    show_list(("changed", "key", "note"), found, given, none)

@@ -10,7 +10,7 @@ import attrs
 from elwood.agent.feature import Feature, imported
 from elwood.agent.models.settings import is_model
 from elwood.agent.session.settings import LearningSettings
-from elwood.foundation.command_line import CliCommand, count
+from elwood.foundation.command_line import CliCommand, count, json_switch
 from elwood.foundation.settings import Complaint, Loaded, Section, at_least, between, setting
 from elwood.foundation.text.words import KEY
 
@@ -63,11 +63,13 @@ def _of_list(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--kind", choices=kinds, help="only of this kind")
     parser.add_argument("--status", choices=statuses, help="only of this status")
+    json_switch(parser)
 
 
 def _of_search(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="WORD", nargs="+", help="words that they should have")
     parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
+    json_switch(parser)
 
 
 def _of_note(parser: ArgumentParser) -> None:
@@ -88,7 +90,7 @@ COMMAND = CliCommand(
     "memory",
     "Show, search or forget what is remembered.",
     within=(
-        CliCommand("list", "List the newest notes.", imported(CLI, "show_list"), _of_list),
+        CliCommand("list", "List the newest notes.", imported(CLI, "list_notes"), _of_list),
         CliCommand("search", "Find notes by words.", imported(CLI, "search"), _of_search),
         CliCommand("show", "Print a note as its file is.", imported(CLI, "show"), _of_note),
         CliCommand(

@@ -44,15 +44,15 @@ from elwood.foundation.text.lines import cut
 COMMAND_LIMIT = 20.0
 # Notes of each kind in an overview, and found; characters of each in a list.
 LISTED, GLIMPSE = 5, 120
-# Notes of one kind that are listed.
-MANY = 30
+# What is listed alone, so many notes to a page.
+LISTS, MANY = ("archived", "facts", "preferences", "procedures", "episodes"), 30
 # Characters of notes in one answer.
 MAX_SHOWN = 12_000
 
 USAGE = (
     "/memory goes through it; /memory search WORDS looks it up; /memory show KEY shows one "
     "note, /memory archive KEY puts one away and /memory activate KEY brings it back; /memory "
-    "preferences, procedures, episodes or archived lists those alone; "
+    "facts, preferences, procedures, episodes or archived lists those alone; "
     "/memory pending lists what I noticed and have not kept, /memory keep CODE and "
     "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
 )
@@ -150,6 +150,8 @@ async def command(
     given, number = asked_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
         if given:
+            if given in LISTS:
+                return _list(await memory.ask(Overlook()), given, number)
             return CommandAnswer(await _answer(call.given, memory, searches))
         seen = await memory.ask(Overlook())
         notes, pages = page(seen.newest, number, LISTED, "/memory")
@@ -169,11 +171,6 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
         case ["archive" | "activate" as word, key]:
             return await _put(memory, key.lower(), "archived" if word == "archive" else "kept")
-        case ["archived" | "facts" | "preferences" | "procedures" | "episodes" as which]:
-            seen = await memory.ask(Overlook())
-            newest = [note for note in seen.newest if f"{note.kind}s" == which]
-            shown_ = list(map(_glimpse, seen.archived if which == "archived" else newest))
-            return "\n".join(shown_[:MANY]) or f"There are no {which}."
         case ["pending"]:
             return listing(observations_of((await memory.ask(Overlook())).pending))
         case ["keep" | "drop" as word, code]:
@@ -181,6 +178,13 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             return (await memory.ask(settle)).text
         case _:
             return USAGE
+
+
+def _list(seen: MemoryOverview, which: str, number: int) -> CommandAnswer:
+    newest = [note for note in seen.newest if f"{note.kind}s" == which]
+    notes = seen.archived if which == "archived" else newest
+    listed, pages = page(notes, number, MANY, f"/memory {which}")
+    return CommandAnswer("\n".join(map(_glimpse, listed)) or f"There are no {which}.", pages=pages)
 
 
 async def _put(memory: Address[MemoryMail], key: str, status: Status) -> str:

@@ -21,13 +21,14 @@ from elwood.features.skills.store import (
     refuse_second,
     uninstall,
 )
-from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted
+from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.tables import Styled
 
 # Seconds in which a repository must be fetched.
 DEADLINE = 90.0
@@ -35,18 +36,23 @@ DEADLINE = 90.0
 
 def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
-    found = _shelf(config).look()
+    found, rows = _shelf(config).look(), []
     for one in found.skills:
-        why = lacking(one.skill)
-        state = "ready" if why is None else f"not usable: {why}"
-        print(f"{one.skill.name}  ({state})\n    {one.skill.description}\n    {one.path}")
-        if one.is_inside and (record := installed(one.path)) is not None:
-            commit = f" at {record.commit[:12]}" if record.commit else ""
-            print(f"    installed from {record.source}{commit}")
+        record = installed(one.path) if one.is_inside else None
+        lacks, about = lacking(one.skill), [one.skill.description]
+        fields = {"name": one.skill.name, "description": one.skill.description, "lacks": lacks}
+        fields |= {"path": str(one.path), "source": None, "commit": None}
+        if lacks is not None:
+            about.append(f"not usable: {lacks}")
+        if record is not None:
+            fields |= {"source": record.source, "commit": record.commit or None}
+            about.append(f"installed from {record.source} {record.commit[:12]}")
+        state = Styled("ready", "good") if lacks is None else Styled("lacks", "warning")
+        rows.append((fields, (one.skill.name, state, "\n".join(about), str(one.path))))
+    none = "There are no skills. Those that Elwood brings along are written by: elwood init"
+    show_list(("skill", "state", "what it is for", "folder"), rows, given, none, ("folder",))
     for problem in found.problems:
         print(f"note: {problem}", file=sys.stderr)
-    if not found.skills:
-        print("There are no skills. Those that Elwood brings along are written by: elwood init")
     return OK
 
 

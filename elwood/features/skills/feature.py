@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 
 from elwood.agent.feature import Feature, imported
-from elwood.foundation.command_line import CliCommand
+from elwood.foundation.command_line import CliCommand, json_switch
 from elwood.foundation.settings import Complaint, Loaded, Section, between, setting
 
 
@@ -70,8 +70,11 @@ COMMAND = CliCommand(
     "skills",
     "List, install or remove skills.",
     imported(CLI, "list_skills"),
+    json_switch,
     within=(
-        CliCommand("list", "what there is, and what it lacks", imported(CLI, "list_skills")),
+        CliCommand(
+            "list", "what there is, and what it lacks", imported(CLI, "list_skills"), json_switch
+        ),
         CliCommand(
             "install",
             "show what is in one, ask, and install it",

@@ -134,7 +134,7 @@ class TimetableActor:
             case PlanTask():
                 message.reply.set(await self._schedule(message.task))
             case ListTasks(chores=chores):
-                message.reply.set(self._list(chores))
+                message.reply.set(rules.task_list(self._table, self._clock(), chores=chores))
             case WhichCancelled(runs=runs):
                 known = self._table.cancelled
                 message.reply.set(frozenset(run for run in runs if is_cancelled(known, *run)))
@@ -201,12 +201,6 @@ class TimetableActor:
             # They may wait for a yes to what is cancelled.
             self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
         return True
-
-    def _list(self, chores: bool) -> tuple[TaskStatus, ...]:
-        now = self._clock()
-        ones = [one for one in self._table.tasks.values() if not one.removed]
-        seen = [rules.task_status(one, now) for one in ones if chores or not one.task.chore]
-        return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
 
     async def _consult(self, now: float) -> Agenda:
         """Settle what has passed by; without room to write that down nothing new is begun."""

@@ -1,14 +1,31 @@
 """The clock of Elwood: the timetable, the scheduler, and what they act with."""
 
+from argparse import ArgumentParser
+
 from elwood.agent.feature import Feature, imported
 from elwood.features.tasks.heartbeat import OwnHeartbeat
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
+from elwood.foundation.command_line import CliCommand, json_switch
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="what Elwood does by itself, too")
+    json_switch(parser)
+
+
+COMMAND = CliCommand(
+    "tasks",
+    "List what is planned, and what came of it.",
+    imported("elwood.features.tasks.cli", "list_tasks"),
+    _arguments,
+)
 
 FEATURE = Feature(
     name="tasks",
     build=imported("elwood.features.tasks.parts", "build"),
     settings=(HeartbeatSettings, ConfiguredTasks),
     own=(OwnTasks, OwnHeartbeat),
+    cli=(COMMAND,),
     checks=(imported("elwood.features.tasks.parts", "check"),),
     set_up=imported("elwood.features.tasks.parts", "set_up"),
 )

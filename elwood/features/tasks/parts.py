@@ -46,7 +46,7 @@ from elwood.features.tasks.messages import (
     Woken,
 )
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
-from elwood.features.tasks.state import Timetable, TimetableEntry
+from elwood.features.tasks.state import SCHEDULE, Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
 from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
 from elwood.features.tasks.texts import USAGE, buttons, listing, planned
@@ -63,8 +63,8 @@ log = logging.getLogger("elwood.tasks")
 
 # Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
 MAX_PROBLEMS = 3_500
-# In the state folder: what becomes of tasks, and the logs of their runs for people.
-SCHEDULE, RUNS = "schedule.jsonl", "runs"
+# In the state folder: the logs of the runs of tasks, for people.
+RUNS = "runs"
 # Seconds: chores missed in a week of holidays are made up for.
 HOUR, DAY = 3_600.0, 86_400.0
 LATE = 8 * DAY

@@ -491,6 +491,13 @@ def task_status(one: TaskState, now: float) -> TaskStatus:
     )
 
 
+def task_list(table: Timetable, now: float, *, chores: bool) -> tuple[TaskStatus, ...]:
+    """List all tasks, what comes next at the top, perhaps with what Elwood does by itself."""
+    ones = [one for one in table.tasks.values() if not one.removed]
+    seen = [task_status(one, now) for one in ones if chores or not one.task.chore]
+    return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
+
+
 def telling(table: Timetable) -> Telling | None:
     """Say what the owner must be told next, as much as one message holds."""
     lines, buttons, upto, size = [], [], 0, 0

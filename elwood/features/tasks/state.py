@@ -12,6 +12,8 @@ import msgspec
 
 from elwood.features.tasks.task import Result, Task, placed
 
+# The journal, in the state folder.
+SCHEDULE = "schedule.jsonl"
 # Why planned times pass while a task is at work.
 LONG = "the run before took so long"
 # Lines that wait to be told: two of each task; of more the oldest are left out.

@@ -7,7 +7,7 @@ import attrs
 
 from elwood.agent.feature import Feature, imported
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import BadSetting, Section, between, is_url, secret, setting
+from elwood.foundation.settings import BadSetting, Config, Section, between, is_url, secret, setting
 
 
 def _is_user(id: int) -> None:
@@ -92,10 +92,16 @@ class TelegramSettings:
     )
 
 
+def _owner(config: Config) -> str:
+    owners = config.of(TelegramSettings).owners
+    return f"tg:{owners[0]}" if len(owners) == 1 else ""
+
+
 FEATURE = Feature(
     name="telegram",
     build=imported("elwood.features.telegram.parts", "build"),
     settings=(TelegramSettings,),
     checks=(imported("elwood.features.telegram.parts", "check"),),
     set_up=imported("elwood.features.telegram.parts", "set_up"),
+    owner=_owner,
 )

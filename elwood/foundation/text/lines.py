@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
@@ -62,6 +62,31 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
+def ago(seconds: float) -> str:
+    """Say in one unit how long ago something was, or in how long it will be.
+
+    >>> ago(200), ago(200_000), ago(-11_520)
+    ('3 min ago', '2 d ago', 'in 3 h')
+    """
+    text = " ".join(duration(abs(seconds)).split()[:2])
+    return f"{text} ago" if seconds >= 0 else f"in {text}"
+
+
+def size_text(size: int) -> str:
+    """Say a number of bytes as people do.
+
+    >>> size_text(999), size_text(1500), size_text(2_340_000), size_text(5 * 10**9)
+    ('999 B', '1.5 kB', '2.3 MB', '5.0 GB')
+    """
+    if size < 1000:
+        return f"{size} B"
+    for unit in ("kB", "MB"):
+        size_, size = size / 1000, size // 1000
+        if size_ < 1000:
+            return f"{size_:.1f} {unit}"
+    return f"{size / 1000:.1f} GB"
+
+
 def width(text: str) -> int:
     """Count the columns that *text* takes in a monospaced font.
 
@@ -85,31 +110,37 @@ def clip(text: str, limit: int) -> str:
     text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
     if width(text) <= limit:
         return text
-    kept, room = "", limit - 1
-    for character in text:
-        room -= width(character)
-        if room < 0:
-            break
-        kept += character
-    return f"{kept}…" if limit > 0 else ""
+    return f"{_beginning(text, limit - 1)}…" if limit > 0 else ""
+
+
+def wrap(text: str, limit: int) -> list[str]:
+    """Break *text* between words, or within a long one, into lines of at most *limit* columns.
+
+    >>> wrap("one two three", 8), wrap("日本語", 4)
+    (['one two', 'three'], ['日本', '語'])
+    """
+    lines = []
+    while width(text) > limit:
+        end = len(_beginning(text, limit)) or 1
+        end = max(text.rfind(" ", 0, end + 1), 0) or end
+        lines.append(text[:end].rstrip(" "))
+        text = text[end:].lstrip(" ")
+    return [*lines, text]
+
+
+def _beginning(text: str, limit: int) -> str:
+    """Return what fits into *limit* columns."""
+    for end, char in enumerate(text):
+        limit -= _columns(char)
+        if limit < 0:
+            return text[:end]
+    return text
 
 
 def _columns(char: str) -> int:
     if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
-
-
-def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Draw lines of *cells* below one another.
-
-    >>> list(columns([("a", "b"), ("long", "c")]))
-    ['a     b', 'long  c']
-    """
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        yield "  ".join(drawn).rstrip()
 
 
 # --- quoting in Markdown what may contain Markdown ------------------------------------------------

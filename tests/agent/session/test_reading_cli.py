@@ -112,7 +112,9 @@ def run(where: Path | Config, *words: str) -> int:
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    return found[::-1]  # the newest stands at the top
 
 
 # --- elwood receipts ------------------------------------------------------------------------------
@@ -186,9 +188,9 @@ async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFix
 
     run(tmp_path, "receipts")
 
-    head, first, second, third = capsys.readouterr().out.splitlines()
-    assert head.split()[:6] == ["time", "session", "number", "tool", "target", "outcome"]
-    assert first.split() == [
+    head, third, second, first = capsys.readouterr().out.splitlines()
+    assert head.split()[:6] == ["when", "time", "session", "number", "tool", "target"]
+    assert first.split()[3:] == [
         "1970-01-01", "00:01:44", "home", "read_file", "a.md", "ok", "2.5", "s", "private",
     ]  # fmt: skip
     assert "allowed once by you" in second
@@ -226,7 +228,7 @@ async def test_damage_is_told_and_what_stands_before_it_is_shown(
         return out, err
 
     out, err = told("receipts", "--json", "--session", "home")
-    assert [json.loads(line)["call"] for line in out.splitlines()] == ["c1", "c2"]
+    assert [call["call"] for call in json.loads(out)] == ["c2", "c1"]
     assert "DAMAGED: line 7" in err
     out, err = told("session", "list")
     assert "sound" in out
@@ -262,7 +264,7 @@ async def test_a_log_in_segments_reads_as_a_whole_one(
         assert len(segments(path)) == (3 if segment == 1 else 0)
         assert run(tmp_path / folder, *words.split()) == 0
         out = capsys.readouterr().out
-        said.append(re.sub(r" +\d+\.\d  ", " 0.0  ", out))  # the size of the files
+        said.append(re.sub(r" +\d+\.\d kB  ", " 0.0  ", out))  # the size of the files
     assert said[0] == said[1]
     assert said[0]
 
@@ -325,12 +327,11 @@ async def test_the_list_says_what_is_left_to_do(
 
     assert run(tmp_path, "session", "list") == 0
 
-    head, quiet, home = capsys.readouterr().out.splitlines()
-    assert head.split() == ["conversation", "last", "active", "turns", "kB", "to", "do"]
+    head, home, quiet = capsys.readouterr().out.splitlines()
+    assert head.split() == ["conversation", "last", "active", "time", "turns", "size", "to", "do"]
     assert quiet.startswith("quiet")
-    assert "1970-01-01 00:00 (" in quiet
-    assert quiet.endswith("-")
-    assert home.endswith("calls waiting for your approval: 1; answers on their way: 1")
+    assert " d ago  1970-01-01 00:00  1  " in quiet
+    assert home.endswith("calls waiting for your approval: 1 answers on their way: 1")
 
 
 async def test_a_file_is_for_its_owner_only_and_without_secrets(tmp_path: Path) -> None:

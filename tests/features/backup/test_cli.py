@@ -32,7 +32,7 @@ def test_a_round_trip(home: Path) -> None:
     assert taken.stdout.startswith(f"{path}: ")
     assert "not in it: workspace/away (a link that leads elsewhere, to /etc)" in taken.stdout
     header, row = elwood(home, "backup", "list").stdout.splitlines()
-    assert header.split() == ["number", "taken", "size", "age"]
+    assert header.split() == ["number", "when", "time", "size", "file"]
     assert row.split()[0] == "1"
     before = contents(here.state, is_kept)
     (here.state / "memory" / "note.md").write_text("changed")

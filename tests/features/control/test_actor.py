@@ -165,7 +165,6 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
             ("revoke x", False, "the number of a permission is wanted"),
             ("people", True, "Eve (tg:7): guest, since 2026-05-28"),
             ("remove Eve", True, repr(ChangeAccess(who="Eve", role=None, by=CONTROL))),
-            ("approvals", True, f"{CONTROL} may run ***"),
             ("fly", False, "this Elwood has no fly; is that feature left out?"),
         ):
             assert await setting.ask(*request.split()) == wire.ControlAnswer(ok, told)

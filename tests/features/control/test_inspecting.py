@@ -27,6 +27,7 @@ from elwood.features.control.view import fitted, render
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net import control as wire
 from elwood.foundation.text.lines import width as columns
+from tests.app.screens import assert_screen
 
 POLL = WaitSeen("getUpdates", 12.0, 70.0)
 SEND = WaitSeen("sendMessage", 75.0, 60.0)
@@ -67,51 +68,34 @@ SEEN = Inspection(
     vitals=Vitals(
         "bubblewrap",
         sizes={"state": 12_400_000},
-        budget={"tokens": 30_138, "usd": 0.25},
+        budget={"tokens": 30_138, "usd": 1.7, "limit_tokens": 5_000_000, "limit_usd": 2.0},
         last_error="tools: tool crashed",
         last_error_at=12_000.0,
     ),
 )
-GOLDEN = """\
-Elwood 0.1.0 · Python 3.11.7 · pid 4711 · up 3 h 12 min · 1 open turn · 2 undelivered
-sandbox bubblewrap · state 12.4 MB · today 30,138 tokens, $0.25
-last error 8 min ago: tools: tool crashed
-! outbox: sendMessage has taken 75 s (limit 60 s)
-! sessions/tg-2: gave up: KeyError: 'x'
-  ├─ health    running      3 h 12 min    0/256
-! ├─ outbox    running           5 min     3/64  1 restart
-! │       waits for sendMessage, 75 s (limit 60 s)
-! │       last crash 5 min ago: Bug: odd
-  ├─ models    restarting          4 s     0/32  2 restarts
-  │       last crash 4 s ago: OSError: gone
-  ├─ sessions  running      3 h 12 min    0/256
-  │  ├─ tg-1   running            11 s     0/16  turn open for 8 s · 2 waiting · 1 undelivered
-  │  │       waits for Complete from models, 7 s
-! │  ├─ tg-2   given up           90 s     0/16  3 restarts
-! │  │       last crash 90 s ago: KeyError: 'x'
-  │  └─ tg-9   asleep                            1 undelivered
-  └─ telegram  running      3 h 12 min
-          waits for getUpdates, 12 s (limit 70 s)
-          the poll failed 4 times in 2 min: Unreachable: no route
-          sending: ok, 3 s ago"""
 
 
-def test_the_tree_looks_like_this() -> None:
-    assert render(SEEN, now=12_520.0, width=100) == GOLDEN
+def drawn(inspection: Inspection, *, now: float, width: int) -> str:
+    lines = render(inspection, now=now, width=width)
+    return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_tree_looks_like_this(width: int) -> None:
+    assert_screen(f"inspect-{width}", drawn(SEEN, now=12_520.0, width=width) + "\n")
 
 
 def test_a_long_error_is_told_to_its_end() -> None:
     """What to do about it stands there."""
     error = "it was refused, " * 8 + "so ask for a new one"
     seen = ActorSeen("it", "running", 1.0, troubles=(TroubleSeen("asking", error, 1.0, 1),))
-    drawn = render(Inspection(ProcessSeen("1", 0.0), (seen,)), now=0.0, width=60)
-    assert " ".join(drawn.split()).endswith("so ask for a new one")
+    shown = drawn(Inspection(ProcessSeen("1", 0.0), (seen,)), now=0.0, width=60)
+    assert " ".join(shown.split()).endswith("so ask for a new one")
 
 
-@pytest.mark.parametrize("width", [20, 40, 60, 80])
+@pytest.mark.parametrize("width", [20, 40])
 def test_it_fits_the_terminal(width: int) -> None:
-    lines = render(SEEN, now=12_520.0, width=width).splitlines()
-    assert len(lines) >= len(GOLDEN.splitlines())
+    lines = drawn(SEEN, now=12_520.0, width=width).splitlines()
     assert max(columns(line) for line in lines) <= width
 
 
@@ -122,15 +106,14 @@ def test_an_error_cannot_play_with_the_terminal() -> None:
         (ActorSeen(evil, "running", 1.0, last_crash=evil),),
         (StuckSeen(evil, evil),),
     )
-    drawn = render(inspection, now=1.0, width=300)
-    assert not [c for c in drawn if not c.isprintable() and c != "\n"]
-    assert len(drawn.splitlines()) == 4
+    shown = drawn(inspection, now=1.0, width=300)
+    assert not [c for c in shown if not c.isprintable() and c != "\n"]
 
 
 def test_a_warning_is_nobodys_and_what_did_not_fit_is_said() -> None:
     inspection = Inspection(ProcessSeen("1", 0.0), (), (StuckSeen("", "it rains"),), left_out=7)
-    drawn = render(inspection, now=0.0, width=80).splitlines()
-    assert drawn[1:] == ["! it rains", "… and 7 more"]
+    shown = drawn(inspection, now=0.0, width=80).splitlines()
+    assert shown[1:] == ["! it rains", "… and 7 more"]
 
 
 # --- the client ---------------------------------------------------------------------------------

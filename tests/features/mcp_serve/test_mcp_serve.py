@@ -80,7 +80,7 @@ async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> N
             await call(client, "ask", message="hello m0003", session="other")
             failed, text = await call(client, "list_sessions")
             names = [row["conversation"] for row in json.loads(text)]
-            assert (failed, names) == (False, ["mcp-main", "mcp-other"])
+            assert (failed, names) == (False, ["mcp-other", "mcp-main"])
             failed, text = await call(client, "receipts", session="mcp-main")
             [receipt] = json.loads(text)
             assert (receipt["tool"], receipt["outcome"]) == ("list_files", "ok")

@@ -27,7 +27,7 @@ def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
     done = elwood(tmp_path, "skills", "install", str(offered), "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert (placed / "scripts/go.sh").is_file()
-    assert f"installed from {offered}\n" in elwood(tmp_path, "skills").stdout
+    assert f"installed from {offered} " in elwood(tmp_path, "skills").stdout
     again = elwood(tmp_path, "skills", "install", str(offered), "--yes")
     assert (again.returncode, "already" in again.stderr) == (1, True)
     assert "Install the skill" not in again.stdout, "nobody is shown what cannot be had"
@@ -81,7 +81,7 @@ def test_a_repository_is_read_and_nothing_of_it_runs(tmp_path: Path) -> None:
     assert f"touch {mark}" in done.stdout
     placed = tmp_path / ".local/state/elwood/workspace/skills/pdf"
     assert (placed / "SKILL.md").read_text() == MANUAL
-    assert "from https://skills.example/x (more/pdf) at " in elwood(tmp_path, "skills").stdout
+    assert "from https://skills.example/x (more/pdf) " in elwood(tmp_path, "skills").stdout
     assert not mark.exists()
 
 

@@ -15,28 +15,48 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from elwood.agent.conversation.settings import Owner
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending import Ledger, UsageEntry, course, day_of, in_rows, remarks, spent
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
 from elwood.agent.session.reading.export import exported
 from elwood.agent.session.reading.records import CallRecord, History
-from elwood.agent.session.reading.render import calls_table, transcript, turns_table
-from elwood.foundation.command_line import USAGE, CliFailure, put_out
+from elwood.agent.session.reading.render import (
+    CALLS,
+    SPARE_OF_CALLS,
+    SPARE_OF_TURNS,
+    TURNS,
+    call_cells,
+    transcript,
+    turn_cells,
+)
+from elwood.foundation.command_line import USAGE, CliFailure, put_out, room, show_lines, show_list
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage import anchors
 from elwood.foundation.storage.anchors import AnchorReleased, Anchors, JournalAnchor, day
 from elwood.foundation.storage.disk import AlreadyRunning, holding
-from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of, replay, segments
+from elwood.foundation.storage.journal import (
+    JournalDamaged,
+    S,
+    Verified,
+    entries_of,
+    replay,
+    segments,
+)
 from elwood.foundation.storage.journal import verify as verify_journal
-from elwood.foundation.text.characters import printable_json
-from elwood.foundation.text.lines import columns, duration
+from elwood.foundation.text.lines import ago, size_text
+from elwood.foundation.text.tables import Row, Styled, table
 
 DAY = 86_400.0
-SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
+# Days whose cost is drawn.
+DAYS = 14
+SESSIONS = ("conversation", "last active", "time", "turns", "size", "to do")
 # In a backup.
 ANCHORS = re.compile(r"state/anchors\.[a-z0-9.]+")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
@@ -51,23 +71,36 @@ class SessionJournal(msgspec.Struct):
 
     def log(self) -> Log:
         """Yield its entries, up to where it is damaged."""
-        with self._noting():
+        with self.noting():
             yield from entries_of(self.path, Entry)
 
     def newest(self) -> tuple[Session, float]:
         """Give the state now, and when the newest entry was written."""
-        with self._noting():
+        with self.noting():
             return replay(self.path, Entry, Session)
         return Session(), 0.0
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def noting(self) -> Iterator[None]:
         try:
             yield
         except JournalDamaged as error:
             self.damage = f"{error.path}: DAMAGED: line {error.line}: {error.why}"
         except OSError as error:
             self.damage = f"{self.path}: cannot be read: {error.strerror}"
+
+
+class ConversationListed(msgspec.Struct, frozen=True):
+    """A conversation, *last_active* at a Unix time; *size* is that of its log, in bytes.
+
+    *to_do* says what is under way and what is left, in words.
+    """
+
+    conversation: str
+    last_active: float
+    turns: int
+    size: int
+    to_do: tuple[str, ...] = ()
 
 
 def _journals(config: Config) -> dict[str, SessionJournal]:
@@ -96,22 +129,49 @@ def _complain(journals: Iterable[SessionJournal], what: str = "") -> int:
 NOT_SHOWN = "; what stands behind it is not shown"
 
 
+def journal_state(path: Path, entries: Any, new: type[S]) -> S:
+    """Give the state of a journal, a *new* one if it has not begun.  Raises CliFailure."""
+    try:
+        return replay(path, entries, new)[0]
+    except FileNotFoundError:
+        return new()
+    except JournalDamaged as error:
+        raise CliFailure(f"{path}: DAMAGED: line {error.line} {error.why}") from error
+
+
+def budget(config: Config, given: Namespace) -> int:
+    """Print what models have cost, and how near the limits are."""
+    path, zone, now = config.of(Paths).state / "usage.jsonl", config.of(Owner).timezone, time.time()
+    journal, ledger, entries = SessionJournal(path), Ledger(), list[UsageEntry]()
+    if path.exists():
+        with journal.noting():
+            ledger = replay(path, UsageEntry, Ledger)[0]
+            entries = [entry for _, _, entry in entries_of(path, UsageEntry)]
+    drawn = Styled(course(entries, day_of(now, zone), DAYS))
+    whole = spent(ledger, "", now, zone)
+    seen = list(in_rows(whole, config.of(Limits)))
+    seen[2] = (f"{DAYS} days", " ", "", drawn)  # and not: this conversation
+    rows: list[Row] = []
+    for row in seen:
+        rows += [row] if row[1] else [[""] * 4, [Styled(row[0], "dim"), "", "", ""]]
+    lines = table(("", "tokens", "cost", "share"), rows, room(), ("tokens",))
+    noted = [[f"{remark}\n"] for remark in remarks(whole)]
+    lines += table(("",), noted, room()) if noted else []
+    show_lines(lines)
+    return _complain([journal])
+
+
 # --- receipts ------------------------------------------------------------------------------------
 
 
 def receipts(config: Config, given: Namespace) -> int:
-    """Print the newest calls, oldest first."""
+    """Print the newest calls, the newest first."""
     newest, journals = newest_calls(
         config, given.since, given.session, given.limit, tool=given.tool, outcome=given.outcome
     )
-    if given.json:
-        for call in newest:
-            print(printable_json(as_json(call)))
-    elif newest:
-        for line in calls_table(newest, config.of(Owner).zone):
-            print(line)
-    else:
-        print("no such call was made", file=sys.stderr)
+    zone, now = config.of(Owner).zone, time.time()
+    found = [(as_json(call), call_cells(call, zone, now)) for call in reversed(newest)]
+    show_list(CALLS, found, given, "no such call was made", SPARE_OF_CALLS)
     return _complain(journals, NOT_SHOWN)
 
 
@@ -143,11 +203,11 @@ def newest_calls(
     return sorted(found, key=attrgetter("at"))[-limit:], list(journals.values())
 
 
-def as_json(call: CallRecord) -> str:
-    """Write a call as programs read it."""
+def as_json(call: CallRecord) -> dict[str, object]:
+    """Give a call as programs read it."""
     fields = msgspec.structs.asdict(call)
     del fields["seq"]
-    return msgspec.json.encode(fields).decode()
+    return fields
 
 
 def since(text: str, now: float, zone: tzinfo) -> float | None:
@@ -292,32 +352,37 @@ def described(result: Verified) -> str:
 
 
 def list_sessions(config: Config, given: Namespace) -> int:
-    """Print a line for each conversation, the one active last at the end."""
+    """Print a line for each conversation, the one active last at the top."""
     found, journals = conversations(config)
-    for line in columns([SESSIONS, *found]):
-        print(line)
+    zone, now = config.of(Owner).zone, time.time()
+
+    def cells(one: ConversationListed) -> Row:
+        when = f"{datetime.fromtimestamp(one.last_active, zone):%Y-%m-%d %H:%M}"
+        to_do = Styled("\n".join([*one.to_do, ""]), "warning")
+        active, size = ago(now - one.last_active), size_text(one.size)
+        return one.conversation, active, when, str(one.turns), size, to_do
+
+    listed = [(one, cells(one)) for one in found]
+    show_list(SESSIONS, listed, given, "no conversation can be read", ("time", "size", "turns"))
     return _complain(journals)
 
 
-def conversations(config: Config) -> tuple[list[tuple[str, ...]], list[SessionJournal]]:
-    """Tell what `SESSIONS` names of all conversations, the one active last at the end, and where.
+def conversations(config: Config) -> tuple[list[ConversationListed], list[SessionJournal]]:
+    """List all conversations, the one active last at the top, and where they stand.
 
     Raises CliFailure.
     """
     journals = _journals(config)
-    zone, now = config.of(Owner).zone, time.time()
     found = []
     for name, journal in journals.items():
         session, last = journal.newest()
         if not journal.damage:
-            ago = duration(max(0.0, now - last))
-            when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
             files = (journal.path, *segments(journal.path).values())
-            size = f"{sum(path.stat().st_size for path in files) / 1000:.1f}"
+            size = sum(path.stat().st_size for path in files)
             turn = ["a turn"] if session.turn is not None else []
-            to_do = "; ".join([*turn, *left(session)]) or "-"
-            found.append((last, (name, when, str(session.turns), size, to_do)))
-    return [cells for _, cells in sorted(found)], list(journals.values())
+            to_do = (*turn, *left(session))
+            found.append(ConversationListed(name, last, session.turns, size, to_do))
+    return sorted(found, key=lambda one: -one.last_active), list(journals.values())
 
 
 def export(config: Config, given: Namespace) -> int:
@@ -343,12 +408,12 @@ def show(config: Config, given: Namespace) -> int:
     """Print the turns of a conversation, or one of them whole."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
     history = History(given.session, journal.log())
-    lines: Iterable[str] = turns_table(history.turns, zone)
-    if given.turn is not None:
-        found = history.turn(given.turn)
-        if found is None and not journal.damage:
-            raise CliFailure(f"there is no turn {given.turn} of {given.session}")
-        lines = transcript(found, journal.log(), zone) if found is not None else ()
-    for line in lines:
-        print(line)
+    if given.turn is None:
+        rows = [(turn.id, turn_cells(turn, zone, time.time())) for turn in history.turns]
+        show_list(TURNS, rows, given, f"{given.session} has no turn yet", SPARE_OF_TURNS)
+    elif (found := history.turn(given.turn)) is not None:
+        for line in transcript(found, journal.log(), zone):
+            print(line)
+    elif not journal.damage:
+        raise CliFailure(f"there is no turn {given.turn} of {given.session}")
     return _complain([journal], NOT_SHOWN)

@@ -21,27 +21,23 @@ from elwood.agent.session.reading.receipts import (
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import code, columns, cut, fence_of, literal, one_line
+from elwood.foundation.text.lines import ago, code, cut, fence_of, literal, one_line
+from elwood.foundation.text.tables import Row, Style, Styled
 
-# Characters of a target, of what a turn began with, and of other cells.
-TARGET, WORDS, CELL = 60, 50, 24
+# Characters of a text in a table, and of a name; of a fact about a call that is opened.
+CELL, NAME, FACT = 200, 60, 60
 # Calls that /receipts lists when nobody says how many; characters of an error.
 LISTED, MAX_ERROR = 10, 300
 # Characters of what was given to a call that is opened, and of what came of it.
 MAX_GIVEN, MAX_RESULT = 1000, 1500
 FORGOTTEN = "(it was about words that are not to be kept)"
-CALLS = ("time", "session", "number", "tool", "target", "outcome", "allowed by", "took", "label")
-TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
-
-
-def calls_table(calls: Iterable[CallRecord], zone: tzinfo) -> Iterator[str]:
-    """Draw calls for people, in columns that fit."""
-    return columns([CALLS, *(_call_cells(call, zone) for call in calls)])
-
-
-def turns_table(turns: Iterable[TurnRecord], zone: tzinfo) -> Iterator[str]:
-    """Draw turns for people, in columns that fit."""
-    return columns([TURNS, *(_turn_cells(turn, zone) for turn in turns)])
+CALLS = (
+    "when", "time", "session", "number", "tool", "target", "outcome", "allowed by", "took", "label",
+)  # fmt: skip
+SPARE_OF_CALLS = ("time", "label", "took", "allowed by", "number", "session")
+TURNS = ("turn", "when", "time", "first words", "requests", "calls", "tokens in", "out", "end")
+SPARE_OF_TURNS = ("time", "tokens in", "out", "requests", "calls")
+_STYLES: Mapping[str, Style] = {"failed": "bad", "unknown": "bad", "denied": "warning"}
 
 
 def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
@@ -95,7 +91,7 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
         "label": f"{', '.join(label) or 'none'}{f', from {call.origin}' if call.origin else ''}",
     }
     lines = [literal(redact(f"{number}: {_call_line(call)}")), ""]
-    told = ((name, one_line(redact(said), TARGET)) for name, said in facts.items())
+    told = ((name, one_line(redact(said), FACT)) for name, said in facts.items())
     lines += [f"- {name}: {literal(said)}" for name, said in told if said]
     for name, text, most in (("Given", given, MAX_GIVEN), ("Came of it", result, MAX_RESULT)):
         shown = clean(cut(redact(FORGOTTEN if forgets else text), most))
@@ -142,28 +138,35 @@ def _time(at: float, zone: tzinfo) -> str:
     return f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M:%S}"
 
 
-def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
+def call_cells(call: CallRecord, zone: tzinfo, now: float) -> Row:
     label = [name for name in ("untrusted", "private") if getattr(call.label, name)]
     return (
+        ago(now - call.at),
         _time(call.at, zone),
-        one_line(call.session, CELL),
+        one_line(call.session, NAME),
         str(call.number or ""),
-        one_line(call.tool, CELL),
-        one_line(call.target, TARGET),
-        call.outcome,
+        one_line(call.tool, NAME),
+        one_line(call.target, CELL),
+        Styled(call.outcome, _STYLES.get(call.outcome, "")),
         allowed_by(call.ruling),
         call.took,
         " ".join(label),
     )
 
 
-def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
+def turn_cells(turn: TurnRecord, zone: tzinfo, now: float) -> Row:
     words = " / ".join(heard.received.text for heard in turn.heard) or "(a call that had waited)"
     end = "under way"
     if turn.answer is not None:
         end = "failed" if turn.answer.failed else "answered"
-    numbers = (turn.requests, len(turn.calls), turn.read, turn.wrote)
-    return (str(turn.number), _time(turn.at, zone), one_line(words, WORDS), *map(str, numbers), end)
+    return (
+        str(turn.number),
+        ago(now - turn.at),
+        _time(turn.at, zone),
+        one_line(words, CELL),
+        *(f"{number:,}" for number in (turn.requests, len(turn.calls), turn.read, turn.wrote)),
+        Styled(end, _STYLES.get(end, "")),
+    )
 
 
 # --- one turn, as it was told ---------------------------------------------------------------------

@@ -1,0 +1,35 @@
+"""What ``elwood tasks`` does: it reads the timetable's journal, while Elwood runs or not."""
+
+import time
+from argparse import Namespace
+
+from elwood.agent.conversation.settings import Owner
+from elwood.agent.session.reading.cli import journal_state
+from elwood.features.tasks.rules import task_list
+from elwood.features.tasks.state import SCHEDULE, Timetable, TimetableEntry
+from elwood.features.tasks.texts import cadence, does
+from elwood.foundation.command_line import OK, show_list
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.text.lines import ago
+from elwood.foundation.text.tables import Styled
+
+
+def list_tasks(config: Config, given: Namespace) -> int:
+    """Print what is planned, what comes next at the top; return the exit code."""
+    table = journal_state(config.of(Paths).state / SCHEDULE, TimetableEntry, Timetable)
+    zone, now, found = config.of(Owner).timezone, time.time(), []
+    for seen in task_list(table, now, chores=given.all):
+        task = seen.task
+        when, what = cadence(task, zone), does(task)
+        fields = {"id": task.id, "title": task.title, "when": when, "does": what}
+        fields |= {one: getattr(seen, one) for one in seen.__struct_fields__ if one != "task"}
+        at = "never" if seen.next is None else "due" if seen.next <= now else ago(now - seen.next)
+        following = Styled(seen.paused or at, "warning" if seen.paused else "")
+        if seen.running is not None:
+            following = Styled("runs now", "good")
+        last = "" if seen.last is None else f"{ago(now - seen.last)}: {seen.result}"
+        ended = Styled(last, "bad" if seen.result in ("failed", "missed") else "")
+        found.append((fields, (task.id, when, following, ended, what)))
+    none = "There are no tasks. Say in a conversation what shall be done and when."
+    show_list(("task", "when", "next", "last", "does"), found, given, none, ("does", "last"))
+    return OK
