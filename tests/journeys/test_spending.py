@@ -52,7 +52,7 @@ async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
     assert answers[3] == "re: three"
     assert "limit of 30,000 tokens for this conversation is reached" in answers[4]
     assert answers[6] == "re: five"
-    here, others = answers[7].split("Other conversations, in all")
+    here, others = answers[7].split("Other conversations")
     assert "30,000 of 30,000 tokens" in here
     assert f"{MINE} (2)" in others
     assert h.broken() == []

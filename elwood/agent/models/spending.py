@@ -550,7 +550,7 @@ def in_rows(spent: Spent, limits: Limits) -> Iterator[tuple[str, str, str, Style
         yield name, *_amounts(used, tokens, usd), Styled(told, drawn.style)
     for title, named in (
         ("Jobs, today", spent.jobs),
-        ("Other conversations, in all", spent.others),
+        ("Other conversations", spent.others),
         ("Models, this month", spent.models),
     ):
         whole = _sum(named)
