@@ -119,10 +119,9 @@ class _Screen:
         self._asked_at = 0.0
         self._is_cut = False
         self._reason_for: wire.Message | None = None
-        self._decided: deque[str] = deque(maxlen=MAX_SENT)
-        # What was sent and not yet taken, with the question it answers; what waits for the turn.
-        self._sent: dict[str, tuple[str, wire.Message | None]] = {}
-        self._waiting: list[tuple[str, list[str]]] = []
+        # What was sent and not yet taken; what waits for the turn.
+        self._sent: dict[str, str] = {}
+        self._waiting: dict[str, tuple[str, list[str]]] = {}
         # What the next Ctrl-C leaves at, and what the bottom line says instead of the usual.
         self._is_armed = False
         self._hint = ""
@@ -259,12 +258,7 @@ class _Screen:
     def _change(self, changed: wire.Changed) -> None:
         asked = self._boxes.get(changed.id)
         if asked is None:
-            # Of what was decided here is told besides.  Else it is printed, and what is new of it
-            # stands at the end.
-            if changed.text and changed.id not in self._decided:
-                end = changed.text.strip().rpartition("\n\n")[2]
-                self._print(partial(drawing.words, end, style=DIM))
-            return
+            return  # what was printed stays
         if changed.text is not None:
             asked = msgspec.structs.replace(asked, text=changed.text, markdown="")
         if changed.choices:
@@ -282,13 +276,11 @@ class _Screen:
             self._print(partial(drawing.said, end, ()))
 
     def _took(self, id: str, why: str) -> None:
-        text, asked = self._sent.pop(id, ("", None))
+        text = self._sent.pop(id, "")
         if why:
-            self._waiting = [one for one in self._waiting if one[0] != text]
+            self._waiting.pop(id, None)
             self._print(partial(drawing.words, f"I did not take that: {why}", style=ASKS))
-            if asked is not None:
-                self._boxes[asked.id] = asked
-            elif not self._buffer.text:
+            if not self._buffer.text and not text.startswith("/"):
                 self._fill(text)
 
     def _run(self, text: str) -> None:
@@ -313,7 +305,7 @@ class _Screen:
             self._run("")
             self._writing, self._answer, self._took_all = "", [], _since(self._began)
         while len(self._waiting) > state.waiting:
-            self._print(partial(drawing.said, *self._waiting.pop(0)))
+            self._print(partial(drawing.said, *self._waiting.pop(next(iter(self._waiting)))))
 
     # --- What is shown ------------------------------------------------------------------------
 
@@ -373,7 +365,7 @@ class _Screen:
         taken = min(INPUT_ROWS, typed) + 3 + (MENU_ROWS if self._buffer.complete_state else 0)
         room = size.rows - taken
         below = self._status(width)
-        for text, files in self._waiting[-MAX_WAITING:]:
+        for text, files in [*self._waiting.values()][-MAX_WAITING:]:
             waits = f"{one_line(text, ONE_LINE)} (waiting)"
             below += drawing.dimmed(drawing.said(waits, files, width))
         if self._boxes:
@@ -475,38 +467,37 @@ class _Screen:
             self._say(text)
 
     def _say(self, text: str) -> None:
+        shown = self._buffer.text  # with pasted blocks folded
         files = [] if text.startswith("/") else files_in(text)
         if len(files) > wire.MAX_FILES:
             self._hint = f"At most {wire.MAX_FILES} files go along; that names {len(files)}."
-        elif self._send(text, files):
+        elif id_ := self._send(text, files):
             self._history.append_string(text)
             self._clear()
             for asked in [one for one in self._boxes.values() if one.is_reply]:
                 self._close(asked)  # it was answered in words
             if self._state.busy and not text.startswith("/"):
-                self._waiting.append((text, files))
+                self._waiting[id_] = (shown, files)
             else:
-                self._print(partial(drawing.said, text, files))
+                self._print(partial(drawing.said, shown, files))
             self._flush()
 
-    def _send(
-        self, text: str, files: Sequence[str] = (), asked: wire.Message | None = None
-    ) -> bool:
-        """Send *text*; False, and the bottom line says why, if Elwood would not take it."""
+    def _send(self, text: str, files: Sequence[str] = ()) -> str:
+        """Send *text* and return its id; "" and a hint, if Elwood would not take it."""
         said = wire.SaidHere(id=secrets.token_hex(8), text=text, files=tuple(files))
         frame = wire.encode(said)
         assert self._writer is not None
         if len(frame) > wire.MAX_FRAME:
             self._hint = "That is too long. Save it as a file, and name it with @."
-        elif self._writer.transport.get_write_buffer_size() > MAX_UNSENT:
+            return ""
+        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT:
             self._hint = "Elwood takes nothing at the moment; try again."
-        else:
-            self._writer.write(frame)
-            self._sent[said.id] = (text, asked)
-            if len(self._sent) > MAX_SENT:
-                self._sent.pop(next(iter(self._sent)))
-            return True
-        return False
+            return ""
+        self._writer.write(frame)
+        self._sent[said.id] = text
+        if len(self._sent) > MAX_SENT:
+            self._sent.pop(next(iter(self._sent)))
+        return said.id
 
     def _press(self, event: KeyPressEvent) -> None:
         asked, number = self._shown_question(), int(event.data) - 1
@@ -530,9 +521,8 @@ class _Screen:
         return time.monotonic() - self._asked_at < NOT_AT_ONCE
 
     def _answer_with(self, asked: wire.Message, choice: wire.Choice, why: str = "") -> None:
-        if self._send(choice.says, asked=asked):
+        if self._send(choice.says):
             self._close(asked, f"{choice.text}: {why}" if why else choice.text)
-            self._decided.append(asked.id)
             if why:
                 self._send(why)
             self._flush()

@@ -34,10 +34,10 @@ class PlayedHouse:
     def send_raw(self, data: bytes) -> None:
         self._connection.sendall(data)
 
-    def said(self) -> SaidHere:
-        """Wait for the next thing that is said, and take it."""
+    def said(self, why: str = "") -> SaidHere:
+        """Wait for the next thing that is said, and take it; or say *why* not."""
         said = msgspec.json.decode(self._lines.readline(), type=FromTerminal)
-        self.send(Took(said.id))
+        self.send(Took(said.id, why))
         return said
 
     def is_heard(self, seconds: float) -> bool:

@@ -165,9 +165,12 @@ def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -
         it.see("~/Mail · 7 s")
         it.house.send(Writing(ANSWER[:420]))
         it.see("too large")
-        it.type("and be quick", "Enter")
-        it.house.said()
-        it.keep("writes, and a message waits", "too large", "quick (waiting)")
+        it.tmux("set-buffer", "and\nbe\nquick\nplease")
+        it.tmux("paste-buffer", "-p")
+        it.see("> [4 lines pasted]")
+        it.type("Enter")
+        assert it.house.said().text == "and\nbe\nquick\nplease"
+        it.keep("writes, and a message waits", "too large", "pasted] (waiting)")
         it.house.send(
             Running("read_file notes.txt"),
             HeardElsewhere(who="Ada (Telegram)", text="Please keep\nthe drafts."),
