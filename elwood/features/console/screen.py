@@ -28,6 +28,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -185,7 +186,9 @@ class _Screen:
                 self._app.create_background_task(task)
 
         try:
-            code = await self._app.run_async(pre_run=start, set_exception_handler=False)
+            # What a house in this process has to say on stderr is printed above as well.
+            with patch_stdout():
+                code = await self._app.run_async(pre_run=start, set_exception_handler=False)
             for asked in list(self._boxes.values()):
                 self._close(asked)
             if self._last_words:
