@@ -36,8 +36,8 @@ Line = list[Segment]
 MIN_WIDTH = 20
 # Columns of running text: longer lines are hard to read.
 MAX_WIDTH = 110
-# Characters of an answer that are drawn while it is being written: 15 ms, for which keys wait.
-TAIL = 2500
+# Characters of an answer that are drawn while it is being written: 10 ms, for which keys wait.
+TAIL = 1500
 # Keys that press a choice.
 DIGITS = "123456789"
 DIM, BOLD = Style(dim=True), Style(bold=True)
