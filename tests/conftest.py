@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
+        "--key-sequences", type=int, default=40, help="random keys at the terminal (40; 10000)"
+    )
+    parser.addoption(
+        "--new-screens", action="store_true", help="write tests/features/console/screens anew"
+    )
+    parser.addoption(
         "--bench-notes", type=int, default=2_000, help="memories in tests/bench (2000)"
     )
     parser.addoption(

@@ -20,6 +20,9 @@ ORDER = [
     "agent/tools", "agent/approvals", "agent/session", "agent/parts", "agent/feature",
     "features", "app",
 ]  # fmt: skip
+DRAWS = re.compile(
+    r"(?:rich|prompt_toolkit)\b|elwood\.features\.console\.(drawing|editing|screen)$"
+)
 # Imports against the order that are left of the first house.  It only goes down.
 LEFT = 1
 
@@ -62,6 +65,14 @@ def test_imports_go_downstairs_only() -> None:
 def test_the_http_library_is_imported_in_one_folder() -> None:
     users = [p for p in HOUSE.rglob("*.py") if {"httpx2", "httpcore2"} & set(imports(p))]
     assert {p.parent.relative_to(HOUSE).as_posix() for p in users} <= {"foundation/net"}
+
+
+def test_the_service_imports_nothing_that_draws() -> None:
+    """They cost 13 MB and 0.2 s; who sits at a terminal imports the screen itself."""
+    here = "features/console"
+    users = [p for p in HOUSE.rglob("*.py") if any(map(DRAWS.match, imports(p)))]
+    drawing = {f"{here}/{name}.py" for name in ("drawing", "editing", "screen")}
+    assert {path.relative_to(HOUSE).as_posix() for path in users} == drawing
 
 
 def test_the_runtime_knows_only_trio() -> None:
@@ -138,6 +149,8 @@ MORE = {
     "agent/tools/talk.py": "sends",
     "agent/tools/tool.py": "is awaited",
     "features/backup/restore.py": "unpacks, and moves folders",
+    "features/console/editing.py": "keeps what was typed, and looks for the files it names",
+    "features/console/screen.py": "is what sits at the terminal",
     "features/files/search_tools.py": "is two tools",
     "features/telegram/poll.py": "asks Telegram for updates, or is called by it",
     "foundation/command_line.py": "prints, and runs the pager",
@@ -173,5 +186,6 @@ def test_what_is_printed_goes_through_the_printer() -> None:
         "agent/media/extract.py",  # is a process of its own, and we read what it writes
         "features/console/actor.py",  # moves the cursor itself, and makes all else printable
         "features/console/parts.py",
+        "features/console/screen.py",  # is a terminal by itself; all that it shows is drawn safely
         "foundation/sandbox/launcher.py",  # is a process of its own, and we read what it writes
     }

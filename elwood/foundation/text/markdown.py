@@ -24,6 +24,8 @@ MAX_MARKDOWN = 64_000
 # lies deeper.
 MAX_NESTING = 20
 REPEAT_MARK = "(again) "
+# Stands above the receipts in the footer of a reply.
+RECORDS_HEAD = "— from the records —"
 
 # Anything that could be Markdown: a text without it needs no parser.
 _SYNTAX = re.compile(

@@ -6,9 +6,10 @@ from datetime import datetime, tzinfo
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.records import CallRecord
 from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.markdown import RECORDS_HEAD
 
 # Stands above the block, and nowhere else: `unsupported_claims` takes it out of the model's text.
-HEAD = "— from the records —"
+HEAD = RECORDS_HEAD
 NOTHING = "nothing was done for this answer"
 # Below the calls that only looked, failed or wait.
 NOTHING_ELSE = "nothing else was done for this answer"

@@ -1,0 +1,294 @@
+"""How what Elwood says looks on a terminal: lines of styled text, as wide as asked for.
+
+The sixteen colours of the terminal's own theme are all that is used, so light and dark fit.
+Whatever comes from outside is made printable here, before anything else reads it.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import RICH_SYNTAX_THEMES, ANSISyntaxTheme, Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from elwood.features.console.wire import Choice, HeardElsewhere, Message
+from elwood.foundation.text.characters import printable
+from elwood.foundation.text.markdown import MAX_MARKDOWN, RECORDS_HEAD
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+Line = list[Segment]
+
+# Columns at which text is still drawn; a narrower terminal cuts it.
+MIN_WIDTH = 20
+# Columns of running text: longer lines are hard to read.
+MAX_WIDTH = 110
+# Characters of an answer that are drawn while it is being written: 10 ms, for which keys wait.
+TAIL = 1500
+# Keys that press a choice.
+DIGITS = "123456789"
+DIM, BOLD = Style(dim=True), Style(bold=True)
+ACCENT, ASKS = Style(color="cyan"), Style(color="yellow")
+
+_COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray"]
+_THEME = Theme(
+    {
+        **dict.fromkeys(["markdown.h2", "markdown.h3", "markdown.table.header"], "bold"),
+        **dict.fromkeys(["markdown.block_quote", "markdown.table.border"], "dim"),
+        **dict.fromkeys(["markdown.item.bullet", "markdown.item.number"], "dim"),
+        "markdown.code": "cyan",
+        "markdown.link": "none",
+        "markdown.link_url": "underline",
+    }
+)
+_CODE = ANSISyntaxTheme(
+    {
+        **RICH_SYNTAX_THEMES["ansi_light"],
+        ("Keyword",): Style(color="magenta"),
+        ("Literal", "String"): Style(color="green"),
+        ("Literal", "Number"): Style(color="cyan"),
+    }
+)
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*$", re.MULTILINE)
+_RECORDS = re.compile(rf"(?:^|\n)(?:> )?{re.escape(RECORDS_HEAD)} *\n")
+
+
+class _Heading(Heading):
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}  # all of them to the left
+
+
+class _Item(ListItem):
+    def render_number(self, *given: Any) -> RenderResult:
+        for at, part in enumerate(super().render_number(*given)):
+            assert isinstance(part, Segment)
+            yield part if at else Segment(f"{part.text[1:-1]}. ", part.style)
+
+
+class _Table(TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            table.show_edge = False
+            yield table
+
+
+class _Code(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        syntax = Syntax(
+            code, self.lexer_name, theme=_CODE, word_wrap=True, background_color="default"
+        )
+        yield Padding(syntax, (0, 0, 0, 2))
+
+
+class _Answer(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "list_item_open": _Item,
+        "table_open": _Table,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+    def __init__(self, text: str) -> None:
+        # An address stands behind the words of its link: they may say another one.
+        super().__init__("", hyperlinks=False)
+        self.parsed = _parser().parse(text)
+        for token in self.parsed:
+            if token.children:
+                token.children = list(_plainly(token.children))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Make a parser for which HTML is text: the library that draws would leave it out."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    return parser.disable(["html_block", "html_inline", "reference"])
+
+
+def _plainly(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep line breaks, write a picture as words, and once an address that stands for itself."""
+    bare = False
+    for at, token in enumerate(tokens):
+        if token.type == "image":
+            words = f"[picture {token.content}] ({token.attrs.get('src', '')})"
+            yield Token("text", "", 0, content=words)
+        elif token.type == "softbreak":
+            yield Token("hardbreak", "br", 0)
+        elif token.type == "link_open" and tokens[at + 1].content == token.attrs.get("href"):
+            bare = True
+        elif not (bare and token.type == "link_close"):
+            yield token
+        else:
+            bare = False
+
+
+@cache
+def _console() -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=True, theme=_THEME, markup=False, emoji=False,
+        highlight=False, color_system="standard",
+    )  # fmt: skip
+
+
+def _lines(what: RenderableType, width: int) -> list[Line]:
+    """Draw *what*; no line ends in blanks: a window made narrower would break it."""
+    options = _console().options.update(width=max(MIN_WIDTH, width), height=None)
+    drawn = _console().render_lines(what, options, pad=False)
+    for line in drawn:
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+    return drawn
+
+
+def safe(text: str) -> str:
+    """Make *text* from outside fit to be drawn."""
+    return printable(text).expandtabs(4)
+
+
+def words(text: str, width: int, style: Style | None = None) -> list[Line]:
+    """Draw *text* as it stands, wrapped at words."""
+    return _lines(Text(safe(text), style or ""), width)
+
+
+def markdown(text: str, width: int) -> list[Line]:
+    text = safe(text).strip("\n")
+    drawn = Text(text) if len(text) > MAX_MARKDOWN else _Answer(text)
+    return _lines(drawn, min(width, MAX_WIDTH))
+
+
+def tail(text: str, width: int, rows: int) -> list[Line]:
+    """Draw the last *rows* of Markdown that is still being written; its length costs nothing."""
+    size = min(TAIL, width * rows)
+    if len(text) > size:
+        start = max(text.find("\n", len(text) - size) + 1, len(text) - size)
+        fences = _FENCE.findall(text, 0, start)
+        text = text[start:]
+        if len(fences) % 2:  # within code
+            text = f"{fences[-1]}\n{text}"
+    return markdown(text, width)[-rows:] if rows > 0 else []
+
+
+def message(shown: Message, width: int) -> list[Line]:
+    """Draw what was posted, with what the records say of it, its files and answers to type."""
+    source = shown.markdown or shown.text
+    found = list(_RECORDS.finditer(source))
+    receipts = source[found[-1].start() :].strip("\n") if found else ""
+    body = source[: found[-1].start()] if found else source
+    drawn = markdown(body, width) if shown.markdown else words(body.strip("\n"), width)
+    if receipts and body.strip():
+        drawn.append([])
+    for line in receipts.splitlines():
+        line = line.removeprefix("> ").rstrip()
+        line = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", line) if shown.markdown else line
+        drawn += words(line, width, DIM)
+    for file in shown.files:
+        where = f" · {file.path}" if file.path else ""
+        drawn += words(f"▪ {file.name} · {file.size:,} bytes{where}", width, ACCENT)
+    if shown.is_repeat:
+        drawn = [*words("(again)", width, DIM), *drawn]
+    return dimmed(drawn) if shown.is_old else drawn
+
+
+def bare(shown: Message) -> str:
+    """Give the words of what was posted."""
+    return " ".join(part.text for line in message(shown, MAX_WIDTH) for part in line)
+
+
+def said(text: str, files: Sequence[str], width: int) -> list[Line]:
+    """Draw what was sent from here."""
+    drawn = [*words(text, width - 2), *(words(f"@ {file}", width - 2, DIM)[0] for file in files)]
+    return _led(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
+
+
+def heard(what: HeardElsewhere, width: int) -> list[Line]:
+    drawn = [*words(what.who, width - 2, BOLD), *words(what.text, width - 2)]
+    drawn = _led(drawn, Segment("▎ ", DIM))
+    return dimmed(drawn) if what.is_old else drawn
+
+
+def box(asked: Message, width: int, rows: int = 0) -> list[Line]:
+    """Draw a question that can be answered by a key; its middle is left out if *rows* are few."""
+    # An answer stands above already.
+    inner = [] if asked.is_reply else [*message(asked, width - 2), []]
+    below = choices(asked.choices, width - 2)
+    room = max(5, rows - len(below) - 3)
+    if rows and len(inner) > room:
+        half = room // 2
+        note = f"… {len(inner) - 2 * half} more lines: Ctrl-O shows all"
+        inner = [*inner[:half], *words(note, width - 2, DIM + BOLD), *inner[-half:]]
+    return _framed([*inner, *below], width, ASKS)
+
+
+def decided(asked: Message, width: int, end: str = "") -> list[Line]:
+    """Draw a question to which nobody is to press a key any more, and what was pressed here."""
+    below = [[], *words(f"→ {end}", width - 2, BOLD)] if end else []
+    return _framed([*message(asked, width - 2), *below], width, DIM)
+
+
+def _framed(drawn: Iterable[Line], width: int, style: Style) -> list[Line]:
+    """Frame lines, open to the right: a terminal may give a character another width than we."""
+    rule = "─" * (min(width, 40) - 2)
+    body = _led(drawn, Segment("│ ", style))
+    return [[Segment(f"╭{rule}", style)], *body, [Segment(f"╰{rule}", style)]]
+
+
+def choices(given: Sequence[Choice], width: int) -> list[Line]:
+    drawn: list[Line] = []
+    for number, choice in enumerate(given):
+        key, typed = (DIGITS[number], "") if number < len(DIGITS) else ("·", f" ({choice.says})")
+        lead = Segment(f"{key} ", ACCENT + BOLD)
+        drawn += _led(words(choice.text + typed, width - 2), lead, Segment("  "))
+    if refusal(given):
+        drawn += [[Segment("n ", ACCENT + BOLD), Segment("No, and say why")]]
+    return drawn
+
+
+def refusal(given: Sequence[Choice]) -> Choice | None:
+    """Return the choice that says no, of those under a question about a call."""
+    return next((choice for choice in given if choice.says.startswith("/deny")), None)
+
+
+def dimmed(drawn: Iterable[Line]) -> list[Line]:
+    return [[Segment(part.text, DIM) for part in line] for line in drawn]
+
+
+def _led(drawn: Iterable[Line], first: Segment, rest: Segment | None = None) -> list[Line]:
+    return [[rest if number and rest else first, *line] for number, line in enumerate(drawn)]
+
+
+def to_fragments(drawn: Iterable[Line]) -> "StyleAndTextTuples":
+    """Write lines as prompt_toolkit wants them."""
+    fragments: StyleAndTextTuples = []
+    for line in drawn:
+        for style, parts in groupby(line, key=lambda part: part.style):
+            fragments.append((_named(style), "".join(part.text for part in parts)))
+        fragments.append(("", "\n"))
+    return fragments
+
+
+@cache
+def _named(style: Style | None) -> str:
+    if style is None:
+        return ""
+    on = ("bold", "dim", "italic", "underline", "strike", "reverse")
+    named = [name for name in on if getattr(style, name)]
+    if style.color and style.color.number is not None:
+        named.append(f"fg:ansi{_COLOURS[style.color.number % 8]}")
+    return " ".join(named)

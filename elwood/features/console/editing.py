@@ -1,0 +1,125 @@
+"""What helps to type: a history over restarts, completion, blocks that were pasted, files."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import History
+
+from elwood.foundation.text.characters import printable
+
+# Entries of the history, and bytes of one; a longer one is not kept.
+MAX_ENTRIES, MAX_ENTRY = 1000, 64 * 1024
+# A pasted block of more lines or characters than these is folded.
+MAX_LINES, MAX_PASTED = 3, 1000
+# A file to go along: `@notes.txt`, or `@"two words.txt"`.
+_FILE = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+
+
+class KeptHistory(History):
+    """What was typed, a line of JSON each in *path*, for its owner only."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Give the newest first; twice as many as are kept are cut to half."""
+        try:
+            kept = self._path.read_bytes().splitlines(keepends=True)
+        except OSError:
+            return
+        if len(kept) > 2 * MAX_ENTRIES:
+            with suppress(OSError):
+                new = self._path.with_name(f"{self._path.name}.new")
+                new.unlink(missing_ok=True)
+                self._write(new, b"".join(kept[-MAX_ENTRIES:]))
+                new.replace(self._path)
+        for line in reversed(kept[-MAX_ENTRIES:]):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # cut by a crash
+                yield msgspec.json.decode(line, type=str)
+
+    def store_string(self, string: str) -> None:
+        line = msgspec.json.encode(string.encode("utf-8", "replace").decode()) + b"\n"
+        if len(line) <= MAX_ENTRY:
+            with suppress(OSError):  # what is typed matters, its history does not
+                self._write(self._path, line)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(fd, "ab") as file:
+            file.write(data)
+
+
+class Words(Completer):
+    """Completes slash *commands* at the beginning, and names of files after ``@``."""
+
+    def __init__(self, commands: Sequence[tuple[str, str]]) -> None:
+        self._commands = [(f"/{name.removeprefix('/')}", about) for name, about in commands]
+        # What a terminal would act on, and what would need quotes, is typed by hand.
+        self._files = PathCompleter(
+            expanduser=True,
+            file_filter=lambda path: path == printable(path) and not re.search(r'[\s"]', path),
+        )
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/"):
+            for name, about in self._commands:
+                if name.startswith(before):
+                    yield Completion(name, -len(before), display_meta=about)
+        elif found := re.search(r"(?<!\S)@(\S*)$", before):
+            yield from self._files.get_completions(Document(found[1]), event)
+
+
+def files_in(text: str) -> list[str]:
+    """Give the absolute paths of the files that *text* names and that exist."""
+    found: dict[str, None] = {}
+    for quoted, bare in _FILE.findall(text):
+        # A full stop after a name ends the sentence.
+        for name in (quoted,) if quoted else (bare, bare.rstrip(".,;:!?)")):
+            with suppress(OSError, ValueError, RuntimeError):
+                path = Path(name).expanduser()
+                if path.is_file():
+                    found[str(path.resolve())] = None
+                    break
+    return list(found)
+
+
+class Pasted:
+    """Blocks that were pasted, by the words that stand for them in the line."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """Return what to show for *text*: itself, if it is short."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        count = text.rstrip("\n").count("\n") + 1
+        if count <= MAX_LINES and len(text) <= MAX_PASTED:
+            return text
+        shown = f"{count} lines" if count > 1 else f"{len(text):,} characters"
+        mark, number = f"[{shown} pasted]", 1
+        while self._blocks.get(mark, text) != text:
+            number += 1
+            mark = f"[{shown} pasted, {number}]"
+        self._blocks[mark] = text
+        return mark
+
+    def ending(self, text: str) -> str:
+        """Return the words for a block that *text* ends with, if it does: they go as one."""
+        return next((mark for mark in self._blocks if text.endswith(mark)), "")
+
+    def unfold(self, text: str) -> str:
+        if not self._blocks:
+            return text
+        marks = "|".join(map(re.escape, self._blocks))
+        return re.sub(marks, lambda found: self._blocks[found[0]], text)
+
+    def clear(self) -> None:
+        self._blocks.clear()

@@ -1,0 +1,83 @@
+"""What is drawn: never wider than the terminal, and with nothing in it that a terminal acts on."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from elwood.features.console import drawing
+from elwood.features.console.drawing import Line
+from elwood.features.console.wire import Choice, HeardElsewhere, Message, ShownFile
+from elwood.foundation.text.markdown import native
+
+PIECES = [
+    "# ", "\n", "\n\n", "- ", "  - ", "1. ", "> ", "```sh\n", "```\n", "`", "**", "~~", "---\n",
+    "| a | b |\n", "|-|-|\n", "[a](https://example.org)", "![p](x)", "<b>", "&amp;", "\t", "word",
+    "x" * 50, "漢字", "e\u0301", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "שלום", "[red]",
+    ":smile:", "\u202e", "\x1b[2J", "\x9b1m", "\r", "\x07",
+]  # fmt: skip
+ACTED_ON = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def shown(drawn: list[Line]) -> list[str]:
+    return ["".join(part.text for part in line) for line in drawn]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join), st.integers(24, 200))
+def test_whatever_is_said_fits_and_commands_nothing(text: str, width: int) -> None:
+    message = Message(
+        id="m",
+        text=text,
+        markdown=text,
+        is_repeat=True,
+        choices=(Choice(text, "/deny X"),) * 10,
+        files=(ShownFile(text, 1, text),),
+    )
+    drawn = [
+        *drawing.message(message, width),
+        *drawing.box(message, width, 9),
+        *drawing.decided(message, width, text),
+        *drawing.heard(HeardElsewhere(who=text, text=text), width),
+        *drawing.said(text, [text], width),
+        *drawing.tail(text * 40, width, 5),
+    ]
+    for line, parts in zip(shown(drawn), drawn, strict=True):
+        assert not ACTED_ON.search(line)
+        assert cell_len(line) <= width
+        assert not any(part.control for part in parts)
+    joined = "".join(part[1] for part in drawing.to_fragments(drawn))
+    assert joined == "".join(f"{line}\n" for line in shown(drawn))
+
+
+def test_markdown_is_drawn_and_nothing_of_it_is_lost() -> None:
+    text = "# A\n\none\ntwo <b>[x](y) https://e.org ![p](q)\n\n1. i\n\n|a|b|\n|-|-|\n|1|2|\n"
+    assert shown(drawing.markdown(f"{text}\n```\n\nc\n```", 60)) == [
+        "A", "", "one", "two <b>x (y) https://e.org [picture p] (q)", "", "1. i", "",
+        "a  b", "────", "1  2", "", "", "  c",
+    ]  # fmt: skip
+
+
+def test_receipts_stand_apart_and_are_not_read_as_markdown() -> None:
+    footer = "— from the records —\n✓ write *a*.txt · allowed once by you"
+    message = Message(id="m", text="x", markdown=native("Done.", footer))
+    drawn = drawing.message(message, 80)
+    assert shown(drawn) == ["Done.", "", *footer.splitlines()]
+    assert {part.style for line in drawn[2:] for part in line} == {drawing.DIM}
+    plain = Message(id="m", text=f"Done.\n\n{footer}")
+    assert shown(drawing.message(plain, 80)) == shown(drawn)
+
+
+def test_the_end_of_code_that_is_being_written_is_code() -> None:
+    text = "```sh\n" + "# a *b*\n" * 2000
+    assert shown(drawing.tail(text, 80, 2)) == ["  # a *b*"] * 2
+    assert drawing.tail("a", 80, 0) == []
+
+
+def test_a_long_question_shows_both_ends_and_says_so() -> None:
+    asked = Message(id="a", text="\n".join(map(str, range(99))), choices=(Choice("No", "/deny X"),))
+    drawn = shown(drawing.box(asked, 80, 20))
+    assert len(drawn) <= 20
+    assert drawn[1:3] == ["│ 0", "│ 1"]
+    assert [line for line in drawn if "86 more lines" in line]
+    assert drawn[-5:-1] == ["│ 98", "│ ", "│ 1 No", "│ n No, and say why"]

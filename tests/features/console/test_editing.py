@@ -1,0 +1,59 @@
+"""The history, completion, and blocks that were pasted."""
+
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from elwood.features.console.editing import MAX_ENTRIES, KeptHistory, Pasted, Words
+
+
+def test_the_history_is_bounded_private_and_survives_what_a_crash_left(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    history = KeptHistory(path)
+    for number in range(2 * MAX_ENTRIES):
+        history.store_string(f"a\n{number}")
+    history.store_string("x" * 100_000)  # too long to be kept
+    with path.open("a") as file:
+        file.write('"cut\n\udcff'.encode("utf-8", "surrogateescape").decode("latin-1"))
+    kept = list(KeptHistory(path).load_history_strings())
+    assert kept[0] == f"a\n{2 * MAX_ENTRIES - 1}"
+    assert MAX_ENTRIES - 2 <= len(kept) <= MAX_ENTRIES
+    assert len(path.read_bytes().splitlines()) == MAX_ENTRIES
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
+    history = KeptHistory(tmp_path / "missing" / "history")
+    history.append_string("a")
+    assert list(history.load_history_strings()) == []
+    assert history.get_strings() == ["a"]
+
+
+def completed(text: str) -> list[str]:
+    words = Words([("/stop", "stop the answer"), ("status", "how I am")])
+    found = words.get_completions(Document(text), CompleteEvent())
+    return [one.text for one in found]
+
+
+def test_commands_and_names_of_files_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("notes.txt", "no\x1b[2Jtes", "no tes"):
+        (tmp_path / name).touch()
+    assert completed("/st") == ["/stop", "/status"]
+    assert completed("see /st") == []
+    assert completed("see @no") == ["tes.txt"]
+    assert completed("a@no") == []
+
+
+def test_a_pasted_block_is_folded_and_unfolded() -> None:
+    pasted = Pasted()
+    assert pasted.fold("a\r\nb") == "a\nb"
+    first, second = pasted.fold("a\n" * 37), pasted.fold("b\n" * 37)
+    assert (first, second) == ("[37 lines pasted]", "[37 lines pasted, 2]")
+    assert pasted.unfold(f"{first} and {second}") == "a\n" * 37 + " and " + "b\n" * 37
+    assert pasted.ending(f"x {second}") == second
+    assert pasted.fold("x" * 1001) == "[1,001 characters pasted]"

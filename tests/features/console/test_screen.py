@@ -1,0 +1,306 @@
+"""Keys at the terminal: offline, through a pipe, and at a real one that is given back."""
+
+import fcntl
+import os
+import pty
+import random
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from elwood.features.console.screen import GONE, sit
+from elwood.features.console.wire import (
+    MAX_FRAME,
+    Changed,
+    Choice,
+    HeardElsewhere,
+    Message,
+    Running,
+    State,
+    Took,
+    ToTerminal,
+    Writing,
+)
+from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
+
+CTRL_C, CTRL_D, ESC, ENTER = "\x03", "\x04", "\x1b", "\r"
+ASKED = Message(
+    id="a",
+    text="May I run a command?",
+    choices=(Choice("Allow once", "/allow X once"), Choice("Deny", "/deny X")),
+)
+
+
+class Table:
+    """Somebody who sits there offline: types keys, hears what came of them."""
+
+    def __init__(self, keys: PipeInput, house: PlayedHouse) -> None:
+        self.house = house
+        self._keys = keys
+        self.type = keys.send_text
+        self.codes: list[int] = []
+        self.thread: threading.Thread
+
+    def let_read(self) -> None:
+        """Wait until all keys were read, or nobody reads any more."""
+        while self.thread.is_alive() and select.select([self._keys.fileno()], [], [], 0)[0]:
+            self.thread.join(0.002)
+
+    def said(self) -> str:
+        return self.house.said().text
+
+
+def pasted(text: str) -> str:
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+@contextmanager
+def sitting(history: Path) -> Iterator[Table]:
+    here, there = socket.socketpair()
+    with create_pipe_input() as keys:
+        table = Table(keys, PlayedHouse(there))
+
+        def run() -> None:
+            with create_app_session(input=keys, output=DummyOutput()):
+                table.codes.append(sit(here, session="main", history=history, commands=COMMANDS))
+
+        table.thread = threading.Thread(target=run)
+        table.thread.start()
+        try:
+            yield table
+        finally:
+            table.house.close()
+            table.thread.join(PATIENCE)
+    assert not table.thread.is_alive()
+    assert len(table.codes) == 1, "it ended by an exception"
+
+
+def test_what_is_typed_is_sent_and_kept_for_the_next_time(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    with sitting(history) as table:
+        table.type(f"one{ESC}{ENTER}two{ENTER}")
+        assert table.said() == "one\ntwo"
+        table.type(pasted("line\r" * 37) + f" sum up{ENTER}")
+        assert table.said() == "line\n" * 37 + " sum up"
+    assert history.stat().st_mode & 0o777 == 0o600
+    with sitting(history) as table:
+        table.type(f"\x12two{ENTER}{ENTER}")  # Ctrl-R
+        assert table.said() == "one\ntwo"
+        table.type(CTRL_D)
+    assert table.codes == [0]
+
+
+def test_a_pasted_block_goes_as_one(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.type(f"a {pasted('abcd' * 500)}\x7fb{ENTER}")
+        assert table.said() == "a b"
+
+
+def test_files_that_are_named_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "two words.txt").write_text("x")
+    with sitting(tmp_path / "history") as table:
+        table.type(f"see @notes.txt, @nothing and a@two{ENTER}")
+        assert table.house.said().files == (str(tmp_path / "notes.txt"),)
+        table.type(f'@"two words.txt"?{ENTER}')
+        assert table.house.said().files == (str(tmp_path / "two words.txt"),)
+
+
+def test_what_is_too_long_is_not_sent(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.type(f"{pasted(chr(1) * (MAX_FRAME // 6))}{ENTER}\x7fshort{ENTER}")
+        assert table.said() == "short"
+
+
+def test_esc_and_ctrl_c_stop_the_answer_and_two_leave(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.type(f"work{ENTER}")
+        assert table.said() == "work"
+        table.house.send(State(busy=True))
+        table.type(f"more{ENTER}")  # it was sent at once; who is busy says what becomes of it
+        assert table.said() == "more"
+        table.type(ESC)
+        assert table.said() == "/stop"
+        table.type("typed")  # no Ctrl-C before that counts
+        table.type(CTRL_C)
+        assert table.said() == "/stop"
+        table.type(CTRL_C)
+    assert table.codes == [0]
+
+
+def test_what_was_not_taken_can_be_sent_again(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.house.send(State(busy=True))
+        table.type(f"hello{ENTER}")
+        assert table.house.said("the disk is full").text == "hello"
+        while not table.house.is_heard(0.05):
+            table.type(ENTER)  # it stands there again
+        assert table.said() == "hello"
+
+
+def test_a_question_is_answered_by_one_key_or_with_a_reason(tmp_path: Path) -> None:
+    """A key that comes as soon as the question decides nothing, so it is pressed again."""
+    with sitting(tmp_path / "history") as table:
+        table.house.send(State(busy=True), ASKED)
+        table.type("1")
+        while not table.house.is_heard(0.2):
+            table.type("1")
+        assert table.said() == "/allow X once"
+        table.house.send(Changed(id="a", text="✓ Allowed"), ASKED)
+        table.type(f"\x15nwait{ENTER}")
+        while table.said() != "/deny X":
+            table.type(f"n\x15wait{ENTER}")
+        assert table.said() == "wait"
+
+
+def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
+    for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2)):
+        with sitting(tmp_path / "history") as table:
+            table.house.send_raw(data)
+        assert table.codes == [1]
+
+
+POOL = [
+    *"abn 123/@~\"'`[]",
+    *map(chr, range(7)), *map(chr, range(8, 32)),  # without Ctrl-G: it starts an editor
+    "\x7f", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[3~", "\x1b[Z",
+    "\x1bOP", "\x1b[15~", "\x1b[1;5C", "\x1bb", "\x1b\r", "\x1b9", "\x1b-", "\x1b[<0;1;1M",
+    "\x1b[5;5R", "\x1b[999X", pasted("a\r" * 9), pasted("\x1b[31m"), "漢", "e\u0301", "ש", "\u202e",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467", "/status", "@/etc/",
+]  # fmt: skip
+
+
+def frames(chance: random.Random) -> Iterator[ToTerminal]:
+    text = "".join(
+        chance.choices(["# a\n", "`", "```\n", "| a |\n|-|\n", "> ", "*", "\x1b[2J"], k=9)
+    )
+    yield State(busy=chance.random() < 0.5, waiting=chance.randrange(3))
+    yield HeardElsewhere(who=text, text=text, is_old=chance.random() < 0.5)
+    yield Writing(text)
+    yield Running(text)
+    yield ASKED
+    yield Message(id="b", text=text, markdown=text, is_reply=True, choices=ASKED.choices)
+    yield Changed(id=chance.choice("abc"), text=text, choices=ASKED.choices[: chance.randrange(2)])
+    yield Took("unknown", text)
+
+
+def test_no_keys_crash_it_and_ctrl_c_leaves(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    seeds = iter(range(request.config.getoption("--key-sequences")))
+    seed = -1
+    is_left = True
+    while is_left:
+        with sitting(tmp_path / "history") as table, suppress(BrokenPipeError):
+            while is_left := (seed := next(seeds, -1)) >= 0:
+                chance = random.Random(seed)
+                table.house.send(*chance.sample(list(frames(chance)), k=2))
+                table.type("".join(chance.choices(POOL, k=chance.randrange(1, 30))))
+                table.let_read()
+            table.type(CTRL_C * 5)
+            table.thread.join(PATIENCE)
+        assert table.codes == [0], f"until seed {seed}"
+
+
+class Terminal:
+    """A real terminal with a program that sits at it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        path = folder / "house.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen()
+            listener.settimeout(PATIENCE)
+            module = [sys.executable, "-m", "tests.features.console.sitting"]
+            self.process = subprocess.Popen(
+                [*module, str(path), str(folder / "history"), *arguments],
+                stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+                env={**os.environ, "TERM": "xterm-256color", "EDITOR": "sed -i s/draft/final/"},
+            )  # fmt: skip
+            self.house = PlayedHouse(listener.accept()[0])
+        self.shown = ""
+
+    def type(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def wait(self, text: str) -> None:
+        """Read what is shown until *text* is."""
+        while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown):
+            assert select.select([self.master], [], [], PATIENCE)[0], self.shown
+            self.shown += os.read(self.master, 65536).decode("utf-8", "replace")
+
+    def end(self) -> int:
+        """Wait for the end of the program, which must have given the terminal back."""
+        code = self.process.wait(PATIENCE)
+        assert termios.tcgetattr(self.slave) == self.before
+        return code
+
+
+@contextmanager
+def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+    sits = Terminal(folder, *arguments)
+    try:
+        sits.wait("Three things")
+        yield sits
+    finally:
+        sits.process.kill()
+        sits.process.wait(PATIENCE)
+        sits.house.close()
+        for fd in (sits.master, sits.slave):
+            with suppress(OSError):
+                os.close(fd)
+
+
+def test_the_terminal_is_given_back_at_a_signal(tmp_path: Path) -> None:
+    with terminal(tmp_path) as it:
+        it.house.send(State(busy=True), Writing("one *two*"), ASKED)
+        it.wait("May I run")
+        assert termios.tcgetattr(it.slave) != it.before
+        it.process.send_signal(signal.SIGTERM)
+        assert it.end() == 128 + signal.SIGTERM
+        it.wait("left with")
+    assert "\x1b[?25h" in it.shown.rpartition("\x1b[?25l")[2], "the cursor is hidden"
+    assert "\x1b[?2004l" in it.shown.rpartition("\x1b[?2004h")[2], "pastes are bracketed"
+
+
+def test_in_a_thread_it_edits_elsewhere_and_ends_with_the_house(tmp_path: Path) -> None:
+    with terminal(tmp_path, "--thread") as it:
+        it.type("a draft\x07")  # Ctrl-G
+        it.wait("final")
+        it.type(ENTER)
+        assert it.house.said().text == "a final"
+        it.house.send(Message(id="m", text="\x1b]0;title\x07\u202e"))
+        it.wait("⟨U+001B⟩]0;title⟨U+0007⟩⟨U+202E⟩")
+        it.house.hang_up()
+        it.wait(GONE)
+        assert it.end() == 1
+
+
+def test_an_error_within_gives_the_terminal_back(tmp_path: Path) -> None:
+    with terminal(tmp_path, "--broken") as it:
+        it.type("/b")
+        it.wait("Traceback")
+        assert it.end() == 1
+
+
+def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
+    with terminal(tmp_path) as it:
+        os.close(it.slave)
+        os.close(it.master)
+        assert it.process.wait(PATIENCE) in (1, 128 + signal.SIGHUP)

@@ -1,0 +1,214 @@
+"""What a person sees, kept as text: in a real tmux, at several widths.
+
+``--new-screens`` writes them anew; look at each before it is committed.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from elwood.features.console.wire import (
+    Changed,
+    Choice,
+    HeardElsewhere,
+    Message,
+    Running,
+    ShownFile,
+    State,
+    Writing,
+)
+from elwood.foundation.text.markdown import native
+from tests.features.console.sitting import PATIENCE, PlayedHouse
+
+SCREENS = Path(__file__).parent / "screens"
+ROWS = 40
+ANSWER = """\
+# Moving the mail
+
+The old server holds **3,412 messages** in `~/Mail`; see [the notes](https://example.org/notes)
+or https://example.org. Two things remain:
+
+1. Copy the folder *Archive*, which is too large for one run and has to be cut into pieces.
+2. Tell 山田さん and שרה about it, as soon as the last message has arrived:
+   - by mail
+   - by telephone
+
+```python
+def pieces(folder: Path, size: int = 500) -> Iterator[list[str]]:
+    names = sorted(folder.iterdir())  # the oldest first
+
+    yield from batched(names, size)
+```
+
+| folder  | messages | what to do with it |
+|---------|---------:|--------------------|
+| Inbox   | 212      | copy it, and look at the newest ones with the attachments they have |
+| 家族    | 3,200    | copy it            |
+
+> Nothing is deleted before you say so.
+"""
+FOOTER = """\
+— from the records —
+✓ shell ls -la ~/Mail · allowed once by you
+✗ fetch_page https://example.org/notes (failed)
+✓ looked at 2 files"""
+COMMAND = """\
+May I run a command?
+
+```sh
+rsync -a --delete ~/Mail/ backup:/srv/mail && echo "done" # twice
+```
+
+Why I ask: it changes something on another machine.
+“Conversation” and “always” would let me do exactly this again, while nothing that it names has \
+changed."""
+DIFF = """\
+May I write a file?
+
+```diff
+--- a/notes.txt
++++ b/notes.txt
+@@ -1,2 +1,2 @@
+ Mail
+-is on the old server
++is on the new server
+```"""
+
+
+def choices(code: str, *more: Choice) -> tuple[Choice, ...]:
+    once, no = Choice("Allow once", f"/allow {code} once"), Choice("Deny", f"/deny {code}")
+    return once, *more, no
+
+
+class Pane:
+    """A tmux of *columns*, and the house at the other end of what runs in it."""
+
+    def __init__(self, folder: Path, columns: int, house: PlayedHouse) -> None:
+        self._server = folder / "tmux"
+        self.columns = columns
+        self.house = house
+        self.kept: list[str] = []
+
+    def tmux(self, *words: str) -> str:
+        return subprocess.run(
+            ["tmux", "-S", str(self._server), "-f", "/dev/null", *words],
+            check=True, capture_output=True, text=True, timeout=PATIENCE,
+        ).stdout  # fmt: skip
+
+    def type(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def see(self, *texts: str) -> str:
+        """Wait until all *texts* are on the screen, and return it, but for what a clock moves."""
+        end, screen = time.monotonic() + PATIENCE, ""
+        while not screen or not all(text in screen for text in texts):
+            assert time.monotonic() < end, f"{texts} not in:\n{screen}"
+            time.sleep(0.02)
+            screen = self.tmux("capture-pane", "-p")
+        screen = re.sub(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋", screen)
+        return re.sub(r"\d+ s( · Ctrl-O)?$", r"3 s\1", screen, flags=re.MULTILINE).rstrip()
+
+    def keep(self, name: str, *texts: str) -> None:
+        self.see(*texts)
+        frame = f"{name}: "
+        self.kept.append(f"{frame:=<{self.columns}}\n{self.see(*texts)}\n")
+
+
+@contextmanager
+def pane(folder: Path, columns: int) -> Iterator[Pane]:
+    path = folder / "house"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(PATIENCE)
+        module = f"{sys.executable} -m tests.features.console.sitting"
+        seen = Pane(folder, columns, None)  # type: ignore[arg-type]
+        size = ("-x", str(columns), "-y", str(ROWS))
+        seen.tmux("new-session", "-d", *size, f"{module} {path} {folder / 'history'}; cat")
+        try:
+            seen.house = PlayedHouse(listener.accept()[0])
+            with closing(seen.house):
+                yield seen
+        finally:
+            seen.tmux("kill-server")
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="needs tmux")
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with pane(tmp_path, columns) as it:
+        it.house.send(
+            State(),
+            HeardElsewhere(who="you (Telegram)", text="How far is the mail?", is_old=True),
+            Message(
+                id="o", text="", markdown="**Half** of it is there.", is_reply=True, is_old=True
+            ),
+        )
+        it.keep("begins", "Half", "Ctrl-D")
+        it.type("/st")
+        it.keep("completes a command", "how I am")
+        it.type("C-u", "go on @/etc/hostn")
+        it.see(" hostname")
+        it.type("Tab")
+        it.see("@/etc/hostname")
+        it.type("Enter", "Enter")
+        it.house.said()
+        it.house.send(State(busy=True), Running("⏳ shell ls -la ~/Mail · 7 s"))
+        it.see("~/Mail · 7 s")
+        it.house.send(Writing(ANSWER[:420]))
+        it.see("too large")
+        it.tmux("set-buffer", "and\nbe\nquick\nplease")
+        it.tmux("paste-buffer", "-p")
+        it.see("> [4 lines pasted]")
+        it.type("Enter")
+        assert it.house.said().text == "and\nbe\nquick\nplease"
+        it.keep("writes, and a message waits", "too large", "pasted] (waiting)")
+        it.house.send(
+            Running("read_file notes.txt"),
+            HeardElsewhere(who="Ada (Telegram)", text="Please keep\nthe drafts."),
+            Message(id="m", text="", markdown=native(ANSWER, FOOTER), is_reply=True, is_repeat=True,
+                files=(ShownFile("pieces.py", 1234, "/home/me/pieces.py"),)),
+            State(),
+        )  # fmt: skip
+        it.keep("answered", "looked at 2 files", "2 steps", "pieces.py")
+        it.type("C-o")
+        it.keep("shows what ran", "shell ls", "▾")
+        it.type("C-l")
+        more = Choice("Always: rsync to backup:/srv/mail", "/allow A always")
+        it.house.send(
+            State(busy=True),
+            Message(id="a", text="", markdown=COMMAND, choices=choices("A", more)),
+            Message(id="b", text="", markdown=DIFF, choices=choices("B")),
+        )
+        it.keep("asks", "2 questions", "No, and say why", "rsync")
+        it.type("Down")
+        it.keep("asks the next one", "2 questions", "No, and say why", "new server")
+        it.house.send(
+            Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00.")
+        )
+        it.see("8:00")
+        it.type("n")
+        while "no, because >" not in it.see():
+            it.type("n")
+        it.type("C-u", "it is too early", "Enter")
+        assert [it.house.said().text for _ in "12"] == ["/deny A", "it is too early"]
+        it.keep("decided", "too early", "8:00")
+        it.house.send(State())
+        it.tmux("resize-window", "-x", "45")
+        it.keep("is made narrower", "Ctrl-D ends", "→ Deny")
+        it.type("C-d")
+        it.see("left with [0]")
+    text = "\n".join(it.kept)
+    file = SCREENS / f"{columns}.txt"
+    if request.config.getoption("--new-screens"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
