@@ -26,7 +26,8 @@ from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
 
 # A key is asked for at the terminal of the process, which must not be that of the tests.
 AT_ITS_TERMINAL = """
-import fcntl, sys, termios
+import fcntl, signal, sys, termios
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run in the background
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from elwood.app.cli import main
 sys.exit(main(sys.argv[1:]))
