@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
@@ -66,6 +67,12 @@ class Chore:
     every: float
     do: Do
     tools: tuple[str, ...] = ()
+
+
+class Connected(CommandResult, frozen=True):
+    """A good answer, behind which the connection is *serve*'s until that returns."""
+
+    serve: Callable[[trio.SocketStream], Awaitable[None]]
 
 
 @attrs.frozen(kw_only=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from elwood import __version__
 from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
-from elwood.app.main import ALL, sections
+from elwood.app.main import ALL, CHAT, ONCE, sections
 from elwood.foundation.command_line import (
     FAILURE,
     INTERRUPTED,
@@ -170,12 +170,36 @@ def _init(config: "Config", given: Namespace) -> int:
     return set_up(path, given)
 
 
-def _verbose(parser: ArgumentParser) -> None:
+def _chat(config: "Config", given: Namespace) -> int:
+    return CHAT(config, given, imported("elwood.app.serving", "at_home"))
+
+
+def _once(config: "Config", given: Namespace) -> int:
+    at_home = imported("elwood.app.serving", "at_home")
+    return ONCE(config, given, lambda *house: at_home(*house, "once", given.dry_run))
+
+
+def _of_demo(parser: ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
+    parser.add_argument("--plain", action="store_true", help="read and print lines only")
+
+
+def _of_chat(parser: ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    what = "begin or go on with this conversation; telegram: yours there"
+    which.add_argument("--session", metavar="NAME", type=_session, help=what)
+    which.add_argument("--last", action="store_true", help="go on with the one that was used last")
+    _of_demo(parser)
 
 
 def _of_once(parser: ArgumentParser) -> None:
-    parser.add_argument("text", type=_message, help="the message")
+    parser.epilog = (
+        "Exit codes: 0 answered, 1 failed, 2 typed wrongly, 3 a call waits for your yes, "
+        "130 interrupted."
+    )
+    what = "the message; what is piped in comes behind it, or is all of it"
+    parser.add_argument("text", nargs="?", type=_message, help=what)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
     )
@@ -197,8 +221,6 @@ def _session(name: str) -> str:
     """Check the name of a conversation, which becomes that of a file."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise argparse.ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
-    if name.startswith("tg-"):
-        raise argparse.ArgumentTypeError("conversations on Telegram go on there only")
     return name
 
 
@@ -226,21 +248,11 @@ APP = (
         "demo",
         "Try everything here and now: offline, in a fresh folder.",
         imported("elwood.app.serving", "demo"),
-        _verbose,
+        _of_demo,
         needs="nothing",
     ),
     CliCommand(
-        "chat",
-        "Talk on the console with the configured model.",
-        imported("elwood.app.serving", "chat"),
-        _verbose,
-        needs="secrets",
+        "chat", "Talk on the console with the configured model.", _chat, _of_chat, needs="secrets"
     ),
-    CliCommand(
-        "once",
-        "Answer one message, on stdout.",
-        imported("elwood.app.serving", "once"),
-        _of_once,
-        needs="secrets",
-    ),
+    CliCommand("once", "Answer one message, on stdout.", _once, _of_once, needs="secrets"),
 )

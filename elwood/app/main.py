@@ -3,7 +3,7 @@
 Imports little: `elwood inspect` starts fast.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -15,7 +15,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.settings import SessionSettings, WatchdogSettings
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
-from elwood.features.console.feature import one_message
+from elwood.features.console.feature import chat, once, sit
 from elwood.features.control.feature import FEATURE as control
 from elwood.features.conversations.feature import FEATURE as conversations
 from elwood.features.daily_notes.feature import FEATURE as daily_notes
@@ -54,8 +54,11 @@ FEATURES: tuple[Feature, ...] = (
     control,
     mcp_serve,
 )
-# The ways to talk with it: of the service, of `elwood chat`, and of `elwood once`.
-TELEGRAM, CONSOLE, ONE_MESSAGE = telegram, console, one_message
+# The ways to talk with it: of the service, and of `elwood chat` and `elwood once`.
+TELEGRAM, CONSOLE = telegram, console
+CHAT: Callable[..., int] = chat
+ONCE: Callable[..., int] = once
+SIT = sit
 ALL = (TELEGRAM, CONSOLE, *FEATURES)
 
 

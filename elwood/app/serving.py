@@ -5,7 +5,6 @@ import gc
 import logging
 import math
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -33,7 +32,7 @@ from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
 from elwood.app.installation import Installation, watch
-from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
+from elwood.app.main import CHAT, CONSOLE, FEATURES, SIT, TELEGRAM
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.log import LogSettings, to_file
@@ -62,36 +61,28 @@ def run(
 
     async def body() -> int:
         environment = Environment(notify=Notify.from_environment(os.environ, os.getpid()))
-        features = (TELEGRAM, *FEATURES, *more)
+        features = (TELEGRAM, CONSOLE, *FEATURES, *more)
         return await _live(config, environment, features, grace=grace)
 
     return _run(config, body)
 
 
-def chat(config: Config, given: Namespace) -> int:
-    async def body() -> int:
-        patience = config.of(ModelSettings).patience
-        return await _live(config, Environment(), (CONSOLE, *FEATURES), patience=patience)
-
-    return _run(config, body)
-
-
-def once(config: Config, given: Namespace) -> int:
-    """Answer one message on stdout; return 1 if the answer is a statement of failure."""
-    said = ONE_MESSAGE(given.session or f"once-{secrets.token_hex(4)}", given.text)
+def at_home(
+    config: Config, session: str, sitting: object, mode: str = "talk", dry_run: bool = False
+) -> int:
+    """Run a house of one's own, for who does their *sitting* in *session*."""
+    home = Feature(name="console", build=lambda *house: SIT(*house, session, mode, sitting))
 
     async def body() -> int:
-        features = (said.feature, *FEATURES)
         # What is due is for an app that stays.
-        await _live(
+        return await _live(
             config,
             Environment(),
-            features,
-            dry_run=given.dry_run,
-            stays=False,
+            (home, *FEATURES),
+            dry_run=dry_run,
+            stays=mode == "talk",
             patience=config.of(ModelSettings).patience,
         )
-        return OK if said.is_answered else FAILURE
 
     return _run(config, body)
 
@@ -119,9 +110,8 @@ def demo(nothing: Config, given: Namespace) -> int:
         Providers({"offline": ProviderSettings(api="offline")}),
         file=folder / "config.toml",
     )
-    if sys.stdin.isatty():
-        print(TRY)
-    return chat(config, given)
+    given = Namespace(session=None, last=False, plain=given.plain)
+    return CHAT(config, given, at_home, TRY)
 
 
 def _remove(folder: Path) -> None:

@@ -209,7 +209,7 @@ def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path
     [
         ("../../x", "use at most 64 letters"),
         ("x" * 65, "use at most 64 letters"),
-        ("tg-1", "conversations on Telegram go on there only"),
+        ("tg-1", "tg-1 goes on only while Elwood runs"),
     ],
 )
 def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, why: str) -> None:

@@ -1,6 +1,11 @@
 """How the program ends when Elwood cannot go on."""
 
 import gc
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,37 +16,81 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.app import serving
-from elwood.foundation.command_line import FAILURE
+from elwood.app.main import FEATURES
+from elwood.foundation.command_line import FAILURE, OK
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
 from elwood.foundation.settings import Config, Paths
 
 
+def configured(folder: Path) -> Config:
+    return Config.holding(
+        Paths(state=folder / "state", workspace=folder / "files", runtime=folder / "run"),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        file=folder / "config.toml",
+    )
+
+
+@contextmanager
+def untuned() -> Iterator[None]:
+    """A service tunes the collector for its whole life; other tests follow here."""
+    threshold = gc.get_threshold()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
 def test_an_escalation_is_one_line_and_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = Config.holding(
-        Paths(state=tmp_path / "state", workspace=tmp_path / "files", runtime=tmp_path / "run"),
-        Providers({"offline": ProviderSettings(api="offline")}),
-        ModelSettings(default="offline/rules", summarizer="offline/rules"),
-        file=tmp_path / "config.toml",
-    )
+    config = configured(tmp_path)
 
     async def fail(mailbox: Mailbox[None]) -> None:
         await trio.lowlevel.checkpoint()
         raise Halt("the disk failed")
 
     async def build(core: Core, others: Gathered) -> Parts:
-        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail)])
+        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
 
     async def live() -> int:
         features = [Feature(name="test", build=build)]
         return await serving._live(config, Environment(), features)
 
-    threshold = gc.get_threshold()
-    try:
+    with untuned():
         assert serving._run(config, live) == FAILURE
-    finally:  # a service tunes the collector for its whole life; other tests follow here
-        gc.set_threshold(*threshold)
-        gc.unfreeze()
     assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]
+
+
+@pytest.mark.parametrize("how", ["they go", "they crash", "SIGTERM", "a bug"])
+def test_a_house_ends_only_when_who_sits_there_has_given_the_terminal_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    done: list[str] = []
+    failing = trio.Event()
+
+    def sit(connection: socket.socket, name: str, commands: dict[str, str]) -> None:
+        assert "stop" in commands
+        if how == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif how == "a bug":
+            trio.from_thread.run_sync(failing.set)
+        with connection, connection.makefile("rb") as lines:
+            while not how.startswith("they") and lines.readline():
+                pass
+        done.append(name)
+        assert how != "they crash"
+
+    async def fail(mailbox: Mailbox[None]) -> None:
+        await failing.wait()
+        raise Halt("the disk failed")
+
+    async def build(core: Core, others: Gathered) -> Parts:
+        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
+
+    monkeypatch.setattr(serving, "FEATURES", (*FEATURES, Feature("test", build)))
+    with untuned():
+        code = serving.at_home(configured(tmp_path), "tea", sit)
+    assert (code, done) == (FAILURE if how == "a bug" else OK, ["tea"])

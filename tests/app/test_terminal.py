@@ -64,7 +64,8 @@ def lines(typed: str) -> Iterator[list[str]]:
     """Yield what may be typed: as it is meant, with each switch, and all of it hostile."""
     parser = COMMANDS[typed]
     actions = [a for a in parser._actions if not isinstance(a, argparse._SubParsersAction)]
-    wanted = [a for a in actions if not a.option_strings and a.nargs not in ("?", "*")]
+    named = [a for a in actions if not a.option_strings]
+    wanted = [a for a in named if a.nargs not in ("?", "*") or a.dest == "text"]
     words = typed.split()
     good = [TYPED.get(action.dest, HOSTILE) for action in wanted]
     yield [*words, *good]

@@ -40,6 +40,7 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
+    CONSOLE,
     MAX_CROWD,
     Kind,
     View,
@@ -451,7 +452,8 @@ class Approvals:
             return await self._let_in(id, answer == "once", by)
         if (request := self._state.requests.get(id)) is None:
             return self._guessed(by, EXPIRED)
-        asked = where_to_ask(request.question, self._owner_routes)
+        shown = self._messages.get(id)
+        asked = shown.route if shown else where_to_ask(request.question, self._owner_routes)
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
@@ -617,10 +619,14 @@ class Approvals:
         sent = await self._post(
             route,
             request_messages(request, route, sealed(self._seal, request.code)),
-            view_buttons(request, "question"),
+            view_buttons(request, "question", route),
             repeat=repeat,
             wanted=lambda: self._state.is_open(request.id),
         )
+        others = [one for one in self._owner_routes if not one.is_same_chat(route)]
+        is_gone = sent is None and route.channel == CONSOLE and self._state.is_open(request.id)
+        if is_gone and others:
+            await self._ask(request, others[0], repeat)  # where the owner can be reached
         if sent is None or not sent.message:
             return
         before = self._messages.get(request.id)
@@ -634,7 +640,7 @@ class Approvals:
         part = request_messages(request, at.route, ending)[-1]
         if view == "details":
             part = details_message(request, ending)
-        keys = view_buttons(request, view)
+        keys = view_buttons(request, view, at.route)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
 
     async def _settle_if_over(self, id: str) -> None:

@@ -23,7 +23,7 @@ from elwood.agent.approvals.state import (
     permitted,
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
-from elwood.agent.conversation.inbound import person
+from elwood.agent.conversation.inbound import person, typing
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
@@ -90,7 +90,8 @@ def request_messages(request: ApprovalRequest, at: Route, ending: str = "") -> t
     """
     question = request.question
     strange = remark(question.subject)
-    typed = f"Answer by typing one of:\n{_typed(request, ending)}" if at.channel == CONSOLE else ""
+    typed = f"Answer by typing one of:\n{_typed(request, ending)}" if ending else ""
+    typed = typed if at.channel == CONSOLE else ""
     return _messages(
         request,
         f"Why I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
@@ -150,8 +151,15 @@ def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:
     return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
-def view_buttons(request: ApprovalRequest, view: View) -> tuple[tuple[str, str], ...]:
-    """List the buttons under one question, or under its details: what they say and carry."""
+def view_buttons(request: ApprovalRequest, view: View, at: Route) -> tuple[tuple[str, str], ...]:
+    """List the buttons under one question, or under its details: what they say and carry.
+
+    At the console they type the answer.
+    """
+    if at.channel == CONSOLE:
+        both = zip(buttons(request), answers(request.question), strict=True)
+        no, yes = typing(f"/deny {request.code}"), typing(f"/allow {request.code}")
+        return tuple((words, no if one == "denied" else f"{yes} {one}") for (words, _), one in both)
     if view == "details":
         return (("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
     return (*buttons(request), ("Details", f"a:{request.id}:{VIEWS['details']}"))

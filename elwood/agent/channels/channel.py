@@ -16,7 +16,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
     *files* says that the files of a message arrive with it.  *session* names the conversation that
     lives at a route, if it is one person's.  *markdown* says that it draws Markdown itself,
-    *buttons* that people press what stands below a message.
+    *buttons* that people press what stands below a message.  Where people are only for moments, it
+    is *fleeting*: what nobody asked for is told there only if it can be told nowhere else.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = False
     markdown: bool = False
     buttons: bool = False
+    fleeting: bool = False
 
 
 class Channels:
@@ -65,7 +67,7 @@ class Channels:
     def hear(self, route: Route) -> None:
         """The owner wrote at *route*, in private; where they are told nothing it counts not."""
         channel = self._channels.get(route.channel)
-        if channel is not None and any(map(route.is_same_chat, channel.owner)):
+        if channel and not channel.fleeting and any(map(route.is_same_chat, channel.owner)):
             self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def takes_files(self, route: Route) -> bool:

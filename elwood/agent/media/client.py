@@ -1,15 +1,24 @@
-"""Has recordings written down: by a service, or by a program of this machine."""
+"""Has recordings written down, by a service or a program of this machine; and what keeps files."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
 from elwood.agent.media.settings import MediaSettings
+from elwood.agent.media.store import FileKeeper
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
+from elwood.foundation.sandbox.launched import Launched
+from elwood.foundation.sandbox.layout import SandboxContext
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
 
+# Megabytes of data for a program that reads a document, or writes a recording down.
+MEMORY = 8000
 # Characters of a transcript: hours of talk.
 MAX_TRANSCRIPT = 50_000
 NOBODY = (
@@ -70,3 +79,16 @@ async def _asked(settings: MediaSettings, client: Client, name: str, data: bytes
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     raise NotUnderstood(f"the transcription service gave no words (HTTP {answer.status})")
+
+
+def file_keeper(
+    media: MediaSettings, workspace: Root, state: Path, blocking: Blocking, client: Client
+) -> FileKeeper:
+    """Make what keeps the files of messages; programs that read them run with limits."""
+    limits = SandboxSettings(memory=MEMORY)
+    context = SandboxContext(
+        workspace=workspace.path, state=state, settings=limits, blocking=blocking
+    )
+    child = Launched(context, "direct")
+    listen = partial(write_down, media, client, child)
+    return FileKeeper(workspace, blocking, media.budget << 20, child, listen)

@@ -1,139 +1,139 @@
 """What console brings to one run of the app."""
 
-import sys
-from collections.abc import Awaitable, Callable
-from functools import partial
+import socket
+from collections.abc import Callable, Sequence
 
+import attrs
+import msgspec
+import trio
+
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
-from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.inbound import PREFIX, Busy, NotNow, Refused, Taken
-from elwood.agent.conversation.route import Route
-from elwood.agent.feature import Feature
-from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+from elwood.agent.channels.messages import OutboxMail, Post
+from elwood.agent.conversation.inbound import PREFIX
+from elwood.agent.media.client import file_keeper
+from elwood.agent.media.settings import MediaSettings
+from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
+from elwood.agent.session.commands.slash import menu
 from elwood.agent.session.core import Core
-from elwood.features.console.actor import (
-    CONSOLE,
-    OWNER,
-    ROUTE,
-    ConsoleIntake,
-    ConsoleOutbox,
-    Lines,
-    inbound,
-    read_fd,
-    write_fd,
-)
-from elwood.foundation.runtime import Mailbox, in_thread
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.messages import Interrupt
+from elwood.features.console.outbox import OWNER, ROUTE, Mode, Terminals, route_to
+from elwood.foundation.command_line import CliFailure
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import Mailbox
+from elwood.foundation.text.markdown import Rich
+
+# What somebody does at a socket, in a session, with the commands that can be typed.
+Sitting = Callable[[socket.socket, str, dict[str, str]], object]
 
 
-def _printer(post: Mailbox[OutboxMail], outbox: ConsoleOutbox) -> Actor:
-    return Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD)
+async def join(core: Core, others: Gathered) -> Parts:
+    """Let terminals come to the service."""
+    return _console(core, others)[1]
 
 
-def _reader(body: Callable[[Mailbox[None]], Awaitable[None]]) -> Actor:
-    return Actor(step=5, mailbox=Mailbox("console", 16), body=body, policy=WORLD, grace=1.0)
+def _console(core: Core, others: Gathered) -> tuple[Terminals, Parts]:
+    """Make the channel whose terminals come and go."""
 
+    async def known(words: Sequence[str]) -> CommandResult:
+        return CommandResult(msgspec.json.encode(commands(others)).decode(), ok=True)
 
-async def talk(core: Core, others: Gathered) -> Parts:
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    lines = Lines(read_fd(0))
-    outbox = ConsoleOutbox(
-        write_fd(1, in_thread),
-        entered=(lambda: lines.count) if terminal else None,
-        aside=None if terminal else write_fd(2, in_thread),
-    )
+    media, blocking = core.config.of(MediaSettings), core.environment.blocking
+    # Nothing is heard here, so it has nobody to speak to.
+    keeper = file_keeper(media, core.workspace, core.paths.state, blocking, Client(connections=1))
+    terminals = Terminals(core, keeper)
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
-    intake = ConsoleIntake(
-        lines,
-        core.sessions,
-        post.address,
-        new_id=core.environment.new_id,
-        now=core.clock.now,
-        quiet=core.live.quiet,
-        done=core.stop,
-        terminal=terminal,
-    )
-
-    def interrupt() -> bool:
-        state = core.live.states.get(CONSOLE)
-        return intake.interrupt(busy=bool(state and (state.turn or state.waiting)))
-
-    async def listen(mailbox: Mailbox[None]) -> None:
-        core.up.set()
-        await intake.run(mailbox)
-
     channel = Channel(
         name=ROUTE.channel,
         outbox=post.address,
         owner=(ROUTE,),
         owners=frozenset({OWNER.id}),
         serves=lambda name: not name.startswith(PREFIX),
-        session=lambda route: CONSOLE,
+        session=terminals.session_at,
+        markdown=True,
+        fleeting=True,
     )
-    return Parts(
+    return terminals, Parts(
         channels=[channel],
-        actors=[_printer(post, outbox), _reader(listen)],
-        interrupt=interrupt if terminal else None,
+        actors=[Actor(step=1, mailbox=post, body=terminals.run, policy=WORLD)],
+        control=[
+            ControlCommand(name="attach", run=terminals.attach),
+            ControlCommand(name="commands", run=known),
+        ],
     )
 
 
-class OneMessage:
-    """Says one thing in *session*, waits for the answer, and stops the app."""
+async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: Sitting) -> Parts:
+    """Have somebody sit in *session*, in a thread, at one end of a pair of sockets.
 
-    def __init__(self, session: str, text: str) -> None:
-        self.session = session
-        self.is_answered = False
-        self._text = text
+    *sitting* returns when they go, or when the other end does, and then we end.
+    """
+    terminals, parts = _console(core, others)
+    let_in = await terminals.admit(session, mode)
+    if not isinstance(let_in, Connected):
+        raise CliFailure(let_in.text)
+    [channel], [posts] = parts.channels, parts.actors
 
-    @property
-    def feature(self) -> Feature:
-        """The console for this message; what goes wrong is told apart from the answer."""
-        return Feature(name="once", build=self._build)
+    async def post(mailbox: Mailbox[OutboxMail]) -> None:
+        await terminals.came.wait()  # a conversation that goes on may be sooner
+        await terminals.run(mailbox)
 
-    async def _build(self, core: Core, others: Gathered) -> Parts:
-        answers: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
-        notices: Mailbox[OutboxMail] = Mailbox("outbox notices", 256)
-        return Parts(
-            channels=[
-                # They may go into different pipes.
-                Channel(
-                    name="notices",
-                    outbox=notices.address,
-                    owner=(Route("notices"),),
-                    serves=lambda name: False,
-                ),
-                Channel(
-                    name=ROUTE.channel,
-                    outbox=answers.address,
-                    owners=frozenset({OWNER.id}),
-                    serves=lambda name: name == self.session,
-                    session=lambda route: CONSOLE,
-                ),
-            ],
-            actors=[
-                _printer(
-                    answers, ConsoleOutbox(write_fd(1, in_thread), aside=write_fd(2, in_thread))
-                ),
-                _printer(notices, ConsoleOutbox(write_fd(2, in_thread))),
-                _reader(partial(self._say, core)),
-            ],
-        )
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            await let_in.serve(stream)
 
-    async def _say(self, core: Core, mailbox: Mailbox[None]) -> None:
-        id_ = f"once:{core.environment.new_id()}"
-        make = partial(inbound, self.session, id_, self._text, core.clock.now())
-        core.up.set()
-        match await core.sessions.insist(make):
-            case Taken():
-                await core.live.quiet()
-                self.is_answered = not core.live.failed(self.session)
-            case Busy(count):
-                _complain(f"{count} messages are waiting in this conversation already")
-            case Refused(why) | NotNow(why):
-                _complain(why)
-        core.stop.set()
+    async def live(mailbox: Mailbox[None]) -> None:
+        if not core.stop.is_set():  # or they have crashed, and are not to say it all again
+            await seat(mailbox)
         async for _ in mailbox:
             pass
 
+    async def seat(mailbox: Mailbox[None]) -> None:
+        here, there = socket.socketpair()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, trio.SocketStream(trio.socket.from_stdlib_socket(here)))
+                nursery.start_soon(_ended, mailbox, nursery.cancel_scope)
+                core.up.set()
+                # It ends with the stream: a terminal is always given back before we go.
+                await trio.to_thread.run_sync(sitting, there, let_in.text, commands(others))
+                nursery.cancel_scope.cancel()
+        finally:
+            core.stop.set()
+            terminals.came.set()
 
-def _complain(why: str) -> None:
-    print(f"I did not take that: {why}", file=sys.stderr)
+    asked: tuple[str, bool] | None = None
+
+    def interrupt() -> bool:
+        """Stop the answer, if there is one under way; else the second in a row is to end us."""
+        nonlocal asked
+        state = core.live.states.get(let_in.text) or Session()
+        before, asked = asked, (next(reversed(state.seen), ""), bool(state.turn or state.waiting))
+        if asked[1]:
+            return asked != before and core.sessions.offer(Interrupt(let_in.text))
+        told = Post(route=route_to(let_in.text), part=Rich("Press Ctrl-C again to end."))
+        return asked != before and channel.outbox.offer(told)
+
+    only = channel.serves if mode == "talk" else lambda name: name == let_in.text
+    return attrs.evolve(
+        parts,
+        channels=[msgspec.structs.replace(channel, serves=only)],
+        actors=[
+            attrs.evolve(posts, body=post),
+            Actor(step=5, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
+        ],
+        interrupt=interrupt if mode == "talk" else None,
+    )
+
+
+def commands(others: Gathered) -> dict[str, str]:
+    """List what can be typed, with a few words each."""
+    groups = menu(others.commands).values()
+    return {name: said for group in groups for name, said in group.items()}
+
+
+async def _ended(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:
+    async for _ in mailbox:
+        pass
+    scope.cancel()

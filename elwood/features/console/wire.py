@@ -1,8 +1,8 @@
 """What a terminal and the running Elwood say to one another: a line of JSON each, over the socket.
 
-A terminal asks the control socket to ``attach`` (words: a conversation, and ``talk`` or ``watch``).
-After a good answer the connection is theirs: frames both ways until one of them goes.  Free of
-Trio: a terminal that joins a running Elwood has no use for it.
+A terminal asks the control socket to ``attach`` (words: a conversation; ``talk``, ``watch`` or, if
+nobody sits there, ``once``).  After a good answer the connection is theirs: frames both ways until
+one of them goes.  Free of Trio: a terminal that joins a running Elwood has no use for it.
 """
 
 import msgspec
@@ -11,8 +11,10 @@ import msgspec
 MAX_FRAME = 1 << 20
 # Frames that wait for one terminal; one that reads slower than that is let go, and may come back.
 MAX_WAITING = 256
-# Files that go along with one message.
-MAX_FILES = 10
+# Files that go along with one message, and bytes of its text.
+MAX_FILES, MAX_TEXT = 10, 256 * 1024
+# What a conversation may be called, as its name is that of a file; and the one that was used last.
+SESSION, LAST = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "--last"
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -88,11 +90,13 @@ class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=T
     """How the conversation stands: sent at the beginning and at each change.
 
     With neither *busy* nor *waiting* all that was said has its outcome; *failed* is the newest.
+    *asks* counts the calls that wait for the owner meanwhile.
     """
 
     busy: bool = False
     waiting: int = 0
     failed: bool = False
+    asks: int = 0
 
 
 # --- from a terminal to Elwood --------------------------------------------------------------------

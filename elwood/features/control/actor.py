@@ -23,7 +23,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.state import CONTROL
 from elwood.agent.conversation.calls import OwnerAnswer
-from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
+from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
 from elwood.agent.session.commands.people import described
 from elwood.agent.session.core import Core, inspect
 from elwood.features.control.view import fitted
@@ -156,19 +156,22 @@ class Control:
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
             if not is_allowed(stream.socket):
-                await _send(stream, _refusal("only the user who runs Elwood may ask it"))
+                await self._send(stream, _refusal("only the user who runs Elwood may ask it"))
                 return
             if self._clients >= MAX_CLIENTS:
                 why = f"{MAX_CLIENTS} others are asking already; try again in a moment"
-                await _send(stream, _refusal(why))
+                await self._send(stream, _refusal(why))
                 return
             self._clients += 1
             try:
-                await _send(stream, await self._answer(stream))
+                done = await self._answer(stream)
+                await self._send(stream, done)
             finally:
                 self._clients -= 1
+            if isinstance(done, Connected):
+                await done.serve(stream)
 
-    async def _answer(self, stream: trio.SocketStream) -> wire.ControlAnswer:
+    async def _answer(self, stream: trio.SocketStream) -> CommandResult:
         try:
             with trio.fail_after(wire.PATIENCE):
                 line = await _receive_line(stream)
@@ -185,16 +188,21 @@ class Control:
             return _refusal(f"this Elwood has no {request.command}; is that feature left out?")
         try:
             with trio.fail_after(wire.PATIENCE):
-                done = await known[request.command].run(request.words)
+                return await known[request.command].run(request.words)
         except ActorUnavailable as error:
             return _refusal(f"{error}; try again in a moment")
         except trio.TooSlowError:
             return _refusal(f"no answer to {request.command} in time; look with elwood inspect")
-        return wire.ControlAnswer(done.ok, self._redact(done.text))
+
+    async def _send(self, stream: trio.SocketStream, done: CommandResult) -> None:
+        """Send; a client that has gone, or takes nothing, is let go."""
+        answer = wire.ControlAnswer(done.ok, self._redact(done.text))
+        with trio.move_on_after(wire.PATIENCE), suppress(trio.BrokenResourceError):
+            await stream.send_all(wire.encode(answer))
 
 
-def _refusal(why: str) -> wire.ControlAnswer:
-    return wire.ControlAnswer(ok=False, text=why)
+def _refusal(why: str) -> CommandResult:
+    return CommandResult(why, ok=False)
 
 
 def listen(folder: Path) -> socket.socket:
@@ -272,9 +280,3 @@ async def _receive_line(stream: trio.SocketStream) -> bytes:
             break
         line += more
     return bytes(line)
-
-
-async def _send(stream: trio.SocketStream, answer: wire.ControlAnswer) -> None:
-    """Send; a client that has gone, or takes nothing, is let go."""
-    with trio.move_on_after(wire.PATIENCE), suppress(trio.BrokenResourceError):
-        await stream.send_all(wire.encode(answer))

@@ -2,8 +2,6 @@
 
 import re
 from contextlib import aclosing
-from functools import partial
-from pathlib import Path
 
 import attrs
 import msgspec
@@ -15,9 +13,8 @@ from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.inbound import PREFIX, session_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
-from elwood.agent.media.client import write_down
+from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
-from elwood.agent.media.store import FileKeeper
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import WatchdogSettings
@@ -29,17 +26,10 @@ from elwood.features.telegram.outbox import Outbox
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure, ask, is_wanted
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import Blocking, Mailbox
-from elwood.foundation.sandbox.launched import Launched
-from elwood.foundation.sandbox.layout import SandboxContext
-from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers, Config
-from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import clip
-
-# Megabytes of data for a program that reads a document, or writes a recording down.
-MEMORY = 8000
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -96,19 +86,6 @@ async def build(core: Core, others: Gathered) -> Parts:
             Actor(step=5, mailbox=Mailbox("telegram", 16), body=listen, policy=WORLD, grace=1.0),
         ],
     )
-
-
-def file_keeper(
-    media: MediaSettings, workspace: Root, state: Path, blocking: Blocking, client: Client
-) -> FileKeeper:
-    """Make what keeps the files of messages; programs that read them run with limits."""
-    limits = SandboxSettings(memory=MEMORY)
-    context = SandboxContext(
-        workspace=workspace.path, state=state, settings=limits, blocking=blocking
-    )
-    child = Launched(context, "direct")
-    listen = partial(write_down, media, client, child)
-    return FileKeeper(workspace, blocking, media.budget << 20, child, listen)
 
 
 # --- what the doctor asks -------------------------------------------------------------------------

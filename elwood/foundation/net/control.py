@@ -55,6 +55,10 @@ class ServiceUnreachable(Exception):
     """No answer from a process; the text says why and what to do."""
 
 
+class NobodyRuns(ServiceUnreachable):
+    """There is no process."""
+
+
 def bind(listener: socket.socket, path: Path) -> None:
     """Give the socket its place.  Raises OSError."""
     with _address(path) as address:
@@ -111,21 +115,33 @@ def settle(runtime_dir: Path, command: str, *words: str) -> int:
 
 def ask(runtime_dir: Path, command: str, *words: str) -> ControlAnswer:
     """Ask the Elwood that runs in *runtime_dir*.  Raises ServiceUnreachable."""
-    path = runtime_dir / NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(DEADLINE)
-        try:
-            connect(client, path)
-            # It may refuse us, and go, before it has read anything: then its answer counts.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                client.sendall(encode(ControlRequest(command, words)))
-            with client.makefile("rb") as answers:
-                line = answers.readline(MAX_LINE + 1)
-            if not line.endswith(b"\n") or len(line) > MAX_LINE:
-                raise BadLine("it ended too early, or is too long")
-            return decode(line, ControlAnswer)
-        except (OSError, BadLine) as error:
-            raise ServiceUnreachable(_words(error, path)) from error
+        return ask_over(client, runtime_dir, command, *words)
+
+
+def ask_over(
+    client: socket.socket, runtime_dir: Path, command: str, *words: str, buffering: int = -1
+) -> ControlAnswer:
+    """Ask over *client*, which is not connected yet.  Raises ServiceUnreachable.
+
+    Without *buffering* nothing is read of what comes behind the answer.
+    """
+    path = runtime_dir / NAME
+    client.settimeout(DEADLINE)
+    try:
+        connect(client, path)
+        # It may refuse us, and go, before it has read anything: then its answer counts.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(encode(ControlRequest(command, words)))
+        with client.makefile("rb", buffering) as answers:
+            line = answers.readline(MAX_LINE + 1)
+        if not line.endswith(b"\n") or len(line) > MAX_LINE:
+            raise BadLine("it ended too early, or is too long")
+        return decode(line, ControlAnswer)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NobodyRuns(_words(error, path)) from error
+    except (OSError, BadLine) as error:
+        raise ServiceUnreachable(_words(error, path)) from error
 
 
 def _words(error: OSError | BadLine, path: Path) -> str:

@@ -46,7 +46,7 @@ function _shtab_elwood_using
   test "$_shtab_elwood_cmdpath" = "$argv"
 end
 
-set -g _shtab_elwood_commands init doctor run start demo chat once skills 'skills list' 'skills install' 'skills remove' policy 'policy explain' auth 'auth mcp' memory 'memory list' 'memory search' 'memory show' 'memory forget' search tasks backup 'backup now' 'backup list' 'backup restore' reset inspect status pair people approve mcp-serve receipts 'receipts verify' budget session 'session list' 'session show' 'session export'
+set -g _shtab_elwood_commands init doctor run start demo chat once watch skills 'skills list' 'skills install' 'skills remove' policy 'policy explain' auth 'auth mcp' memory 'memory list' 'memory search' 'memory show' 'memory forget' search tasks backup 'backup now' 'backup list' 'backup restore' reset inspect status pair people approve mcp-serve receipts 'receipts verify' budget session 'session list' 'session show' 'session export'
 set -g _shtab_elwood_opts_with_value --against --config --folder --format --kind --limit --of --outcome --revoke --session --since --status --tool --turn -o
 
 complete -c elwood -e
@@ -73,17 +73,25 @@ complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' 
 complete -c elwood -n '_shtab_elwood_using demo' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using demo' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'
 complete -c elwood -n '_shtab_elwood_using demo' -l verbose -d 'show the log'
+complete -c elwood -n '_shtab_elwood_using demo' -l plain -d 'read and print lines only'
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a chat -d 'Talk on the console with the configured model.'
 complete -c elwood -n '_shtab_elwood_using chat' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using chat' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'
+complete -c elwood -n '_shtab_elwood_using chat' -l session -x -d 'begin or go on with this conversation; telegram: yours there'
+complete -c elwood -n '_shtab_elwood_using chat' -l last -d 'go on with the one that was used last'
 complete -c elwood -n '_shtab_elwood_using chat' -l verbose -d 'show the log'
+complete -c elwood -n '_shtab_elwood_using chat' -l plain -d 'read and print lines only'
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a once -d 'Answer one message, on stdout.'
 complete -c elwood -n '_shtab_elwood_using once' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using once' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'
+complete -c elwood -n '_shtab_elwood_using once' -l json -d 'print one JSON object'
 complete -c elwood -n '_shtab_elwood_using once' -l session -x -d 'begin or continue this conversation'
 complete -c elwood -n '_shtab_elwood_using once' -l dry-run -d 'let no tool change anything'
 complete -c elwood -n '_shtab_elwood_using once' -l verbose -d 'show the log, and tools as they run'
 complete -c elwood -n '_shtab_elwood_using once' -l debug -d 'show what goes in and comes out, too'
+complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a watch -d 'Look on while others talk with the running Elwood.'
+complete -c elwood -n '_shtab_elwood_using watch' -s h -l help -d 'show this help message and exit'
+complete -c elwood -n '_shtab_elwood_using watch' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a skills -d 'List, install or remove skills.'
 complete -c elwood -n '_shtab_elwood_using skills' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using skills' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'

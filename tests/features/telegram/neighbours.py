@@ -38,13 +38,13 @@ from elwood.agent.channels.messages import (
 from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
+from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
-from elwood.features.telegram.parts import file_keeper
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,

@@ -1,0 +1,126 @@
+"""The commands of who sits at a terminal, as processes beside a real `elwood run`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import trio
+
+from tests.journeys.service import PATIENCE, ROOT, Town, town
+
+GONE = "Elwood has ended. What was said stands in its log: elwood chat --session console shows it."
+
+
+async def typed(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
+    """Run a command with something on stdin: the exit code, and what it printed."""
+    process = await trio.run_process(
+        [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
+        cwd=ROOT,
+        env=t.environment,
+        stdin=given,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    return process.returncode, process.stdout.decode(), process.stderr.decode()
+
+
+async def allow(t: Town) -> None:
+    await t.until(t.buttons)
+    [question] = t.buttons()
+    t.telegram.press(question.button("o"), user=question.chat, message=question)
+
+
+async def test_commands_join_the_elwood_that_runs(tmp_path: Path) -> None:
+    async with town(tmp_path, effectful=True, free=()) as t:
+        await t.start()
+        answer = "Heard m0001 m0002.\n"
+        assert await typed(t, b"say m0002", "once", "say m0001") == (0, answer, "")
+        code, shown, errors = await typed(
+            t, b"", "once", "--json", "--session", "tea", "look m0003"
+        )
+        assert (code, errors) == (0, "")
+        whole = json.loads(shown)
+        assert whole.pop("answer").startswith("Heard m0003.")
+        assert whole == {
+            "session": "tea",
+            "outcome": "answered",
+            "failed": False,
+            "receipts": [{"tool": "list_files", "target": ".", "outcome": "ok"}],
+            "files": [],
+        }
+        talked = await typed(t, b"say m0004\nsay m0005\n/quit\nnot this\n", "chat", "--plain")
+        assert talked == (0, "Heard m0004.\n\nHeard m0005.\n", "")
+        code, shown, errors = await typed(t, b"x" * 300_000, "once", "say m0007")
+        assert (code, shown) == (2, "")
+        assert "Stdin has more than 256 KiB" in errors
+        code, shown, errors = await typed(t, b"", "chat", "--session", "tg-5")
+        assert (code, errors) == (
+            1,
+            "tg-5 is not a conversation of yours: elwood watch tg-5 shows it.\n",
+        )
+        await t.stop()
+
+
+async def test_who_waits_is_told_of_the_end_and_the_answer_stands_in_the_log(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path) as t:
+        await t.start()
+        assert (await typed(t, b"say m0001", "chat"))[1] == "Heard m0001.\n"
+        watcher = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "elwood", "--config", str(t.config), "watch"],
+            cwd=ROOT,
+            env=t.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        seen = b""
+
+        async def sees(text: bytes) -> None:
+            nonlocal seen
+            assert watcher.stdout is not None
+            while text not in seen:
+                seen += await watcher.stdout.receive_some()
+
+        found = list[tuple[int, str, str]]()
+
+        async def chat() -> None:
+            found.append(await typed(t, b"say m0002\n", "chat"))
+
+        with trio.fail_after(PATIENCE):
+            await sees(b"you> say m0001\nelwood> Heard m0001.\n")
+            async with trio.open_nursery() as nursery:
+                t.hang()
+                nursery.start_soon(chat)
+                await sees(b"you> say m0002\n")
+                await t.asks(2)
+                await t.kill()
+            assert found == [(1, "", f"{GONE}\n")]
+            assert watcher.stderr is not None
+            assert (await watcher.stderr.receive_some()).decode() == f"{GONE}\n"
+            assert await watcher.wait() == 1
+        await t.start()
+        await t.eventually(lambda: "Heard m0002." in str(t.journals()["console"]))
+        shown = await typed(t, b"say m0003", "once", "--session", "console", "-")
+        assert shown == (0, "Heard m0003.\n", "")
+        await t.stop()
+
+
+def test_what_draws_is_not_in_the_service() -> None:
+    code = (
+        "import sys, elwood.app.serving, elwood.features.console.parts, elwood.app.cli\n"
+        "print([m for m in ('rich', 'prompt_toolkit', 'textual', 'pygments') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
+def test_who_joins_needs_no_house() -> None:
+    code = (
+        "import sys, elwood.app.cli, elwood.features.console.client\n"
+        "print([m for m in ('trio', 'httpcore2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == b"[]\n"

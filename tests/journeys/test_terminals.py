@@ -1,0 +1,275 @@
+"""Terminals that are attached to a running Elwood, over its real control socket."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import attrs
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.channels.messages import Post, Sent
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.log.entries import Delivered
+from elwood.app.main import CONSOLE
+from elwood.features.console import wire
+from elwood.features.console.outbox import ROUTE
+from elwood.foundation.net import control
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.text.markdown import Rich
+from tests.journeys.home import MINE, Home, Life
+from tests.journeys.test_approval_journeys import press
+
+IDLE = wire.State()
+DONE = "re: acted on quickly"
+
+
+@attrs.define
+class Sitting:
+    """Somebody at a terminal, and all that it was sent."""
+
+    stream: trio.SocketStream
+    session: str = ""
+    frames: list[wire.ToTerminal] = attrs.field(factory=list)
+    read: int = 0
+    rest: bytes = b""
+
+    async def next(self) -> wire.ToTerminal:
+        while b"\n" not in self.rest:
+            more = await self.stream.receive_some()
+            if not more:
+                raise EOFError
+            self.rest += more
+        line, _, self.rest = self.rest.partition(b"\n")
+        self.frames.append(msgspec.json.decode(line, type=wire.ToTerminal))
+        return self.frames[-1]
+
+    async def until(self, *wanted: object) -> list[wire.ToTerminal]:
+        """Read until a frame equals one that is *wanted*, or is of its kind; give what came."""
+        with trio.fail_after(300):
+            while True:
+                frame = await self.next()
+                if frame in wanted or type(frame) in wanted:
+                    came, self.read = self.frames[self.read :], len(self.frames)
+                    return came
+
+    async def say(self, text: str, id_: str = "", **more: tuple[str, ...]) -> str:
+        """Say it; give why it was not taken."""
+        said = wire.SaidHere(id=id_ or text, text=text, **more)
+        await self.stream.send_all(wire.encode(said))
+        took = (await self.until(wire.Took))[-1]
+        assert isinstance(took, wire.Took)
+        assert took.id == said.id
+        return took.why
+
+    async def asks(self, text: str) -> list[str]:
+        """Say it, wait for the outcome, and give what was answered."""
+        before = len(self.frames)
+        assert await self.say(text) == ""
+        await self.until(IDLE)
+        return texts(self.frames[before:])
+
+
+def texts(frames: list[wire.ToTerminal]) -> list[str]:
+    return [frame.text for frame in frames if isinstance(frame, wire.Message)]
+
+
+def heard(frames: list[wire.ToTerminal]) -> list[tuple[str, str]]:
+    return [(one.who, one.text) for one in frames if isinstance(one, wire.HeardElsewhere)]
+
+
+async def answered(h: Home, *words: str) -> tuple[control.ControlAnswer, trio.SocketStream]:
+    stream = await trio.open_unix_socket(str(h.runtime / control.NAME))
+    await stream.send_all(control.encode(control.ControlRequest("attach", words)))
+    line = b""
+    while not line.endswith(b"\n"):
+        line += await stream.receive_some(1)
+    return control.decode(line, control.ControlAnswer), stream
+
+
+@asynccontextmanager
+async def sitting(h: Home, session: str = "console", mode: str = "talk") -> AsyncIterator[Sitting]:
+    answer, stream = await answered(h, session, mode)
+    assert answer.ok, answer.text
+    async with stream:
+        yield Sitting(stream, answer.text)
+
+
+@asynccontextmanager
+async def served(h: Home, **settings: object) -> AsyncIterator[Life]:
+    h.more_channels = (CONSOLE,)
+    h.settings.update(settings)
+    async with h.life() as life:
+        await life.until((h.runtime / control.NAME).exists)
+        yield life
+
+
+async def test_a_terminal_talks_and_sees_where_it_is_when_it_comes_again(h: Home) -> None:
+    async with served(h):
+        async with sitting(h) as me:
+            assert await me.until(wire.State) == [IDLE]
+            assert await me.asks("one") == ["re: one"]
+            assert await me.asks("two") == ["re: two"]
+            assert await me.asks("three") == ["re: three"]
+            assert heard(me.frames) == []
+            assert await me.asks("three") == [], "the same id is the same message"
+        async with sitting(h, "--last") as me:
+            assert me.session == "console"
+            before = await me.until(wire.State)
+            assert heard(before) == [("you", "two"), ("you", "three")]
+            assert texts(before) == ["re: two", "re: three"]
+            assert all(getattr(one, "is_old", True) for one in before)
+
+
+async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not(h: Home) -> None:
+    async with served(h), sitting(h) as a, sitting(h) as b, sitting(h, "other") as c:
+        async with sitting(h, mode="watch") as d:
+            await a.asks("hello")
+            for other in (b, d):
+                await other.until(IDLE)
+                came = await other.until(IDLE)
+                assert heard(came) == [("you", "hello")]
+                assert texts(came) == ["re: hello"]
+            assert await d.say("me, too") == "this terminal only watches"
+        assert await c.asks("hi") == ["re: hi"]
+        assert heard(c.frames) == []
+
+
+async def test_a_conversation_of_telegram_goes_on_at_the_terminal_and_is_watched(h: Home) -> None:
+    async with served(h) as life:
+        await life.say("from the phone")
+        async with sitting(h, "telegram") as me, sitting(h, MINE, "watch") as watcher:
+            assert me.session == MINE
+            assert heard(await me.until(IDLE)) == [("you (telegram)", "from the phone")]
+            assert await me.asks("from the desk") == ["re: from the desk"]
+            assert "from the phone" in str(h.asked[-1].messages)
+            await watcher.until(IDLE)
+            await watcher.until(IDLE)
+            await life.say("call act quickly")
+            for one in (me, watcher):
+                came = await one.until(IDLE)
+                assert heard(came) == [("you (telegram)", "call act quickly")]
+                assert [text.partition("\n")[0] for text in texts(came)] == [DONE]
+        assert len(h.texts()) == 2, "and what was said at the desk was answered there"
+
+
+async def test_an_approval_is_given_at_the_terminal_and_asked_again_of_who_comes(h: Home) -> None:
+    limits = ApprovalSettings(wait=5.0)
+    async with served(h, policy=PolicySettings(), approvals=limits) as life:
+        async with sitting(h) as me:
+            await me.until(IDLE)
+            await me.say("call act boldly")
+            asked = texts(await me.until(wire.Message))
+            assert "May I use act?" in asked[-1]
+        async with sitting(h) as me:
+            question = (await me.until(wire.Message))[-1]
+            while not (isinstance(question, wire.Message) and question.choices):
+                question = (await me.until(wire.Message))[-1]
+            allow, *_, deny = question.choices
+            assert (allow.text, allow.says[:7], deny.says[:6]) == (
+                "Allow once",
+                "/allow ",
+                "/deny ",
+            )
+            await me.say(allow.says)
+            changed = (await me.until(wire.Changed))[-1]
+            assert isinstance(changed, wire.Changed)
+            assert (changed.id, changed.choices) == (question.id, ())
+            assert "Allowed once at the console" in (changed.text or "")
+            await life.until(lambda: h.effects.done == ["act boldly"])
+        assert h.texts() == []
+
+
+async def test_where_nobody_sits_the_owner_is_asked_on_telegram(h: Home) -> None:
+    async with served(h, policy=PolicySettings()) as life, sitting(h, "job", "once") as me:
+        await me.until(IDLE)
+        await me.say("call act boldly")
+        await life.until(lambda: h.fake.sent)
+        [question] = h.fake.sent
+        await press(h, life, question, "o")
+        came = await me.until(IDLE)
+        assert texts(came)[-1].startswith("re: acted on boldly")
+
+
+async def test_what_nobody_reads_is_kept_and_shown_to_who_comes(h: Home) -> None:
+    async with served(h) as life:
+        async with sitting(h, "job") as me:
+            me_said = wire.SaidHere(id="1", text="hello")
+            await me.stream.send_all(wire.encode(me_said))
+        await life.until(lambda: h.fold("job").turns)
+        await life.until(lambda: h.fold("job").is_idle)
+        [delivered] = [one for one in h.entries("job") if isinstance(one, Delivered)]
+        assert delivered.why in ("", "no terminal is attached; elwood chat --session job shows it")
+        async with sitting(h, "job") as me:
+            assert texts(await me.until(wire.State)) == ["re: hello"]
+
+
+async def test_who_may_not_join_is_told_why(h: Home) -> None:
+    async with served(h) as life:
+        for words, why in [
+            (("tg-77", "talk"), "not a conversation of yours: elwood watch tg-77 shows it"),
+            (("tg--5", "talk"), "not a conversation of yours"),
+            (("task-1", "talk"), "not a conversation of yours"),
+            (("../x", "talk"), "There is no conversation ../x"),
+            (("console", "shout"), "There is no conversation console"),
+            ((), "There is no conversation"),
+        ]:
+            answer, stream = await answered(h, *words)
+            await stream.aclose()
+            assert not answer.ok
+            assert why in answer.text
+        async with trio.open_nursery() as nursery:
+            streams = [(await answered(h, "console", "talk"))[1] for _ in range(8)]
+            await life.until(lambda: True)
+            answer, stream = await answered(h, "console", "talk")
+            assert "8 terminals are attached already" in answer.text
+            for one in (*streams, stream):
+                nursery.start_soon(one.aclose)
+
+
+async def test_where_commands_are_not_confined_no_terminal_may_join(h: Home) -> None:
+    """A command that was allowed could attach, read the code of the next question, and say yes."""
+    async with served(h, sandbox=SandboxSettings(kind="direct")):
+        for mode in ("talk", "watch", "once"):
+            answer, stream = await answered(h, "console", mode)
+            await stream.aclose()
+            assert "Commands are not confined here" in answer.text
+
+
+async def test_a_file_goes_along(h: Home) -> None:
+    path = h.folder / "note.txt"
+    path.write_text("milk and bread")
+    async with served(h), sitting(h) as me:
+        await me.until(IDLE)
+        assert await me.say("sum up", files=(str(path),)) == ""
+        await me.until(IDLE)
+        assert "milk and bread" in str(h.asked[-1].messages)
+        for odd in ("/dev/zero", str(h.folder), str(h.folder / "none"), "note.txt"):
+            why = await me.say("and this", "x", files=(odd,))
+            assert why.startswith(f"I cannot take {odd}: ")
+            print(why)
+
+
+async def test_one_that_reads_nothing_is_let_go_and_holds_nobody_up(h: Home) -> None:
+    async with served(h) as life, sitting(h) as slow, sitting(h) as me:
+        outbox = life.core.channels.outboxes["console"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(me.until, None)
+            for _ in range(wire.MAX_WAITING + 100):
+                sent = await outbox.ask(Post(route=ROUTE, part=Rich("x" * 4000)))
+                assert isinstance(sent, Sent)
+            nursery.cancel_scope.cancel()
+        with pytest.raises(EOFError):
+            await slow.until(None)
+
+
+async def test_what_is_no_frame_ends_it(h: Home) -> None:
+    async with served(h):
+        for odd in (b"hello\n", b'{"type":"Took","id":"1"}\n', b"x" * (wire.MAX_FRAME + 65_536)):
+            async with sitting(h) as me:
+                await me.until(IDLE)
+                with suppress(trio.BrokenResourceError):
+                    await me.stream.send_all(odd)
+                with pytest.raises((EOFError, trio.BrokenResourceError)):
+                    await me.next()
