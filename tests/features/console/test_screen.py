@@ -161,6 +161,7 @@ def test_a_question_is_answered_by_one_key_or_with_a_reason(tmp_path: Path) -> N
         while not table.house.is_heard(0.2):
             table.type("1")
         assert table.said() == "/allow X once"
+        table.let_read()  # or a key that was pressed once too often answers the next one
         table.house.send(Changed(id="a", text="✓ Allowed"), ASKED)
         table.type(f"\x15nwait{ENTER}")
         while table.said() != "/deny X":
