@@ -8,6 +8,7 @@ holds no word but the owner's, so nobody can write into tomorrow's conversations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 import msgspec
 
@@ -30,6 +31,8 @@ MAX_DAILY = 64 << 10
 DAYS = 3
 # Tokens of what comes back, and of them for the weekly reflection.
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
+# Characters of a note that are looked at for that: tokens have four, some have ten.
+MAX_END = 10 * RECALL_TOKENS
 
 # What is told of a turn if nothing is set; characters of the target of a call.
 BOUNDS = DailyNotesSettings()
@@ -85,7 +88,7 @@ def add(
     """
     lines = note.split("\n")
     id_ = f"{session}/{turn.turn}"
-    if any(head["id"] == id_ for head in map(_ENTRY.match, lines) if head):
+    if id_ in note and any(head["id"] == id_ for head in map(_ENTRY.match, lines) if head):
         return note
     when = datetime.fromtimestamp(turn.at, zone)
     before = note or f"# {when:%A %Y-%m-%d}\n{records}\n"
@@ -128,12 +131,12 @@ def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
         about += ' label="private"'
     for day in sorted(notes, reverse=True)[:DAYS]:
         entries: list[str] = []
-        for (first, *calls), marks in reversed(list(parts(notes[day]))):
+        for (first, *calls), marks in reversed(list(parts(_end(notes[day])))):
             if marks is None:
                 continue
             shown = [_TARGET.sub("", call) for call in calls] if "private" in marks else calls
             entry = "\n".join([first, *shown])
-            left -= estimate(entry)
+            left -= _tokens(entry)
             if left < 0:
                 break
             entries.insert(0, entry)
@@ -144,6 +147,16 @@ def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
     if not found:
         return ""
     return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *found]), about) + "\n"
+
+
+def _end(note: str) -> str:
+    """Leave out what comes long before all that comes back, to the beginning of an entry."""
+    return note if len(note) <= MAX_END else note[note.find("\n- ", -MAX_END) + 1 :]
+
+
+@lru_cache(maxsize=256)  # each conversation begins with nearly the same ones
+def _tokens(entry: str) -> int:
+    return estimate(entry)
 
 
 def is_first(texts: Iterable[str], today: str) -> bool:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httpcore2
 import msgspec
+import trio
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,6 +46,8 @@ POOL_TIMEOUT = 60.0
 # Idle connections are closed before common servers close them (60 s), so that none dies in use.
 KEEPALIVE = 45.0
 MAX_IDLE = 20
+# Seconds of silence within which no server closes a connection.
+FRESH = 0.5
 # Seconds of silence after which the system asks whether the other end is there, between its
 # questions, and how many: a long poll over a way that is gone ends with it, not with its time-out.
 _PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
@@ -119,7 +122,7 @@ class Client:
         self._connect_timeout = connect_timeout
         self._connections = connections
         self._idle = 0 if route or unix_socket else min(connections, MAX_IDLE)
-        backend = network or httpcore2.TrioBackend()
+        backend = _Frugal(network or httpcore2.TrioBackend())
         self._backend = backend if route is None else _Routed(route, backend)
         self._socket = None if unix_socket is None else str(unix_socket)
         self._pools: dict[bytes, httpcore2.AsyncConnectionPool] = {}
@@ -335,6 +338,59 @@ class _Routed(httpcore2.AsyncNetworkBackend):
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 return await self._below.connect_tcp(address, port, *rest, **how)
         return await self._below.connect_tcp(tried[-1], port, *rest, **how)
+
+
+class _Frugal(httpcore2.AsyncNetworkBackend):
+    """Makes connections that cost fewer calls of the system: each lets other threads in."""
+
+    def __init__(self, below: httpcore2.AsyncNetworkBackend) -> None:
+        self._below = below
+
+    async def connect_tcp(self, *where: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
+        return _FrugalStream(await self._below.connect_tcp(*where, **how))
+
+    async def connect_unix_socket(self, *where: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
+        return _FrugalStream(await self._below.connect_unix_socket(*where, **how))
+
+
+class _FrugalStream(httpcore2.AsyncNetworkStream):
+    """Sends the head of a request with its body, and is not looked at right after its use.
+
+    Whether a server has closed an idle connection the pool asks of all of them at each request.
+    """
+
+    def __init__(self, below: httpcore2.AsyncNetworkStream) -> None:
+        self._below = below
+        self._head = b""
+        self._used = trio.current_time()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._head:
+            await self._send(b"", timeout)
+        data = await self._below.read(max_bytes, timeout)
+        self._used = trio.current_time()
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not self._head and buffer.endswith(b"\r\n\r\n"):
+            self._head = buffer  # nothing is lost if it is no head: who waits for an answer reads
+        else:
+            await self._send(buffer, timeout)
+
+    async def _send(self, buffer: bytes, timeout: float | None) -> None:
+        head, self._head = self._head, b""
+        await self._below.write(head + buffer, timeout)
+
+    async def start_tls(self, *how: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+        return _FrugalStream(await self._below.start_tls(*how, **more))
+
+    async def aclose(self) -> None:
+        await self._below.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable" and trio.current_time() - self._used < FRESH:
+            return False
+        return self._below.get_extra_info(info)
 
 
 def library_client(
