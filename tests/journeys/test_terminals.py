@@ -166,6 +166,7 @@ async def test_an_approval_is_given_at_the_terminal_and_asked_again_of_who_comes
             question = (await me.until(wire.Message))[-1]
             while not (isinstance(question, wire.Message) and question.choices):
                 question = (await me.until(wire.Message))[-1]
+            assert question.code == ("name: boldly",)
             allow, *_, deny = question.choices
             assert (allow.text, allow.says[:7], deny.says[:6]) == (
                 "Allow once",

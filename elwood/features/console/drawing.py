@@ -191,7 +191,7 @@ def message(shown: Message, width: int) -> list[Line]:
     found = list(_RECORDS.finditer(source))
     receipts = source[found[-1].start() :].strip("\n") if found else ""
     body = source[: found[-1].start()] if found else source
-    drawn = markdown(body, width) if shown.markdown else words(body.strip("\n"), width)
+    drawn = markdown(body, width) if shown.markdown else _with_code(body, shown.code, width)
     if receipts and body.strip():
         drawn.append([])
     for line in receipts.splitlines():
@@ -204,6 +204,18 @@ def message(shown: Message, width: int) -> list[Line]:
     if shown.is_repeat:
         drawn = [*words("(again)", width, DIM), *drawn]
     return dimmed(drawn) if shown.is_old else drawn
+
+
+def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
+    """Draw *text*, of which some is *code*: what changes something, or else of a shell."""
+    drawn: list[Line] = []
+    for part in code:
+        before, _, text = text.partition(part)
+        language = "diff" if re.search(r"^@@ ", part, re.MULTILINE) else "sh"
+        fence = "`" * (3 + part.count("`"))
+        drawn += [*words(before.strip("\n"), width), []] if before.strip("\n") else []
+        drawn += [*markdown(f"{fence}{language}\n{part}\n{fence}", width), []]
+    return [*drawn, *words(text.strip("\n"), width)]
 
 
 def bare(shown: Message) -> str:

@@ -6,7 +6,7 @@ off the state which the conversation publishes: it is offered to who looks on, a
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -170,6 +170,7 @@ class Terminals:
             is_repeat=post.repeat,
             choices=_choices(post),
             files=files,
+            code=tuple(_code(post.part)),
         )
         _give(there, shown)
 
@@ -381,6 +382,16 @@ def readable(rich: Rich) -> str:
         if entity.url and text[2 * entity.offset : end].decode("utf-16-le") != entity.url:
             text = text[:end] + f" ({entity.url})".encode("utf-16-le") + text[end:]
     return text.decode("utf-16-le")
+
+
+def _code(rich: Rich) -> Iterator[str]:
+    """Yield what of *rich* is code and has lines of its own."""
+    data = f"\n{rich.text}\n".encode("utf-16-le")
+    for entity in rich.entities:
+        start, end = 2 * entity.offset + 2, 2 * (entity.offset + entity.length) + 2
+        before, after = (data[at : at + 2].decode("utf-16-le", "ignore") for at in (start - 2, end))
+        if entity.type in ("code", "pre") and before == after == "\n":
+            yield data[start:end].decode("utf-16-le")
 
 
 def _nobody(session: str | None) -> Undeliverable:

@@ -39,6 +39,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
     """Something that was posted.  *id* names it for `Changed`.
 
     *markdown* is empty where the text is none, as of a notice.  *is_old* is from before we came.
+    *code* are parts of *text* with lines of their own that are code: what a call would run.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
     is_old: bool = False
     choices: tuple[Choice, ...] = ()
     files: tuple[ShownFile, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 class Changed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):

@@ -74,6 +74,20 @@ def test_the_end_of_code_that_is_being_written_is_code() -> None:
     assert drawing.tail("a", 80, 0) == []
 
 
+def test_what_a_call_would_run_is_drawn_as_code() -> None:
+    command, change = "mv 'a b' c `d` ```", "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y"
+    text = f"May I?\n\n{command}\n\nWhy I ask: *x*\n{change}"
+    drawn = drawing.message(Message(id="a", text=text, code=(command, change)), 80)
+    code = [f"  {line}" for line in (command, *change.split("\n"))]
+    assert [line for line in shown(drawn) if line] == [
+        "May I?",
+        code[0],
+        "Why I ask: *x*",
+        *code[1:],
+    ]
+    assert {str(part.style and part.style.color) for line in drawn for part in line} != {"None"}
+
+
 def test_a_long_question_shows_both_ends_and_says_so() -> None:
     asked = Message(id="a", text="\n".join(map(str, range(99))), choices=(Choice("No", "/deny X"),))
     drawn = shown(drawing.box(asked, 80, 20))
