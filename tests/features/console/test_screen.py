@@ -159,7 +159,7 @@ def test_a_question_is_answered_by_one_key_or_with_a_reason(tmp_path: Path) -> N
         table.house.send(State(busy=True), ASKED)
         table.type("1")
         while not table.house.is_heard(0.2):
-            table.type("1")
+            table.type("\x151")  # one that came before the question is text, and stands in the line
         assert table.said() == "/allow X once"
         table.let_read()  # or a key that was pressed once too often answers the next one
         table.house.send(Changed(id="a", text="✓ Allowed"), ASKED)
