@@ -112,13 +112,15 @@ def answering(home: Path) -> Iterator[None]:
         wire.bind(listener, home / "run" / wire.NAME)
         listener.listen()
 
+        over = threading.Event()
+
         def serve() -> None:
-            while True:
+            while not over.is_set():
                 client, _ = listener.accept()
                 with client:
                     line = client.makefile("rb").readline()
-                    if not line:
-                        return
+                    if not line:  # somebody only looks whether we are here
+                        continue
                     asked = wire.decode(line, wire.ControlRequest)
                     text = fitted(seen) if asked.command == "inspect" else HOSTILE
                     client.sendall(wire.encode(wire.ControlAnswer(ok=True, text=text)))
@@ -128,6 +130,7 @@ def answering(home: Path) -> Iterator[None]:
         try:
             yield
         finally:
+            over.set()
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
                 wire.connect(last, home / "run" / wire.NAME)
             thread.join()

@@ -184,7 +184,8 @@ class World:
         return [
             *here.broken(self.pushed),
             *misjudged(logs, approvals(here.state)[0], ("act",)),
-            *misplanned(log, until, here.said(OWNER), logs),
+            # Each of the owners may be the one who wrote last, and is told.
+            *misplanned(log, until, [text for one in FRIENDS for text in here.said(one)], logs),
             *(f"never heard of: {one}" for one in self.planned if one not in said + str(later)),
             *self._commands([entry for journal in logs.values() for entry in journal], said),
         ]

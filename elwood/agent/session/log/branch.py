@@ -14,7 +14,6 @@ from elwood.agent.conversation.labels import Label, Taint, remember
 from elwood.agent.conversation.message import (
     OFFERED,
     PLANNED,
-    SKILL,
     Assistant,
     Human,
     Message,
@@ -216,7 +215,7 @@ def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bo
         match message:
             case Results(results):
                 found += [one.text for one in results if one.call in calls]
-            case Notice(text) if text.startswith((OFFERED, PLANNED, SKILL)):
+            case Notice(text) if text.startswith((OFFERED, PLANNED)):
                 found.append(text)
             case Notice(text) if summed_up and is_notice_of_cut(message):
                 found.append(text)
