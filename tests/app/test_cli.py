@@ -184,6 +184,25 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         assert process.wait(60) == 1
 
 
+@pytest.mark.parametrize(
+    ("closed", "arguments"), [("<&-", "init"), ("<&-", "once hi"), (">&-", "doctor")]
+)
+def test_a_closed_stream_is_one_that_leads_nowhere(
+    tmp_path: Path, closed: str, arguments: str
+) -> None:
+    configured(tmp_path, OFFLINE)
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m elwood {arguments} {closed}', sys.executable],
+        env={**kept, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # --- one message ---------------------------------------------------------------------------------
 
 HELP = "remind me in 1 minute to call mum"
