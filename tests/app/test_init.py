@@ -164,7 +164,8 @@ async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None
 
 
 async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:
-    steps = [("Which one?", "http://x?y"), ("Which one?", "anthropic"), ("Its key", CTRL_C)]
+    wrong = [("Which one?", one) for one in ("http://x?y", "http://[::1/v1")]
+    steps = [*wrong, ("Which one?", "anthropic"), ("Its key", CTRL_C)]
     code, shown = await dialogue(tmp_path, steps)
     assert (code, "Nothing was written.\n" in shown) == (130, True)
     assert "Traceback" not in shown
