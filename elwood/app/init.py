@@ -13,7 +13,7 @@ from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
 from elwood.app.main import sections
-from elwood.foundation.command_line import OK, ask, is_wanted
+from elwood.foundation.command_line import OK, ask
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers, Config, Paths
 from elwood.foundation.storage.disk import temporary
@@ -69,10 +69,11 @@ def set_up(path: Path, given: Namespace) -> int:
     from elwood.agent.models.check import set_up as set_up_models
     from elwood.app.doctor import doctor
 
+    if path.exists():
+        print(f"There is {path} already. Move it away to be asked for a new one.\n")
+        return install(path, os.environ)
     print("Enter takes what stands in [ ], or leaves a step out. Nothing is written until")
     print("the end: Ctrl-C leaves everything as it was.")
-    if path.exists() and not is_wanted(f"\nThere is {path}. Put it aside, and make a new one?"):
-        return install(path, os.environ)
     path, answers = path.absolute(), Answers()
     try:
         config = load(Path(os.devnull), dict(os.environ))
@@ -112,9 +113,6 @@ def _write_all(path: Path, answers: Answers) -> list[Path]:
         draft.unlink(missing_ok=True)
         _write(draft, template(told).encode(), say=lambda line: None)
         load(draft, dict(os.environ))
-        if path.exists():
-            made.append(_unused(path.with_name(f"{path.name}.old")))
-            shutil.copy2(path, made[-1])
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         draft.unlink(missing_ok=True)

@@ -95,12 +95,18 @@ class Printer(io.TextIOWrapper):
 
     @classmethod
     def install(cls) -> None:
-        """Take the place of stdout and stderr, those that are there."""
+        """Take the place of stdout and stderr; a standard stream that is closed leads nowhere."""
+        # In this order: no file or socket that is opened later gets the number of one of them.
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 -- it stays
+                setattr(sys, name, nowhere)
+                setattr(sys, f"__{name}__", nowhere)
         sys.stdout, sys.stderr = cls._around(sys.stdout), cls._around(sys.stderr)
 
     @classmethod
     def _around(cls, stream: "TextIO") -> "TextIO":
-        if stream is None or isinstance(stream, cls):
+        if isinstance(stream, cls):
             return stream
         stream.flush()
         # Text that the terminal's encoding lacks is no reason to end.

@@ -156,13 +156,18 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     assert "x: no such key" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["inspect"], ["receipts"]])
-def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [(["inspect"], 1, ""), (["receipts", "--json"], 0, "[]\n"), (["session", "list"], 0, "")],
+)
+def test_who_only_looks_needs_no_secret(
+    tmp_path: Path, arguments: list[str], code: int, shown: str
+) -> None:
     """On a server the credentials are the service's alone."""
     configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
     assert elwood(tmp_path, "run").returncode == 78
     done = elwood(tmp_path, *arguments)
-    assert done.returncode == 1  # nothing runs here, and there are no journals
+    assert (done.returncode, done.stdout) == (code, shown)  # nothing runs or was said here
     assert "telegram-token" not in done.stderr
 
 
@@ -182,6 +187,25 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments"), [("<&-", "init"), ("<&-", "once hi"), (">&-", "doctor")]
+)
+def test_a_closed_stream_is_one_that_leads_nowhere(
+    tmp_path: Path, closed: str, arguments: str
+) -> None:
+    configured(tmp_path, OFFLINE)
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m elwood {arguments} {closed}', sys.executable],
+        env={**kept, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- one message ---------------------------------------------------------------------------------

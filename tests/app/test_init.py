@@ -146,11 +146,9 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
 
 
 async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
-    """What was there before lies beside it.  The wait for the owner can be left out by itself."""
-    old = configured(tmp_path, "x = 1")
+    """The wait for the owner can be left out by itself."""
     async with fake_telegram() as telegram:
         steps: Sequence[Step] = [
-            ("make a new one? [y/N]", "y"),
             ("Which one? [offline]", ""),
             ("The token", TOKEN),
             ("Ctrl-C: later) .", CTRL_C),
@@ -160,14 +158,14 @@ async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None
         ]
         code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
     assert (code, "PROBLEM" in shown) == (0, False)
-    assert old.with_name("config.toml.old").read_text() == "x = 1"
-    config = load(old, {"HOME": str(tmp_path)})
+    config = load(tmp_path / ".config/elwood/config.toml", {"HOME": str(tmp_path)})
     assert config.of(ModelSettings).default == "offline/rules"
     assert config.of(TelegramSettings).owners == ()
 
 
 async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:
-    steps = [("Which one?", "http://x?y"), ("Which one?", "anthropic"), ("Its key", CTRL_C)]
+    wrong = [("Which one?", one) for one in ("http://x?y", "http://[::1/v1")]
+    steps = [*wrong, ("Which one?", "anthropic"), ("Its key", CTRL_C)]
     code, shown = await dialogue(tmp_path, steps)
     assert (code, "Nothing was written.\n" in shown) == (130, True)
     assert "Traceback" not in shown
@@ -184,9 +182,9 @@ async def test_all_that_is_wrong_around_it_is_said_before_anything_is_asked(tmp_
 
 
 async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
-    """Unless its owner says yes; and in a pipe nobody is asked."""
+    """It is said how to be asked for a new one; and in a pipe nobody is asked."""
     path = configured(tmp_path, "")
-    code, shown = await dialogue(tmp_path, [("make a new one? [y/N]", "")])
+    code, shown = await dialogue(tmp_path, [("Move it away", lambda: None)])
     assert (code, f"written  {path.parent}" in shown, path.read_text()) == (0, False, "")
     usual = elwood(tmp_path, "init", "--yes").stdout
     assert usual.startswith(f"kept     {path}\nkept     ")

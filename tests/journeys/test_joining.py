@@ -55,6 +55,9 @@ async def test_commands_join_the_elwood_that_runs(tmp_path: Path) -> None:
         code, shown, errors = await typed(t, b"x" * 300_000, "once", "say m0007")
         assert (code, shown) == (2, "")
         assert "Stdin has more than 256 KiB" in errors
+        code, shown, errors = await typed(t, b"x" * 300_000, "chat", "--plain")
+        assert (code, shown) == (1, "")
+        assert "A line has more than 256 KiB" in errors
         code, shown, errors = await typed(t, b"", "chat", "--session", "tg-5")
         assert (code, errors) == (
             1,

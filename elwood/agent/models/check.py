@@ -168,7 +168,7 @@ def set_up(config: Config) -> Answers:
     print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
     services, answers = config.of(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
-    name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@]+")
+    name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
     if name == "offline":
         return {("models", role): "offline/rules" for role in ("default", "summarizer")}
     provider = services.get(name)

@@ -188,7 +188,10 @@ def talk(
             data, is_prompted = os.read(0, 65_536), False
             *said, typed = (typed + (data or b"\n")).split(b"\n")
             texts = [line.decode("utf-8", "replace").strip() for line in said]
-            is_over = not data or "/quit" in texts or len(typed) > wire.MAX_TEXT
+            is_over = not data or "/quit" in texts
+            if len(typed) > wire.MAX_TEXT:
+                most = f"{wire.MAX_TEXT >> 10} KiB"
+                raise CliFailure(f"A line has more than {most}: put it into a file and name that.")
             todo += filter(None, texts[: texts.index("/quit")] if "/quit" in texts else texts)
 
 

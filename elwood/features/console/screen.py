@@ -157,7 +157,7 @@ class _Screen:
         if isinstance(output, Vt100_Output):
             # A terminal's answer to "where is the cursor?" may come when nobody reads it any more.
             output.enable_cpr = False
-        has_colour = "NO_COLOR" not in os.environ
+        has_colour = not os.environ.get("NO_COLOR")
         self._app: Application[int] = Application(
             layout=layout.Layout(layout.HSplit(rows, align=layout.VerticalAlign.TOP), control),
             key_bindings=self._keys(),

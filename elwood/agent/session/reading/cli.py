@@ -105,15 +105,13 @@ class ConversationListed(msgspec.Struct, frozen=True):
 
 def _journals(config: Config) -> dict[str, SessionJournal]:
     paths = sorted((config.of(Paths).state / "sessions").glob("*.jsonl"))
-    if not paths:
-        raise CliFailure(f"there is no conversation in {config.of(Paths).state}")
     return {path.stem: SessionJournal(path) for path in paths}
 
 
 def _journal(config: Config, session: str) -> SessionJournal:
     journals = _journals(config)
     if session not in journals:
-        names = ", ".join(journals)
+        names = ", ".join(journals) or "none"
         raise CliFailure(f"there is no conversation called {session}; there are: {names}")
     return journals[session]
 
@@ -363,15 +361,12 @@ def list_sessions(config: Config, given: Namespace) -> int:
         return one.conversation, active, when, str(one.turns), size, to_do
 
     listed = [(one, cells(one)) for one in found]
-    show_list(SESSIONS, listed, given, "no conversation can be read", ("time", "size", "turns"))
+    show_list(SESSIONS, listed, given, "there is no conversation", ("time", "size", "turns"))
     return _complain(journals)
 
 
 def conversations(config: Config) -> tuple[list[ConversationListed], list[SessionJournal]]:
-    """List all conversations, the one active last at the top, and where they stand.
-
-    Raises CliFailure.
-    """
+    """List all conversations, the one active last at the top, and where they stand."""
     journals = _journals(config)
     found = []
     for name, journal in journals.items():
