@@ -52,6 +52,9 @@ async def test_commands_join_the_elwood_that_runs(tmp_path: Path) -> None:
         }
         talked = await typed(t, b"say m0004\nsay m0005\n/quit\nnot this\n", "chat", "--plain")
         assert talked == (0, "Heard m0004.\n\nHeard m0005.\n", "")
+        code, shown, errors = await typed(t, b"\n/new\n", "once", "-")
+        assert (code, shown) == (2, "")
+        assert "begins with /" in errors
         code, shown, errors = await typed(t, b"x" * 300_000, "once", "say m0007")
         assert (code, shown) == (2, "")
         assert "Stdin has more than 256 KiB" in errors

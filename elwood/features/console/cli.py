@@ -117,6 +117,9 @@ def _whole(text: str | None) -> str:
         most = f"{wire.MAX_TEXT >> 10} KiB"
         raise CliFailure(f"Stdin has more than {most}: put it into a file and name that.", USAGE)
     typed = "" if text in (None, "-") else text or ""
+    if piped.lstrip().startswith(b"/") and not typed:
+        why = "What is piped in begins with /, as a command: give commands as TEXT."
+        raise CliFailure(why, USAGE)
     whole = "\n\n".join(filter(str.strip, (typed, piped.decode("utf-8", "replace"))))
     if not whole:
         raise CliFailure("usage: elwood once TEXT, or with the text on stdin", USAGE)

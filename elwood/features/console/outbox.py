@@ -70,7 +70,7 @@ NOT_CONFINED = (
     "Commands are not confined here (sandbox.kind), so what asks could be one of them: no terminal "
     "may join. Talk on Telegram, or stop Elwood and start elwood chat."
 )
-# Nobody sits at one that asks `once`: it gets answers, and can decide nothing.
+# Nobody sits at one that asks `once`: it gets answers, and no question is put to it.
 Mode = Literal["talk", "watch", "once"]
 
 
