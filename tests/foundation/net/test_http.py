@@ -6,13 +6,16 @@ import ssl
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from elwood.foundation.net.http import (
+    FRESH,
     MAX_NAME,
     Answer,
     Client,
@@ -250,3 +253,27 @@ def test_tls_is_verified_and_made_once() -> None:
     context = _trust()
     assert context is _trust()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+async def test_a_request_goes_out_in_one_piece_and_not_on_a_closed_connection(
+    mock_clock: MockClock,
+) -> None:
+    first_pieces, is_closed = list[bytes](), trio.Event()
+
+    async def answer(stream: trio.SocketStream) -> None:
+        first_pieces.append(await stream.receive_some())
+        await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        await stream.aclose()
+        is_closed.set()
+
+    client = Client()
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        for _ in range(2):
+            assert (await post(client, url)).body == b"ok"
+            await is_closed.wait()
+            mock_clock.jump(FRESH)
+        nursery.cancel_scope.cancel()
+    await client.aclose()
+    assert [piece.partition(b"\r\n\r\n")[2] for piece in first_pieces] == [b"{}", b"{}"]
