@@ -57,10 +57,18 @@ class KeptHistory(History):
 
 
 class Words(Completer):
-    """Completes slash *commands* at the beginning, and names of files after ``@``."""
+    """Completes slash *commands* at the beginning, and names of files after ``@``.
+
+    Of each is told what it does and, behind the first line, how it is typed with more words.
+    """
 
     def __init__(self, commands: Sequence[tuple[str, str]]) -> None:
-        self._commands = [(f"/{name.removeprefix('/')}", about) for name, about in commands]
+        self._commands = list[tuple[str, str]]()
+        for name, told in commands:
+            about, _, usage = told.partition("\n")
+            self._commands.append((f"/{name}", about))
+            longer = re.findall(rf"/{re.escape(name)} [a-z]+", usage)
+            self._commands += [(one, "") for one in dict.fromkeys(longer)]
         # What a terminal would act on, and what would need quotes, is typed by hand.
         self._files = PathCompleter(
             expanduser=True,
@@ -71,7 +79,7 @@ class Words(Completer):
         before = document.text_before_cursor
         if before.startswith("/"):
             for name, about in self._commands:
-                if name.startswith(before):
+                if name.startswith(before) and (" " in before) == (" " in name):
                     yield Completion(name, -len(before), display_meta=about)
         elif found := re.search(r"(?<!\S)@(\S*)$", before):
             yield from self._files.get_completions(Document(found[1]), event)

@@ -14,7 +14,7 @@ from elwood.agent.conversation.inbound import PREFIX
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
-from elwood.agent.session.commands.slash import menu
+from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt
@@ -128,9 +128,8 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
 
 
 def commands(others: Gathered) -> dict[str, str]:
-    """List what can be typed, with a few words each."""
-    groups = menu(others.commands).values()
-    return {name: said for group in groups for name, said in group.items()}
+    """List what can be typed, with what /help says of each."""
+    return COMMANDS | {one.name: one.help for one in others.commands}
 
 
 async def _ended(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:

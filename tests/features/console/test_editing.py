@@ -32,7 +32,8 @@ def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
 
 
 def completed(text: str) -> list[str]:
-    words = Words([("/stop", "stop the answer"), ("status", "how I am")])
+    export = "as a file\n/export md or /export html."
+    words = Words([("stop", "stop the answer"), ("status", "how I am"), ("export", export)])
     found = words.get_completions(Document(text), CompleteEvent())
     return [one.text for one in found]
 
@@ -45,6 +46,9 @@ def test_commands_and_names_of_files_are_completed(
         (tmp_path / name).touch()
     assert completed("/st") == ["/stop", "/status"]
     assert completed("see /st") == []
+    assert completed("/exp") == ["/export"]
+    assert completed("/export ") == ["/export md", "/export html"]
+    assert completed("/export h") == ["/export html"]
     assert completed("see @no") == ["tes.txt"]
     assert completed("a@no") == []
 
