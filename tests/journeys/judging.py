@@ -189,6 +189,7 @@ def _contradictions(
     withdrawn = {
         key_of(e) for e in entries if isinstance(e, CallDecided) and e.ruling == "withdrawn"
     }
+    decided = {key_of(e): e.plan for e in entries if isinstance(e, CallDecided)}
     newest = {_first(question.call): id for id, question in questions.items()}
     for rule in ruled:
         key = _first(questions[rule.id].call)
@@ -197,6 +198,8 @@ def _contradictions(
         outcome = ended[key].outcome if key in ended else "none"
         if outcome == "denied" and ended[key].text.startswith("stopped"):
             continue
+        if outcome == "denied" and decided.get(key, rule.plan) != rule.plan:
+            continue  # what it would do had changed, and too much waited to ask about that
         if rule.ruling in YES and outcome not in ("ok", "unknown") and key not in withdrawn:
             found.append(f"{key} was allowed, and its end is: {outcome}")
         if rule.ruling not in YES and rule.ruling != "standing" and started[key]:

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Human, Notice, Prompt, Results
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Human,
+    Notice,
+    Prompt,
+    Results,
+    ToolCall,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.messages import (
@@ -17,6 +25,7 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
 )
 from elwood.agent.session.log.entries import (
+    CallDecided,
     CallEnded,
     CallPending,
     CallStarted,
@@ -25,6 +34,7 @@ from elwood.agent.session.log.entries import (
     Rewound,
     TurnStarted,
 )
+from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.runtime import Signal
@@ -358,3 +368,11 @@ async def test_a_message_while_tools_run_joins_at_their_end() -> None:
     last: Sequence[object] = scene.model.asked[-1].messages
     assert isinstance(last[-2], Results)
     assert last[-1] == Human("[Thursday 1970-01-01 00:00 UTC]\nand this")
+
+
+@pytest.mark.parametrize(("by", "ruling"), [("tg:1", "denied tg:1"), ("", "")])
+def test_what_nobody_denied_is_not_said_to_be_the_owners_no(by: str, ruling: str) -> None:
+    """As where there was no room to ask."""
+    call = OpenCall("c", ToolCall("c", "act", "{}"))
+    call.decided = CallDecided("t", "c", "plan", "denied", by)
+    assert call.ruling == ruling

@@ -59,9 +59,14 @@ class OpenCall(msgspec.Struct):
 
     @property
     def ruling(self) -> str:
-        """Who allowed or denied it and how: ``once tg:1``; empty if nobody had to."""
+        """Who allowed or denied it and how: ``once tg:1``; empty if nobody had to, or could.
+
+        A denial that is nobody's is Elwood's own: there was no room to ask.
+        """
         decided = self.decided
-        return "" if decided is None else f"{decided.ruling} {decided.by}".strip()
+        if decided is None or (decided.ruling == "denied" and not decided.by):
+            return ""
+        return f"{decided.ruling} {decided.by}".strip()
 
 
 class WaitingCall(msgspec.Struct, frozen=True):
