@@ -80,7 +80,7 @@ def set_up(path: Path, given: Namespace) -> int:
         for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
             answers |= step(config) if step is not None else {}
         written = _write_all(path, answers)
-    except BaseException:
+    except BaseException:  # Ctrl-C too, and it goes on
         print("\nNothing was written.")
         raise
     with redirect_stdout(None):
@@ -113,7 +113,7 @@ def _write_all(path: Path, answers: Answers) -> list[Path]:
         draft.unlink(missing_ok=True)
         _write(draft, template(told).encode(), say=lambda line: None)
         load(draft, dict(os.environ))
-    except BaseException:
+    except BaseException:  # and it goes on: no secret stays of what was not written
         shutil.rmtree(folder, ignore_errors=True)
         draft.unlink(missing_ok=True)
         raise
