@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -52,6 +53,11 @@ class PlayedHouse:
         self._connection.close()
 
 
+class _Unshowable(str):
+    def partition(self, sep: str, /) -> tuple[Any, str, str]:
+        return 5, "", ""
+
+
 def main() -> int:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(sys.argv[1])
@@ -59,7 +65,7 @@ def main() -> int:
 
     commands = COMMANDS
     if "--broken" in sys.argv:  # the library fails at it when it draws
-        commands = [("/broken", 5)]  # type: ignore[list-item]
+        commands = [("broken", _Unshowable())]
 
     def run() -> None:
         history = Path(sys.argv[2])
