@@ -16,7 +16,7 @@ import trio
 import elwood
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.models.client import ModelRequest
+from elwood.agent.models.client import ModelRequest, Shown
 from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.tools.tool import Output, ToolContext
@@ -48,7 +48,7 @@ class Tracker:
     def __init__(self) -> None:
         self.asked: list[ModelRequest] = []
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         """Call the tool for each number; say what it gave."""
         await trio.lowlevel.checkpoint()
         self.asked.append(request)

@@ -34,7 +34,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
-from elwood.agent.models.client import ModelRequest, Provider
+from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.models.spending import Charged, UsageEntry
@@ -80,7 +80,7 @@ FREE = ("act", "keep", "hang", "shell", "deaf")
 # Seconds in which what the scheduler begins is done.
 DONE = 4.0
 Think = Callable[[ModelRequest], Completion | Awaitable[Completion]]
-TellText = Callable[[str], None]
+TellText = Callable[[Shown], None]
 Body = Callable[[Mailbox[None]], Awaitable[None]]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
@@ -125,10 +125,10 @@ class Scripted:
     def __init__(self, home: "Home") -> None:
         self._home = home
 
-    async def complete(self, request: ModelRequest, on_text: TellText) -> Completion:
+    async def complete(self, request: ModelRequest, show: TellText) -> Completion:
         self._home.asked.append(request)
-        self._home.show = on_text
-        on_text("")
+        self._home.show = show
+        show("")
         await trio.lowlevel.checkpoint()
         completion = self._home.think(request)
         return completion if isinstance(completion, Completion) else await completion

@@ -1,5 +1,6 @@
 """Terminals that are attached to a running Elwood, over its real control socket."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -10,6 +11,8 @@ import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import Post, Sent
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.client import ModelRequest, Thought
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Delivered
 from elwood.app.main import CONSOLE
@@ -18,10 +21,11 @@ from elwood.features.console.outbox import ROUTE
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.markdown import Rich
-from tests.journeys.home import MINE, Home, Life
+from tests.journeys.home import MINE, Home, Life, obedient
 from tests.journeys.test_approval_journeys import press
 
 IDLE = wire.State()
+LOOKS_SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 DONE = "re: acted on quickly"
 
 
@@ -120,6 +124,21 @@ async def test_a_terminal_talks_and_sees_where_it_is_when_it_comes_again(h: Home
             assert heard(before) == [("you", "two"), ("you", "three")]
             assert texts(before) == ["re: two", "re: three"]
             assert all(getattr(one, "is_old", True) for one in before)
+
+
+async def test_what_is_thought_is_seen_without_its_secrets_and_is_no_message(h: Home) -> None:
+    def think(request: ModelRequest) -> Completion:
+        h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))
+        return obedient(request)
+
+    async with served(h), sitting(h) as me:
+        h.think = think
+        assert await me.asks("one") == ["re: one"]
+        [thinking] = [one for one in me.frames if isinstance(one, wire.Thinking)]
+        assert thinking.text.startswith("hm")
+        assert LOOKS_SECRET not in thinking.text
+        assert re.search(r"hm the token is \S+, and so it ", thinking.text)
+        assert len(thinking.text) < 20_000
 
 
 async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not(h: Home) -> None:

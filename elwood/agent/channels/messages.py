@@ -104,12 +104,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     *draft* is one id for each turn, and the next ones are free for what goes beyond one draft.
     *redact* takes secrets out when the text is really shown: most frames never are.
+    *is_thought* is what the model thinks before it says anything: most channels have no place for
+    that.
     """
 
     route: Route
     draft: int
     unredacted: str
     redact: Callable[[str], str] = str
+    is_thought: bool = False
 
     @property
     def text(self) -> str:

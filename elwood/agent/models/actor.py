@@ -15,7 +15,7 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen, texts
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider
+from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import (
     BadHistory,
@@ -29,6 +29,7 @@ from elwood.agent.models.messages import (
     MayAsk,
     ModelsMail,
     ModelUnavailable,
+    Progress,
     Spending,
 )
 from elwood.agent.models.routing import (
@@ -332,7 +333,7 @@ class ModelAttempt:
         rest = self.rest if trio.current_time() < self.ask.until else ()
         return give_up(fault, self.model, rest)
 
-    def show(self, said: str | Delayed) -> None:
+    def show(self, said: Progress) -> None:
         """Show whoever waits the text so far, or why there is none; lossy by contract."""
         if self.ask.progress is not None:
             with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -554,13 +555,13 @@ class Models:
         name, model = split_name(attempt.model)
         told: str | None = None
 
-        def on_text(text: str) -> None:
+        def show(shown: Shown) -> None:
             nonlocal told
             if told is None:
                 breaker.succeeded()
-            told = text
-            if text:
-                attempt.show(text)
+            told = shown if isinstance(shown, str) else shown.text
+            if shown:
+                attempt.show(shown)
 
         files: Mapping[str, str] = {}
         if self._look is not None and any(map(seen, ask.messages)):
@@ -571,7 +572,7 @@ class Models:
         try:
             what = f"a response of {attempt.model}"
             with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
-                completion = await self._providers[name].complete(request, on_text)
+                completion = await self._providers[name].complete(request, show)
                 breaker.succeeded()
                 report_done(name)
                 cost = self._book.owe(attempt.caller, attempt.model, completion.usage).usd

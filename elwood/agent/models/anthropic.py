@@ -48,6 +48,7 @@ class Anthropic(HttpProvider):
     def __init__(self, name: str, settings: ProviderSettings, client: Client) -> None:
         super().__init__(name, settings, client)
         self._version = settings.version
+        self._has_thoughts = settings.thoughts
 
     def headers(self) -> dict[str, str]:
         key = {"x-api-key": self.key} if self.key else {}
@@ -62,6 +63,8 @@ class Anthropic(HttpProvider):
             "cache_control": {"type": "ephemeral"},
             "messages": _messages(request.messages, clean, partial(self._shown, request)),
         }
+        if self._has_thoughts:
+            payload["thinking"] = {"type": "adaptive", "display": "summarized"}
         if request.prompt.system.strip():
             long = {"type": "ephemeral", "ttl": "1h"}
             text = clean(request.prompt.system)
@@ -193,12 +196,17 @@ class MessageStream(ResponseStream):
         self._stop: str | None = None
         self._details: Any = None
         self._text: str | None = None
+        self._thoughts = ""
         self._gap = ""
         self._is_counted = False
 
     @property
     def text(self) -> str | None:
         return self._text
+
+    @property
+    def thought(self) -> str:
+        return self._thoughts
 
     def read(self, event: bytes) -> None:  # unknown ones are ignored (LLM-13)
         data = decode(event)
@@ -239,6 +247,8 @@ class MessageStream(ResponseStream):
         if field == "text":
             self._text = f"{self._text or ''}{self._gap}{delta[key]}"
             self._gap = ""
+        elif field == "thinking":
+            self._thoughts += delta[key]
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):

@@ -101,16 +101,26 @@ def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:
     return found
 
 
+class Thought(msgspec.Struct, frozen=True):
+    """What the model has thought so far in this response, of which there is no text yet."""
+
+    text: str
+
+
+# What of a response is shown before it is whole.
+Shown = str | Thought
+
+
 class Provider(Protocol):
     """Speaks one API.  *codec* names the form of the native content it writes and can replay."""
 
     codec: str
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         """Return one whole response, or raise ModelFailure.
 
-        *on_text* is called with the whole text so far each time there is more, and first with
-        none, when the response has begun; it must not wait.
+        *show* is called with the whole text so far each time there is more, before it with the
+        thoughts, and first with no text, when the response has begun; it must not wait.
         """
 
 
@@ -174,7 +184,7 @@ class HttpProvider(ABC):
         except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not looked for first
             return msgspec.json.encode(self.payload(request, well_formed))
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         if self._lacks_key:
             raise self.failure("bad_key", "")
         body = self.encode(request)
@@ -191,7 +201,7 @@ class HttpProvider(ABC):
                 async for chunk in answer:
                     for event in parser.feed(chunk):
                         stream.take(event)
-                    stream.tell(on_text)
+                    stream.tell(show)
                     if stream.is_done:
                         break
                 # Whatever goes wrong here, the response was whole.
@@ -263,11 +273,17 @@ class ResponseStream(ABC):
         self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
         self._told: int | None = None
+        self._thought = 0
 
     @property
     @abstractmethod
     def text(self) -> str | None:
         """What may be shown so far; None before the response has begun."""
+
+    @property
+    @abstractmethod
+    def thought(self) -> str:
+        """What was thought so far, as far as the service says."""
 
     @abstractmethod
     def read(self, event: bytes) -> None:
@@ -295,8 +311,10 @@ class ResponseStream(ABC):
                 "server", "an event of the stream is not readable"
             ) from error
 
-    def tell(self, on_text: Callable[[str], None]) -> None:
+    def tell(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
+
+        What is thought is shown as long as there is no text.
 
         Raises ModelFailure if it is longer than any may be.
         """
@@ -305,7 +323,10 @@ class ResponseStream(ABC):
             if len(text) > self._most:
                 raise self._too_long()
             self._told = len(text)
-            on_text(well_formed(text))
+            show(well_formed(text))
+        if not text and len(thought := self.thought) > self._thought:
+            self._thought = len(thought)
+            show(Thought(well_formed(thought)))
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""

@@ -8,7 +8,7 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.client import EmbeddingFailed, Shown
 from elwood.agent.models.spending import Spent
 from elwood.foundation.log import bound
 from elwood.foundation.runtime import Request
@@ -51,21 +51,25 @@ class Delayed(msgspec.Struct, frozen=True):
     why: str
 
 
+Progress = Shown | Delayed
+
+
 class Complete(Request[Completed], frozen=True, kw_only=True):
     """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
 
     *progress* gets the text so far, as a whole, each time there is more, and before that why there
-    is none yet; what does not fit is dropped.  *max_tokens* overrides the configured limit.
-    *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
-    *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
-    is asked within its turn, such as a summary, carries both.  *cause* is what log lines name.
+    is none yet, or the thoughts; what does not fit is dropped.  *max_tokens* overrides the
+    configured limit.  *until* (Trio's clock) is when an answer comes too late: better a reason
+    before it than silence.  *job* is the scheduled job that it is asked for, if any, and *purse*
+    what that may spend; what is asked within its turn, such as a summary, carries both.  *cause* is
+    what log lines name.
     """
 
     session: str
     role: str
     prompt: Prompt
     messages: tuple[Message, ...]
-    progress: trio.MemorySendChannel[str | Delayed] | None = None
+    progress: trio.MemorySendChannel[Progress] | None = None
     max_tokens: int | None = None
     until: float = math.inf
     job: str = ""

@@ -28,7 +28,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.models.client import ModelRequest
+from elwood.agent.models.client import ModelRequest, Shown
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import code, cut, fenced, in_quotes, literal
 from elwood.foundation.text.words import slug
@@ -143,7 +143,7 @@ class OfflineModel:
     def encode(request: ModelRequest) -> bytes:
         return msgspec.json.encode((request.prompt, request.messages))
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         await trio.lowlevel.checkpoint()
         sent = self.encode(request)
         wanted, text = _respond(request.prompt, request.messages)
@@ -157,7 +157,7 @@ class OfflineModel:
             )
         else:
             blocks = (Text(well_formed(text)),)
-            on_text(text)
+            show(text)
         native = msgspec.json.encode(blocks)
         return Completion(
             Assistant(blocks, self.codec, request.model, msgspec.Raw(native)),

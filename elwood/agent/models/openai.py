@@ -195,6 +195,10 @@ class ChatStream(ResponseStream):
     def text(self) -> str:
         return _without_thoughts(self._text)[0]
 
+    @property
+    def thought(self) -> str:
+        return self._reasoning or _without_thoughts(self._text)[1]
+
     def read(self, event: bytes) -> None:
         if event.strip() == b"[DONE]":
             self.is_done = True

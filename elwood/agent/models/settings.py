@@ -171,6 +171,11 @@ class ProviderSettings:
         90.0, help="seconds of silence that end a response", check=between(1, 3600)
     )
     version: str = setting("2026-10-21", help="for the API anthropic: the anthropic-version header")
+    thoughts: bool = setting(
+        False,
+        help="for the API anthropic: whether to ask for summaries of what a model thinks, which "
+        "elwood chat shows at Ctrl-O (models of 4.6 and later)",
+    )
     echo_reasoning: EchoReasoning = setting(
         "none", help="for the API openai: the field that takes back earlier reasoning"
     )

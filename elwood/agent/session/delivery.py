@@ -256,6 +256,17 @@ class Showing:
             return False
         return self._show(text, self._redactor.partial)
 
+    def thought(self, text: str) -> None:
+        """Show what is thought so far, to those who want to see it."""
+        draft = Draft(
+            route=self._route,
+            draft=self._draft,
+            unredacted=text,
+            redact=lambda text: self._redactor.partial(text)[-DRAFT:],
+            is_thought=True,
+        )
+        self._offer(draft)
+
     def said(self, text: str) -> None:
         """Show the whole *text* of a response with calls; what is said next stands below it."""
         whole = self._redactor(text)[:DRAFT]

@@ -101,7 +101,7 @@ class _Terminal:
 
     def give(self, frame: wire.ToTerminal) -> None:
         """Queue *frame*; a terminal that reads too slowly is let go."""
-        is_offered = isinstance(frame, wire.Writing | wire.Running)
+        is_offered = isinstance(frame, wire.Writing | wire.Thinking | wire.Running)
         if is_offered and self.send.statistics().current_buffer_used > wire.MAX_WAITING // 2:
             return
         try:
@@ -144,8 +144,8 @@ class Terminals:
                     text = None if part is None else readable(part)
                     _give(there, wire.Changed(id=id_, text=text, choices=_choices(message)))
                     message.reply.set(Sent(id_))
-                case Draft() if there:
-                    _give(there, wire.Writing(message.text))
+                case Draft(text=text) if there:
+                    _give(there, (wire.Thinking if message.is_thought else wire.Writing)(text))
                 case Typing(why=why) if why:
                     for one in there:
                         one.runs(why)

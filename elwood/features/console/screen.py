@@ -107,12 +107,13 @@ class _Screen:
         self._answer: list[Line] = []
         self._width = 0
         self._changed = asyncio.Event()
-        # What runs or ran in this turn, with its time; whether all of that is shown.
+        # What runs or ran in this turn, with its time, and its last thoughts; whether Ctrl-O shows
+        # all of that.
         self._state = wire.State()
         self._steps: dict[str, str] = {}
         self._step = ""
         self._step_at = self._began = 0.0
-        self._took_all = ""
+        self._took_all = self._thought = ""
         self._is_open = False
         # Questions that wait for a key; which one is shown, since when, and whether all of it.
         self._boxes: dict[str, wire.Message] = {}
@@ -237,6 +238,8 @@ class _Screen:
                 self._print(partial(drawing.heard, frame))
             case wire.Writing(markdown=text):
                 self._writing = text
+            case wire.Thinking(text=text):
+                self._thought = text
             case wire.Running(text=text):
                 self._run(drawing.safe(text).removeprefix("⏳ "))
             case wire.Took(id=id, why=why):
@@ -303,7 +306,8 @@ class _Screen:
             self._disarm()
         if state.busy and not before.busy:
             self._steps.clear()
-            self._step, self._began, self._is_open = "", time.monotonic(), False
+            self._step = self._thought = ""
+            self._began, self._is_open = time.monotonic(), False
         elif before.busy and not state.busy:
             self._run("")
             self._writing, self._answer, self._took_all = "", [], _since(self._began)
@@ -379,8 +383,10 @@ class _Screen:
 
     def _status(self, width: int) -> list[Line]:
         count = len(self._steps)
-        told = []
+        told, thought = list[str](), list[Line]()
         if self._is_open:
+            rows = self._size().rows // 3
+            thought = drawing.dimmed(drawing.tail(self._thought, width, rows))
             told = [f"  {step} · {took}".rstrip(" ·") for step, took in self._steps.items()]
         if self._state.busy:
             what = "waiting for you" if self._boxes else "writing" if self._writing else "thinking"
@@ -388,10 +394,11 @@ class _Screen:
             took = self._steps.get(self._step) or _since(since)
             spin = _SPINNER[int(time.monotonic() * 4) % len(_SPINNER)]
             told.append(f"{spin} {self._step or what} · {took}")
-        elif count:
-            steps = f"{count} step{'s' * (count > 1)}, {self._took_all}"
+        elif count or self._thought:
+            steps = f"{count} step{'s' * (count > 1)}" if count else "thought"
+            steps = f"{steps}, {self._took_all}"
             told.append(f"{'▾' if self._is_open else '▸'} {steps} · Ctrl-O")
-        return [drawing.words(line, width, DIM)[0] for line in told]
+        return [*thought, *(drawing.words(line, width, DIM)[0] for line in told)]
 
     def _questions(self, width: int, rows: int) -> list[Line]:
         asked = list(self._boxes.values())

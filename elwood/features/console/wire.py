@@ -75,6 +75,12 @@ class Writing(msgspec.Struct, frozen=True, tag=True):
     markdown: str
 
 
+class Thinking(msgspec.Struct, frozen=True, tag=True):
+    """What the model has thought so far in this response, or the end of it; nothing keeps it."""
+
+    text: str
+
+
 class Running(msgspec.Struct, frozen=True, tag=True):
     """What runs now, in a line; *text* is empty when nothing is to be said of it any more."""
 
@@ -115,7 +121,7 @@ class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_onl
     files: tuple[str, ...] = ()
 
 
-ToTerminal = Message | Changed | HeardElsewhere | Writing | Running | Took | State
+ToTerminal = Message | Changed | HeardElsewhere | Writing | Running | Took | State | Thinking
 FromTerminal = SaidHere
 
 

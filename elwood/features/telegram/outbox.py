@@ -376,6 +376,8 @@ class Outbox:
                     queue.edits.append(mail)
             case _ if queue.chat in self._gone:
                 return  # nobody would see it
+            case Draft(is_thought=True):
+                return  # there is no place for it beside the answer
             case Draft() | Typing() | Status():
                 topic = mail.route.topic
                 if topic not in queue.screens:

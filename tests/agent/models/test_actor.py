@@ -17,7 +17,7 @@ from elwood.agent.conversation.message import Assistant, Completion, Human, Prom
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models, UsageBook
-from elwood.agent.models.client import ModelFailure, ModelRequest, Provider
+from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -76,23 +76,23 @@ class Scripted:
     most: int = 0
     codec: str = "scripted"
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         self.asked.append((trio.current_time(), request.model))
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            return await self._complete(request, on_text)
+            return await self._complete(request, show)
         finally:
             self.running -= 1
 
-    async def _complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def _complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         step = self.script.pop(0) if self.script else self.otherwise
         if step is not None and not step.begun:
             await trio.sleep(0.1)
             raise failure(step)
-        on_text("")
+        show("")
         await trio.sleep(self.took)
-        on_text("hello")
+        show("hello")
         if step is not None:
             raise failure(step)
         message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))

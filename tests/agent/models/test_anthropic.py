@@ -24,7 +24,7 @@ from elwood.agent.conversation.message import (
     mend,
 )
 from elwood.agent.models.anthropic import Anthropic
-from elwood.agent.models.client import ModelFailure, ModelRequest
+from elwood.agent.models.client import ModelFailure, ModelRequest, Shown, Thought
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -54,9 +54,9 @@ async def provider(fake: FakeModels, *, stall: float = 30.0) -> AsyncIterator[An
         yield anthropic_at(url, client, stall=stall)
 
 
-async def complete(step: Step, on_text: Callable[[str], None] = lambda text: None) -> Completion:
+async def complete(step: Step, show: Callable[[Shown], None] = lambda text: None) -> Completion:
     async with provider(FakeModels(script=[step])) as anthropic:
-        return await anthropic.complete(wanted(), on_text)
+        return await anthropic.complete(wanted(), show)
 
 
 async def failing(step: Step, *, stall: float = 30.0) -> ModelFailure:
@@ -114,12 +114,24 @@ async def test_a_scan_is_a_document_before_its_words() -> None:
 
 
 async def test_text_is_told_as_it_grows_and_first_without_any() -> None:
-    told: list[str] = []
-    await complete(Say("x" * 50, pause=0.001), told.append)
+    told: list[Shown] = []
+    await complete(Say("x" * 50, pause=0.001, thinking="hm"), told.append)
     assert told[0] == ""
-    assert told == sorted(told, key=len)
-    assert told[-1] == "x" * 50
-    assert len(told) > 2
+    assert [one for one in told if not isinstance(one, str)] == [Thought("hm")]
+    texts = [one for one in told if isinstance(one, str)]
+    assert texts == sorted(texts, key=len)
+    assert texts[-1] == "x" * 50
+    assert len(texts) > 2
+
+
+@pytest.mark.parametrize("wants", [False, True])
+async def test_thoughts_are_asked_for_if_wanted(wants: bool) -> None:
+    fake = FakeModels(script=[Say("x")])
+    async with serving(fake.answer) as url, aclosing(Client()) as client:
+        settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), thoughts=wants)
+        await Anthropic("anthropic", settings, client).complete(wanted(), lambda text: None)
+    asked = {"type": "adaptive", "display": "summarized"} if wants else None
+    assert fake.bodies[0].get("thinking") == asked
 
 
 async def test_unknown_events_deltas_and_blocks_are_ignored_or_kept() -> None:

@@ -21,7 +21,7 @@ from elwood.agent.conversation.message import (
     Results,
     ToolSpec,
 )
-from elwood.agent.models.client import ModelRequest, Provider
+from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.offline import OfflineModel, understand
 from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
@@ -44,7 +44,7 @@ class Talk:
     def __init__(self, tools: tuple[ToolSpec, ...] = SPECS) -> None:
         self.prompt = Prompt("You are Elwood.", tools)
         self.messages: list[Message] = []
-        self.streamed: list[str] = []
+        self.streamed: list[Shown] = []
 
     async def hear(self, *messages: Message) -> Completion:
         self.messages += messages

@@ -22,7 +22,7 @@ from elwood.agent.conversation.message import (
     ToolSpec,
     Usage,
 )
-from elwood.agent.models.client import ModelFailure, ModelRequest
+from elwood.agent.models.client import ModelFailure, ModelRequest, Shown, Thought
 from elwood.agent.models.openai import OpenAI
 from elwood.agent.models.settings import EchoReasoning, ProviderSettings
 from elwood.foundation.net.http import Client
@@ -175,13 +175,15 @@ async def test_usage_is_taken_from_wherever_it_comes_last() -> None:
     assert none.output == 2
 
 
-async def test_raw_thoughts_are_not_shown() -> None:
-    told: list[str] = []
+async def test_raw_thoughts_are_not_shown_as_text() -> None:
+    told: list[Shown] = []
     step = chunks(*(delta(content=c) for c in ("<th", "ink>hm", "</think>\n", "yes")), END)
     async with provider(FakeModels(script=[step])) as openai:
         completion = await openai.complete(wanted(), told.append)
     assert completion.message.text == "yes"
-    assert set("".join(told)) <= set("yes")
+    thoughts = [one.text for one in told if isinstance(one, Thought)]
+    assert thoughts[-1] == "hm"
+    assert "".join(one for one in told if isinstance(one, str)) == "yes"
 
 
 @pytest.mark.parametrize(

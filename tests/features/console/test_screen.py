@@ -31,6 +31,7 @@ from elwood.features.console.wire import (
     Message,
     Running,
     State,
+    Thinking,
     Took,
     ToTerminal,
     Writing,
@@ -193,6 +194,7 @@ def frames(chance: random.Random) -> Iterator[ToTerminal]:
     yield State(busy=chance.random() < 0.5, waiting=chance.randrange(3))
     yield HeardElsewhere(who=text, text=text, is_old=chance.random() < 0.5)
     yield Writing(text)
+    yield Thinking(text)
     yield Running(text)
     yield ASKED
     yield Message(id="b", text=text, markdown=text, is_reply=True, choices=ASKED.choices)

@@ -23,6 +23,7 @@ from elwood.features.console.wire import (
     Running,
     ShownFile,
     State,
+    Thinking,
     Writing,
 )
 from elwood.foundation.text.markdown import native
@@ -54,6 +55,9 @@ def pieces(folder: Path, size: int = 500) -> Iterator[list[str]]:
 | 家族    | 3,200    | copy it            |
 
 > Nothing is deleted before you say so.
+"""
+THOUGHT = """\
+I should look at the folder first: there may be **so many** messages that one run is too long.
 """
 FOOTER = """\
 — from the records —
@@ -161,7 +165,7 @@ def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -
         it.see("@/etc/hostname")
         it.type("Enter", "Enter")
         it.house.said()
-        it.house.send(State(busy=True), Running("⏳ shell ls -la ~/Mail · 7 s"))
+        it.house.send(State(busy=True), Thinking(THOUGHT), Running("⏳ shell ls -la ~/Mail · 7 s"))
         it.see("~/Mail · 7 s")
         it.house.send(Writing(ANSWER[:420]))
         it.see("too large")
@@ -180,7 +184,7 @@ def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -
         )  # fmt: skip
         it.keep("answered", "looked at 2 files", "2 steps", "pieces.py")
         it.type("C-o")
-        it.keep("shows what ran", "shell ls", "▾")
+        it.keep("shows what ran, and the thoughts", "so many", "shell ls", "▾")
         it.type("C-l")
         more = Choice("Always: rsync to backup:/srv/mail", "/allow A always")
         it.house.send(

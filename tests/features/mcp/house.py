@@ -12,7 +12,7 @@ import trio
 
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.message import Completion, Human, Results
-from elwood.agent.models.client import ModelRequest
+from elwood.agent.models.client import ModelRequest, Shown
 from elwood.agent.models.settings import Limits, ModelSettings, Providers, ProviderSettings
 from elwood.app.main import FEATURES
 from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule
@@ -53,7 +53,7 @@ class Obedient:
         # Calls that it makes of itself at the next message.
         self.own: list[tuple[str, str]] = []
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         await trio.lowlevel.checkpoint()
         self.asked.append(request)
         last = request.messages[-1]

@@ -22,6 +22,7 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models import messages as models
+from elwood.agent.models.client import Thought
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
@@ -226,7 +227,7 @@ class TurnRun:
         """Ask the model; None if another message came before anything was shown."""
         shown = early = False
         completed: Completed | None = None
-        progress, seen = trio.open_memory_channel[str | models.Delayed](1)
+        progress, seen = trio.open_memory_channel[models.Progress](1)
 
         async def show() -> None:
             nonlocal shown
@@ -235,6 +236,8 @@ class TurnRun:
                     continue
                 if isinstance(said, models.Delayed):
                     self.showing.delayed(said.why)
+                elif isinstance(said, Thought):
+                    self.showing.thought(said.text)
                 elif self.showing.text(said):
                     shown = True
 
@@ -270,7 +273,7 @@ class TurnRun:
                     raise
                 await trio.sleep(LOOK_EVERY)
 
-    async def _complete(self, progress: trio.MemorySendChannel[str | models.Delayed]) -> Completed:
+    async def _complete(self, progress: trio.MemorySendChannel[models.Progress]) -> Completed:
         now, chosen = trio.current_time(), self.log.state.model
         limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
