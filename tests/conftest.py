@@ -22,13 +22,13 @@ settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (20)")
+    parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (10)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
         "--kill-every", type=int, default=8, help="Elwood dies at every n-th step of a story (8)"
     )
     parser.addoption(
-        "--kill-pairs", type=int, default=40, help="pairs of steps that Elwood dies at (40)"
+        "--kill-pairs", type=int, default=24, help="pairs of steps that Elwood dies at (24)"
     )
     parser.addoption(
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--timing-examples", type=int, default=40, help="clocks compared minute by minute (40)"
     )
     parser.addoption(
-        "--year-days", type=int, default=12, help="days of the year of planned times (12; 365)"
+        "--year-days", type=int, default=8, help="days of the year of planned times (8; 365)"
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--mcp-real", default=None, help="folder to install real MCP servers in, from registries"
     )
-    parser.addoption("--updates", type=int, default=10_000, help="updates of random shapes (10000)")
+    parser.addoption("--updates", type=int, default=6_000, help="updates of random shapes (6000)")
     parser.addoption(
         "--busy-minutes", type=int, default=3, help="of simulated heavy use of Telegram (3; 60)"
     )

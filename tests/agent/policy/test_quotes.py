@@ -66,7 +66,6 @@ def marks(size: int) -> tuple[str, list[str]]:
     return "x" * 20, ["\u0301\u0316" * (size // 2)]
 
 
-@pytest.mark.bench
 @pytest.mark.parametrize("shape", [hostile, marks])
 def test_memory_grows_no_faster_than_the_texts(
     shape: Callable[[int], tuple[str, list[str]]],
