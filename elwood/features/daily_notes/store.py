@@ -359,8 +359,7 @@ class DailyNoteSearch:
     def _search(self, query: str, limit: int) -> list[SearchResult]:
         chosen = asked(query)
         found: list[SearchResult] = []
-        wanted = SearchQuery(query=query, now=0.0)
-        for key in ranked(self._indexed.index.search(wanted))[:MAX_READ]:
+        for key in ranked(self._indexed.index.search(SearchQuery(query=query)))[:MAX_READ]:
             if len(found) == limit:
                 break
             read = self._files.read(key)
