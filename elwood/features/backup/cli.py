@@ -1,33 +1,24 @@
-"""What ``elwood backup`` does: takes backups, lists them, puts one in place."""
+"""What ``elwood backup`` and ``elwood reset`` do: take backups, list them, put one in place."""
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import (
-    FAILURE,
-    OK,
-    CliCommand,
-    CliFailure,
-    is_wanted,
-    json_switch,
-    show_list,
-)
-
-if TYPE_CHECKING:
-    from elwood.features.backup.rules import Backup
-    from elwood.foundation.settings import Config
+from elwood.agent.conversation.settings import Owner
+from elwood.features.backup import restore as restoring
+from elwood.features.backup.feature import BackupSettings, backup_folder
+from elwood.features.backup.rules import BackupFailed, told
+from elwood.features.backup.store import Scope, found, take
+from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.disk import AlreadyRunning
+from elwood.foundation.text.lines import ago, size_text
 
 
-def now(config: "Config", given: Namespace) -> int:
-    from elwood.features.backup.feature import BackupSettings
-    from elwood.features.backup.rules import BackupFailed, told
-    from elwood.features.backup.store import Scope, take
-    from elwood.foundation.text.lines import size_text
-
+def now(config: Config, given: Namespace) -> int:
     try:
         taken = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
     except BackupFailed as error:
@@ -43,33 +34,19 @@ def now(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def show_backups(config: "Config", given: Namespace) -> int:
-    from datetime import datetime
-
-    from elwood.agent.conversation.settings import Owner
-    from elwood.foundation.text.lines import ago, size_text
-
+def show_backups(config: Config, given: Namespace) -> int:
     zone, now = config.of(Owner).zone, time.time()
-    found = []
-    for number, one in enumerate(_known(config), 1):
+    listed = []
+    for number, one in enumerate(found(backup_folder(config)), 1):
         taken = f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}"
         row = (str(number), ago(now - one.at), taken, size_text(one.size), one.path.name)
-        found.append((one, row))
+        listed.append((one, row))
     titles = ("number", "when", "time", "size", "file")
-    show_list(titles, found, given, "there are no backups", ("file",))
+    show_list(titles, listed, given, "there are no backups", ("file",))
     return OK
 
 
-def restore(config: "Config", given: Namespace) -> int:
-    from datetime import datetime
-
-    from elwood.agent.conversation.settings import Owner
-    from elwood.features.backup import restore as restoring
-    from elwood.features.backup.rules import BackupFailed, told
-    from elwood.features.backup.store import Scope
-    from elwood.foundation.settings import Paths
-    from elwood.foundation.storage.disk import AlreadyRunning
-
+def restore(config: Config, given: Namespace) -> int:
     path, paths = _chosen(config, given.which), config.of(Paths)
     question = f"Put {path} in the place of {paths.state} and {paths.workspace}?"
     if not given.yes and not is_wanted(question):
@@ -90,12 +67,7 @@ def restore(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def reset(config: "Config", given: Namespace) -> int:
-    from elwood.features.backup import restore as restoring
-    from elwood.features.backup.rules import BackupFailed
-    from elwood.features.backup.store import Scope
-    from elwood.foundation.storage.disk import AlreadyRunning
-
+def reset(config: Config, given: Namespace) -> int:
     scope = Scope.of(config)
     if not given.yes and not is_wanted(f"Move what {scope.state} holds aside, and begin anew?"):
         print("Nothing was changed.")
@@ -111,42 +83,10 @@ def reset(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def _known(config: "Config") -> "list[Backup]":
-    from elwood.features.backup.feature import backup_folder
-    from elwood.features.backup.store import found
-
-    return found(backup_folder(config))
-
-
-def _chosen(config: "Config", which: str) -> Path:
+def _chosen(config: Config, which: str) -> Path:
     if not which.isdecimal():
         return Path(which)
-    number, known = int(which[:10]), _known(config)
+    number, known = int(which[:10]), found(backup_folder(config))
     if not 1 <= number <= len(known):
         raise CliFailure(f"there is no backup number {which}; elwood backup list has them")
     return known[number - 1].path
-
-
-def _yes(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _of_restore(parser: ArgumentParser) -> None:
-    parser.add_argument("which", metavar="N", help="its number in the list, or a file")
-    _yes(parser)
-
-
-COMMAND = CliCommand(
-    "backup",
-    "Take a backup, list them, or put one in place.",
-    within=(
-        CliCommand("now", "take one, beside a running Elwood or without", now),
-        CliCommand("list", "number them, the newest first", show_backups, json_switch),
-        CliCommand(
-            "restore", "put one in place; what is there is moved aside", restore, _of_restore
-        ),
-    ),
-)
-RESET = CliCommand(
-    "reset", "Begin anew: move conversations, notes, tasks and permissions aside.", reset, _yes
-)

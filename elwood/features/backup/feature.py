@@ -1,17 +1,18 @@
 """Backups, as the app sees them."""
 
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import ClassVar
 
 import attrs
 
 from elwood.agent.feature import Feature, imported
-from elwood.features.backup.cli import COMMAND, RESET
-from elwood.foundation.command_line import CliFailure
+from elwood.foundation.command_line import CliCommand, CliFailure, json_switch
 from elwood.foundation.settings import Config, Paths, Section, at_least, none_or, setting
 
 # Below the state folder: a restore that has begun.
 STAGE = "restoring"
+CLI = "elwood.features.backup.cli"
 
 
 @attrs.frozen(kw_only=True)
@@ -43,10 +44,8 @@ def backup_folder(config: Config) -> Path:
     return config.of(BackupSettings).folder or config.of(Paths).state / "backups"
 
 
-def mend(config: "Config") -> str:
+def mend(config: Config) -> str:
     """Bring a restore to its end that was cut off."""
-    from elwood.foundation.settings import Paths
-
     state = config.of(Paths).state
     if not (state / STAGE).exists():
         return ""  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
@@ -58,6 +57,38 @@ def mend(config: "Config") -> str:
     except BackupFailed as error:
         raise CliFailure(error) from error
 
+
+def _yes(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _of_restore(parser: ArgumentParser) -> None:
+    parser.add_argument("which", metavar="N", help="its number in the list, or a file")
+    _yes(parser)
+
+
+COMMAND = CliCommand(
+    "backup",
+    "Take a backup, list them, or put one in place.",
+    within=(
+        CliCommand("now", "take one, beside a running Elwood or without", imported(CLI, "now")),
+        CliCommand(
+            "list", "number them, the newest first", imported(CLI, "show_backups"), json_switch
+        ),
+        CliCommand(
+            "restore",
+            "put one in place; what is there is moved aside",
+            imported(CLI, "restore"),
+            _of_restore,
+        ),
+    ),
+)
+RESET = CliCommand(
+    "reset",
+    "Begin anew: move conversations, notes, tasks and permissions aside.",
+    imported(CLI, "reset"),
+    _yes,
+)
 
 FEATURE = Feature(
     name="backup",

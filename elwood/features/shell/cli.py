@@ -2,27 +2,21 @@
 
 import json
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import OK, CliCommand
+from elwood.agent.conversation.labels import Label
+from elwood.agent.policy.decide import Allow, Ask, Decision, Rules, Situation, decide
+from elwood.agent.policy.settings import PolicySettings, is_about
+from elwood.features.shell.rules import rule
+from elwood.features.shell.tools import ID, NAME
+from elwood.foundation.command_line import OK
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.settings import Config, Paths
 
-if TYPE_CHECKING:
-    from elwood.agent.policy.decide import Decision
-    from elwood.foundation.settings import Config
 
-
-def explain(config: "Config", given: Namespace) -> int:
+def explain(config: Config, given: Namespace) -> int:
     """Print what would be done with the command, for the owner and once strangers are read."""
-    from elwood.agent.conversation.labels import Label
-    from elwood.agent.policy.decide import Rules, Situation, decide
-    from elwood.agent.policy.settings import PolicySettings, is_about
-    from elwood.features.shell.rules import rule
-    from elwood.features.shell.tools import ID, NAME
-    from elwood.foundation.sandbox.settings import SandboxSettings
-    from elwood.foundation.settings import Paths
-
     policy, workspace = config.of(PolicySettings), str(config.of(Paths).workspace)
     confined = config.of(SandboxSettings).kind != "direct"
     found = rule(given.text, policy, workspace, confined=confined)
@@ -45,9 +39,7 @@ def explain(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def _told(decision: "Decision") -> str:
-    from elwood.agent.policy.decide import Allow, Ask
-
+def _told(decision: Decision) -> str:
     match decision:
         case Allow(why):
             return f"It runs at once: {why or 'it only looks'}."
@@ -65,18 +57,3 @@ def _place(file: Path, key: str, line: str) -> str:
     found = (n for n in range(at, len(lines)) if any(one in lines[n] for one in quoted))
     number = next(found, None)
     return "" if number is None else f" ({file}, line {number + 1})"
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("text", metavar="COMMAND", help='the whole command, as in "git push"')
-
-
-COMMANDS = (
-    CliCommand(
-        "policy",
-        "Explain what may be done unasked.",
-        within=(
-            CliCommand("explain", "Say what would happen with a command.", explain, _arguments),
-        ),
-    ),
-)

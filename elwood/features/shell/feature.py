@@ -1,13 +1,33 @@
 """Commands in the sandbox, as the app sees them."""
 
+from argparse import ArgumentParser
+
 from elwood.agent.feature import Feature, imported
-from elwood.features.shell.cli import COMMANDS
+from elwood.foundation.command_line import CliCommand
 from elwood.foundation.sandbox.settings import SandboxSettings
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("text", metavar="COMMAND", help='the whole command, as in "git push"')
+
+
+COMMAND = CliCommand(
+    "policy",
+    "Explain what may be done unasked.",
+    within=(
+        CliCommand(
+            "explain",
+            "Say what would happen with a command.",
+            imported("elwood.features.shell.cli", "explain"),
+            _arguments,
+        ),
+    ),
+)
 
 FEATURE = Feature(
     name="shell",
     build=imported("elwood.features.shell.parts", "build"),
     settings=(SandboxSettings,),
-    cli=COMMANDS,
+    cli=(COMMAND,),
     checks=(imported("elwood.features.shell.parts", "check"),),
 )
