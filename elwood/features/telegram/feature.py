@@ -22,9 +22,8 @@ def _is_group(id: int) -> None:
 
 def _is_place(text: str) -> None:
     host, _, port = text.rpartition(":")
-    if not (text.startswith("/") or (host and port.isdecimal() and 0 < int(port) < 1 << 16)):
-        remedy = "write it like 127.0.0.1:8090 or /run/elwood/webhook.sock"
-        raise BadSetting(f"{text!r} is no place to listen at", remedy)
+    if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise BadSetting(f"{text!r} is no place to listen at", "write it like 127.0.0.1:8090")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,9 +77,7 @@ class TelegramSettings:
         example='"https://example.org/elwood"',
     )
     webhook_listen: str = setting(
-        "127.0.0.1:8090",
-        help="host:port, or the path of a socket, for what comes by `webhook_url`",
-        check=_is_place,
+        "127.0.0.1:8090", help="host:port for what comes by `webhook_url`", check=_is_place
     )
     local_files: Path | None = setting(
         None,

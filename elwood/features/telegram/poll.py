@@ -21,7 +21,7 @@ from elwood.features.telegram.client import (
 )
 from elwood.features.telegram.feature import TelegramSettings
 from elwood.foundation.log import event
-from elwood.foundation.net.http_server import listener_at, serve
+from elwood.foundation.net.http_server import serve
 from elwood.foundation.runtime import Signal, report_done, report_error, waiting
 
 T = TypeVar("T")
@@ -261,17 +261,18 @@ class Webhook(Poll):
 
     async def listen(self) -> None:
         place = self._settings.webhook_listen
+        host, _, port = place.rpartition(":")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             while True:
                 try:
-                    listener = listener_at(place)
+                    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
                 except OSError as error:
                     report_error(LISTEN, f"not possible at {place}: {error}")
                     await trio.sleep(LAST_PAUSE)
                     continue
                 report_done(LISTEN)
-                await trio.serve_listeners(self._serve, [listener])
+                await trio.serve_listeners(self._serve, listeners)
 
     async def introduce(self) -> TelegramUser:
         me = await super().introduce()

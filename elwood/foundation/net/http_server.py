@@ -4,10 +4,8 @@ then the connection ends.
 Who sends too much, too slowly or nonsense is refused; nothing of what they sent is logged.
 """
 
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import h11
 import trio
@@ -66,22 +64,3 @@ async def _read(
                 return body
             case _:
                 raise trio.BrokenResourceError("they have hung up")
-
-
-def listener_at(place: str) -> trio.SocketListener:
-    """Listen at *place*: ``host:port``, or the path of a socket.  Raises OSError.
-
-    A socket is open to all users here: who comes must prove itself anyway, as at a port.
-    """
-    if not place.startswith("/"):
-        host, _, port = place.rpartition(":")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        made = socket.create_server((host.strip("[]"), int(port)), family=family)
-    else:
-        if (path := Path(place)).is_socket():
-            path.unlink()  # of a process that is no more
-        made = socket.socket(socket.AF_UNIX)
-        made.bind(place)
-        path.chmod(0o666)
-        made.listen()
-    return trio.SocketListener(trio.socket.from_stdlib_socket(made))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from tests.features.telegram.neighbours import Neighbours, intake
 URL = "https://elwood.example/hook"
 
 
+def place_of(folder: Path) -> str:
+    """Name a place to listen at that no other test has: all of 127.0.0.0/8 is this machine."""
+    return f"127.{'.'.join(map(str, sha256(bytes(folder)).digest()[:3]))}:8090"
+
+
 @attrs.frozen
 class Bringer:
     """Telegram's other end: brings updates to where Elwood listens."""
@@ -28,6 +34,7 @@ class Bringer:
     fake: FakeTelegram
     house: Neighbours
     client: Client
+    place: str
 
     async def bring(self, update: dict[str, Any], **headers: str) -> int:
         """Bring one update and return the status."""
@@ -37,7 +44,7 @@ class Bringer:
         await self.fake.until(lambda: self.fake.webhook)
         path = path or self.fake.webhook.removeprefix("https://elwood.example")
         headers = headers or {SECRET_HEADER: self.fake.webhook_secret}
-        url = f"http://elwood{path}"
+        url = f"http://{self.place}{path}"
         return (await self.client.post_json(url, body, headers=headers, read_timeout=99)).status
 
     def update(self, text: str, number: int = 1) -> dict[str, Any]:
@@ -47,14 +54,13 @@ class Bringer:
 @asynccontextmanager
 async def webhook(tmp_path: Path, **more: Any) -> AsyncIterator[Bringer]:
     """Run an Intake that has a webhook."""
-    place = tmp_path / "hook.sock"
-    client = Client(unix_socket=place)
+    place, client = place_of(tmp_path), Client()
     async with (
         fake_telegram() as fake,
-        intake(fake, webhook_url=URL, webhook_listen=str(place), **more) as house,
+        intake(fake, webhook_url=URL, webhook_listen=place, **more) as house,
     ):
         await fake.until(lambda: fake.webhook)
-        yield Bringer(fake, house, client)
+        yield Bringer(fake, house, client, place)
         await client.aclose()
 
 
@@ -121,7 +127,7 @@ async def test_who_does_not_know_the_secret_is_refused(
 async def test_other_methods_too_much_and_nonsense_are_refused(tmp_path: Path) -> None:
     async with webhook(tmp_path) as telegram:
         path = telegram.fake.webhook.removeprefix("https://elwood.example")
-        got = await telegram.client.get(f"http://elwood{path}", read_timeout=9)
+        got = await telegram.client.get(f"http://{telegram.place}{path}", read_timeout=9)
         assert got.status == 405
         with suppress(Interrupted):  # it may still send when we have had enough
             assert await telegram.post(b" " * (MAX_UPDATE + 1)) == 413
@@ -137,7 +143,7 @@ async def test_who_speaks_no_http_or_keeps_silent_is_in_nobodys_way(
     async with webhook(tmp_path) as telegram, trio.open_nursery() as nursery:
 
         async def say(data: bytes) -> bytes:
-            stream = await trio.open_unix_socket(str(tmp_path / "hook.sock"))
+            stream = await trio.open_tcp_stream(telegram.place[:-5], 8090)
             async with stream:
                 await stream.send_all(data)
                 return b"".join([part async for part in stream])
@@ -185,10 +191,11 @@ async def test_what_telegram_cannot_bring_is_told_and_a_lost_webhook_is_set_agai
 async def test_an_address_that_telegram_refuses_needs_a_person(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
-    place = str(tmp_path / "hook.sock")
     async with (
         fake_telegram() as fake,
-        intake(fake, webhook_url="http://plain.example", webhook_listen=place) as house,
+        intake(
+            fake, webhook_url="http://plain.example", webhook_listen=place_of(tmp_path)
+        ) as house,
     ):
         await trio.sleep(100)
         assert any("HTTPS URL must be provided" in wait for wait in house.waits())
