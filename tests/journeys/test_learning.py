@@ -63,7 +63,7 @@ def questions(h: Home) -> list[SentMessage]:
 def notes(h: Home) -> dict[str, str]:
     """What is remembered; what only waits is not."""
     found = [parse(path.stem, path.read_text()) for path in (h.state / "memory").glob("*.md")]
-    return {note.key: note.text for note in found if note.status == "kept"}
+    return {note.key: note.text for note in found if note.status == "active"}
 
 
 def waiting(h: Home) -> list[Path]:

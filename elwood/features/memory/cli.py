@@ -29,12 +29,11 @@ GLIMPSE = 160
 
 def list_notes(config: Config, given: Namespace) -> int:
     files = _files(config)
-    notes = sorted(_newest(files), key=lambda note: note.status == "kept")
+    notes = sorted(_newest(files), key=lambda note: note.status == "active")
     wanted = (
         note
         for note in notes
-        if given.kind in (None, note.kind)
-        and given.status in (None, "active" if note.status == "kept" else note.status)
+        if given.kind in (None, note.kind) and given.status in (None, note.status)
     )
     _show(islice(wanted, given.limit), given, "there are no notes")
     for name in files.passed_over():
@@ -44,7 +43,7 @@ def list_notes(config: Config, given: Namespace) -> int:
 
 def search(config: Config, given: Namespace) -> int:
     chosen = asked(" ".join(given.query))
-    kept = [note for note in _newest(_files(config)) if note.status == "kept"]
+    kept = [note for note in _newest(_files(config)) if note.status == "active"]
     counts = [having(note.words, chosen) for note in kept]
     most = max(counts, default=0)
     found = [note for note, count in zip(kept, counts, strict=True) if count == most > 0]
@@ -79,14 +78,13 @@ def _newest(files: NoteFiles) -> list[Note]:
 def _show(notes: Iterable[Note], given: Namespace, none: str) -> None:
     found, now = [], time.time()
     for note in notes:
-        status = "active" if note.status == "kept" else note.status
         marks: list[str] = [note.kind] if note.kind != "fact" else []
-        marks += [status] if status != "active" else []
+        marks += [note.status] if note.status != "active" else []
         marks += ["untrusted"] if note.untrusted else []
         changed = note.updated[:10]
         with suppress(ValueError, OverflowError):  # people write these files, too
             changed = ago(now - datetime.fromisoformat(note.updated).timestamp())
-        fields = {**msgspec.structs.asdict(note), "kind": note.kind, "status": status}
+        fields = {**msgspec.structs.asdict(note), "kind": note.kind}
         said = f"[{', '.join(marks)}] " if marks else ""
         text = cut(" ".join(note.text.split()), GLIMPSE)
         found.append((fields, (changed, note.key, f"{said}{text}\n")))

@@ -284,7 +284,7 @@ def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ..
     chosen = asked(message)
     fitting: list[tuple[tuple[int, str], Note]] = []
     for note in notes:
-        if note.untrusted or note.status != "kept":
+        if note.untrusted or note.status != "active":
             continue
         different = having(note.words, chosen)
         named = having(msgspec.structs.replace(note, text="").words, chosen)

@@ -42,8 +42,6 @@ MAX_LISTED = 20
 APART = 6 * 3600.0
 # Characters of the code by which a fact is named, in hexadecimal.
 CODE = 8
-# The tag of notes that say how something is done.
-PROCEDURE = "procedure"
 # Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
 # costs less than a cent.
 SHOWN_TOKENS = 6_000
@@ -270,9 +268,8 @@ def _trusted_by_key(waiting: Iterable[Observation]) -> Mapping[str, list[list[Ob
 
 def _kept(one: Observation) -> NoteDraft:
     """Make a note of *one*; what it corrects keeps its tags."""
-    tags, kind = ((PROCEDURE,), one.kind) if one.kind == "procedure" else (None, None)
-    source = f"{one.session}, noticed"
-    return NoteDraft(one.key, one.text, _told(one.label), source, tags, kind=kind)
+    kind = one.kind if one.kind == "procedure" else None
+    return NoteDraft(one.key, one.text, _told(one.label), f"{one.session}, noticed", kind=kind)
 
 
 def _told(label: Label) -> Label:

@@ -26,14 +26,9 @@ MAX_TIME = 32
 # Bytes of a file that are read: a note in the longest encoding, and what stands above it.
 MAX_FILE = 4 * MAX_NOTE + 4096
 
-Status = Literal["kept", "pending", "archived"]
-# What files and people call them; what we do not know waits for the owner.
-STATUSES: dict[str, Status] = {
-    "active": "kept",
-    "kept": "kept",
-    "pending": "pending",
-    "archived": "archived",
-}
+Status = Literal["active", "pending", "archived"]
+# What files call them, older ones too; what we do not know waits for the owner.
+STATUSES: dict[str, Status] = {one: one for one in get_args(Status)} | {"kept": "active"}
 Kind = Literal["fact", "preference", "procedure", "episode"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WORST = Label(untrusted=True, private=True)
@@ -52,7 +47,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str
     tags: tuple[str, ...] = ()
     source: str = ""
-    status: Status = "kept"
+    status: Status = "active"
     label: Label = WORST
     created: str = ""
     updated: str = ""
@@ -101,7 +96,7 @@ class NoteDraft(msgspec.Struct, frozen=True):
     label: Label
     source: str = ""
     tags: tuple[str, ...] | None = None
-    status: Status = "kept"
+    status: Status = "active"
     more: tuple[str, ...] | None = None
     kind: Kind | None = None
 
@@ -185,7 +180,7 @@ def parse(key: str, content: str) -> Note:
         (found[2] or "")[:MAX_NOTE].strip(),
         tuple(dict.fromkeys(_tags(fields.get("tags", "")))),
         one_line(fields.get("source", ""), MAX_SOURCE),
-        STATUSES.get(bare("status", "kept"), "pending"),
+        STATUSES.get(bare("status", "active"), "pending"),
         _label(bare("label")),
         one_line(bare("created"), MAX_TIME),
         one_line(bare("updated"), MAX_TIME),

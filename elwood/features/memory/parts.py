@@ -169,7 +169,7 @@ async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[Te
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
             return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
         case ["archive" | "activate" as word, key]:
-            return await _put(memory, key.lower(), "archived" if word == "archive" else "kept")
+            return await _put(memory, key.lower(), "archived" if word == "archive" else "active")
         case ["pending"]:
             return listing(observations_of((await memory.ask(Overlook())).pending))
         case ["keep" | "drop" as word, code]:

@@ -112,7 +112,7 @@ class NoteFiles:
             stamp=filed.stamp,
             text=note.text,
             tags=note.tags,
-            listed=note.status == "kept",
+            listed=note.status == "active",
             untrusted=note.untrusted,
             updated=note.updated,
         )
@@ -381,7 +381,7 @@ class NoteStore:
                 "a note of this key is from a conversation that strangers had no part in, and this "
                 "one has read strangers' words; choose another key"
             )
-        if draft.status == "pending" and before.note.status == "kept":
+        if draft.status == "pending" and before.note.status == "active":
             return "a note of this key is kept already, and this one would be pending"
         return None
 
@@ -435,7 +435,7 @@ class NoteStore:
         facts = [one for one in found if buried.isdisjoint(hashes[one])]
         pending = self.indexed.look_up(self.observations)
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
-        known = [note for note in notes if note.status == "kept"]
+        known = [note for note in notes if note.status == "active"]
         lesson = learn(facts, pending, known, settings)
         self._carry_out(lesson, batch, learned=True)
         return lesson
@@ -581,7 +581,7 @@ def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
 
 def _is_found(note: Note, query: SearchQuery) -> bool:
     """Tell whether *note*, as its file is now, may be an answer."""
-    return note.status == "kept" and (query.untrusted or not note.untrusted)
+    return note.status == "active" and (query.untrusted or not note.untrusted)
 
 
 def _is_key(key: str) -> bool:

@@ -87,7 +87,7 @@ class Notebook(Address[MemoryMail]):
 
     @property
     def remembered(self) -> dict[str, str]:
-        return {note.key: note.text for note in self.notes if note.status == "kept"}
+        return {note.key: note.text for note in self.notes if note.status == "active"}
 
 
 class Scene:

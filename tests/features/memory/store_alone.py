@@ -23,7 +23,7 @@ THEIRS = Label(untrusted=True, private=True)
 
 
 def draft(
-    key: str, text: str, *tags: str, untrusted: bool = False, status: Status = "kept"
+    key: str, text: str, *tags: str, untrusted: bool = False, status: Status = "active"
 ) -> NoteDraft:
     """What is to be remembered, as the tool makes it."""
     return NoteDraft(key, text, THEIRS if untrusted else MINE, "tg-1 by tg:1", tags, status=status)

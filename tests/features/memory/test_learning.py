@@ -81,7 +81,7 @@ def apply(lesson: Lesson, before: Sequence[Observation], known: Sequence[Note]) 
 
 
 def promoted(lesson: Lesson) -> list[NoteDraft]:
-    return [one for one in lesson.drafts if one.status == "kept"]
+    return [one for one in lesson.drafts if one.status == "active"]
 
 
 # --- what becomes of it ---------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_a_correction_needs_to_be_said_once() -> None:
 
     notes = apply(learn([new], [stale], [old], AUTO), [stale], [old])
     assert [(key, note.text, note.status) for key, note in notes.items()] == [
-        ("birthday", "5 May", "kept")
+        ("birthday", "5 May", "active")
     ]
     [question] = learn([new], [stale], [old], SUGGEST).questions
     assert "5 May" in question.text
@@ -141,7 +141,7 @@ def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_lear
     theirs = kept("Likes tea.", label=STRANGE)
     lesson = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
     [note] = apply(lesson, THREE[:2], [theirs]).values()
-    assert (note.status, note.untrusted) == ("kept", False)
+    assert (note.status, note.untrusted) == ("active", False)
     assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == Lesson()
 
 

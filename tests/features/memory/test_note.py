@@ -23,7 +23,7 @@ notes = st.builds(
     text=texts,
     tags=st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), unique=True).map(tuple),
     source=st.text(max_size=60).map(lambda text: one_line(text, 200)),
-    status=st.sampled_from(["kept", "pending"]),
+    status=st.sampled_from(["active", "pending"]),
     label=st.builds(Label, untrusted=st.booleans(), private=st.booleans()),
     created=st.sampled_from(["", "2026-11-22T10:00:00+00:00"]),
     updated=st.sampled_from(["", "2026-11-22T10:00:00+00:00"]),
@@ -90,7 +90,8 @@ def test_what_people_write_by_hand_is_understood() -> None:
 @pytest.mark.parametrize("said", ["pending", "Pending", "no", "kept pending"])
 def test_a_status_that_is_not_understood_is_pending(said: str) -> None:
     assert parse("a", f"---\nstatus: {said}\n---\nx").status == "pending"
-    assert parse("a", "---\nlabel: trusted\n---\nx").status == "kept"
+    assert parse("a", "---\nlabel: trusted\n---\nx").status == "active"
+    assert parse("a", "---\nstatus: kept\n---\nx").status == "active", "of older versions"
 
 
 def test_a_text_or_source_cannot_pass_for_a_head() -> None:
