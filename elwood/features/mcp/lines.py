@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections import deque
 from typing import NoReturn
 
 from elwood.features.mcp.definitions import MAX_DEPTH, is_deep
 
 # Bytes of a line, and lines in a row that are no messages, after which a server is ended.
 MAX_LINE, MAX_GARBAGE = 10 << 20, 100
-# Bytes of what a server writes to stderr that are kept.
-MAX_ERRORS = 64 << 10
+# Bytes of what a server writes to stderr that are kept, and characters of its last line.
+MAX_ERRORS, MAX_LAST = 64 << 10, 300
 # An id of ours, in what cannot be read.
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 
@@ -69,19 +68,16 @@ class LastWords:
     """The end of what a server wrote to stderr."""
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
-        self._size = 0
+        self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._size += len(data)
-        while self._size - len(self._pieces[0]) >= MAX_ERRORS:
-            self._size -= len(self._pieces.popleft())
+        self._data += data
+        del self._data[:-MAX_ERRORS]
 
     @property
     def text(self) -> str:
-        return b"".join(self._pieces)[-MAX_ERRORS:].decode(errors="replace")
+        return self._data.decode(errors="replace")
 
-    def last(self, limit: int = 300) -> str:
+    def last(self) -> str:
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
-        return lines[-1][-limit:] if lines else ""
+        return lines[-1][-MAX_LAST:] if lines else ""

@@ -22,7 +22,7 @@ from elwood.features.mcp.messages import NotConnected, ServerMail
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
-from elwood.features.mcp.tools import readers, tools
+from elwood.features.mcp.tools import readers, tool_of
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.net.http import library_client
 from elwood.foundation.runtime import Address, Mailbox
@@ -88,7 +88,8 @@ def _server(
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
-        made = tools(name, settings, core.config.of(PolicySettings), address, definitions)
+        policy = core.config.of(PolicySettings)
+        made = [tool_of(name, settings, policy, address, one) for one in definitions]
         live.clear()
         live.update({tool.name: tool for tool in made})
 

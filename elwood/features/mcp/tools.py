@@ -1,7 +1,7 @@
 """The tools of a server as the model has them: each call goes through the gate, to the actor."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -46,24 +46,14 @@ def answer(server: str, said: CallDone | CallFailed, *, private: bool) -> Output
     return Output(text, untrusted=True, private=private, origin=source)
 
 
-def tools(
-    name: str,
-    settings: ServerSettings,
-    policy: PolicySettings,
-    server: Address[ServerMail],
-    definitions: Sequence[ToolDefinition],
-) -> list[Tool]:
-    """Make what the model may call of the server *name*: what *definitions* say, as accepted."""
-    return [_tool(name, settings, policy, server, one) for one in definitions]
-
-
-def _tool(
+def tool_of(
     name: str,
     settings: ServerSettings,
     policy: PolicySettings,
     server: Address[ServerMail],
     tool: ToolDefinition,
 ) -> Tool:
+    """Make what the model may call of the server *name*: *tool*, as it was accepted."""
     rule = settings.tools.get(tool.name, ToolRule())
     risk, called = risk_of(tool, rule), model_name(name, tool.name)
     id_ = f"mcp.{name}.{tool.name}"
