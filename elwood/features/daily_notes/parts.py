@@ -20,7 +20,7 @@ from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.notes import due_reflections, is_first, request
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
-from elwood.features.daily_notes.tools import ThreadTools, command, tools
+from elwood.features.daily_notes.tools import command, tools
 from elwood.foundation.runtime import ActorUnavailable, clear_error, report_error
 from elwood.foundation.storage.anchors import Anchor
 from elwood.foundation.storage.confined import PathRefused, Unconfined
@@ -46,7 +46,6 @@ async def build(core: Core, others: Gathered) -> Parts:
 
     bounds = core.config.of(DailyNotesSettings)
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor, bounds)
-    threads = ThreadTools(notes)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
     provider = core.config.of(Providers).by_name.get(
         core.config.of(ModelSettings).summarizer.partition("/")[0]
@@ -66,8 +65,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         sessions=[partial(DailyNotesExtension, notes, core.clock.now)],
         chores=[reflecting] if reflects else [],
         searches=[search],
-        tools=tools(threads),
-        commands=[command(threads)],
+        tools=tools(notes),
+        commands=[command(notes)],
     )
 
 

@@ -1,6 +1,7 @@
 """The tools that keep a thread, the log of a subject beside the days; and ``/threads``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -21,8 +22,8 @@ from elwood.features.daily_notes.notes import (
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.text.words import KEY
 
-# Threads, and entries of one, on a page.
-LISTED, ENTRIES = 10, 15
+# Threads, or entries of one, on a page.
+LISTED = 15
 
 Name = Annotated[
     str, Meta(pattern=KEY, description="Short name of the thread, in small letters and hyphens")
@@ -41,70 +42,44 @@ class AppendThread(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class ThreadTools:
-    """Keeps threads among the *notes*."""
+def tools(notes: DailyNotes) -> tuple[Tool, ...]:
+    """Make what keeps threads among the *notes*."""
 
-    def __init__(self, notes: DailyNotes) -> None:
-        self._notes = notes
+    async def change(
+        name: str, make: Callable[[str], str], context: ToolContext, *, begins: bool
+    ) -> bool:
+        with reaching(f"{TOPICS}/{name}.md"):
+            why, changed = await notes.change_thread(
+                name, make, untrusted=context.label.untrusted, begins=begins
+            )
+        if why:
+            raise ToolFailure(why)
+        return changed
 
-    async def create(self, given: CreateThread, context: ToolContext) -> str:
-        def begun(text: str) -> str:
-            return text or thread_head(given.name, given.about)
-
-        if not await self._change(given.name, begun, context, begins=True):
+    async def create(given: CreateThread, context: ToolContext) -> str:
+        head = thread_head(given.name, given.about)
+        if not await change(given.name, lambda text: text or head, context, begins=True):
             return f"there is a thread {given.name} already; add to it"
         return f"began the thread {given.name}"
 
-    async def append(self, given: AppendThread, context: ToolContext) -> str:
-        when = self._notes.local(context.now)
-        if not await self._change(given.name, lambda n: with_entry(n, given.text, when), context):
+    async def append(given: AppendThread, context: ToolContext) -> str:
+        add = partial(with_entry, text=given.text, when=notes.local(context.now))
+        if not await change(given.name, add, context, begins=False):
             raise ToolFailure(
                 f"nothing was added to {given.name}: it has this entry of today already, or is "
                 "full (then begin another thread)"
             )
         return f"added to {given.name}"
 
-    async def _change(
-        self, name: str, change: Callable[[str], str], context: ToolContext, *, begins: bool = False
-    ) -> bool:
-        with reaching(f"{TOPICS}/{name}.md"):
-            why, changed = await self._notes.change_thread(
-                name, change, untrusted=context.label.untrusted, begins=begins
-            )
-        if why:
-            raise ToolFailure(why)
-        return changed
-
-    async def command(self, call: CommandCall) -> CommandAnswer:
-        """Carry ``/threads`` out: list them, or show the entries of one, the newest first."""
-        name, number = asked_page(call.given)
-        threads = await self._notes.threads()
-        if not name:
-            shown, pages = page(threads, number, LISTED, "/threads")
-            text = "Threads; /threads NAME shows one:" if shown else "There are no threads."
-            return CommandAnswer(text, "\n".join(map(_line, shown)), pages=pages)
-        for one in threads:
-            if one.path == f"{TOPICS}/{name}.md":
-                entries, pages = page(
-                    read_thread(one.text)[1][::-1], number, ENTRIES, f"/threads {name}"[:50]
-                )
-                return CommandAnswer(
-                    "The newest first:", "\n".join([_line(one), *entries]), pages=pages
-                )
-        return CommandAnswer("There is no thread of this name. /threads lists them.")
-
-
-def _line(thread: Page) -> str:
-    about, entries = read_thread(thread.text)
-    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-    marked = ", may hold strangers' words" if thread.untrusted else ""
-    name = thread.path.removeprefix(f"{TOPICS}/").removesuffix(".md")
-    return f"{name} ({count}{marked}): {about}"
-
-
-def tools(threads: ThreadTools) -> tuple[Tool, ...]:
+    keeping = partial(
+        Tool,
+        effect="keyed",
+        timeout=30.0,
+        target=lambda given: given.name,
+        plan=always(SaveMemory()),
+    )
     return (
-        Tool(
+        keeping(
             name="create_thread",
             id="daily_notes.thread.create",
             description=(
@@ -113,30 +88,44 @@ def tools(threads: ThreadTools) -> tuple[Tool, ...]:
                 "all of it is in threads/topics/NAME.md."
             ),
             input=CreateThread,
-            run=threads.create,
-            effect="keyed",
-            timeout=30.0,
-            target=lambda given: given.name,
-            plan=always(SaveMemory()),
+            run=create,
         ),
-        Tool(
+        keeping(
             name="append_thread",
             id="daily_notes.thread.append",
             description="Add an entry, dated now, at the end of a thread.",
             input=AppendThread,
-            run=threads.append,
-            effect="keyed",
-            timeout=30.0,
-            target=lambda given: given.name,
-            plan=always(SaveMemory()),
+            run=append,
         ),
     )
 
 
-def command(threads: ThreadTools) -> SlashCommand:
+def command(notes: DailyNotes) -> SlashCommand:
+    """Make ``/threads``: it lists them, or shows the entries of one, the newest first."""
+
+    async def show(call: CommandCall) -> CommandAnswer:
+        (name, number), threads = asked_page(call.given), await notes.threads()
+        text = "Threads; /threads NAME shows one:" if threads else "There are no threads."
+        head, lines = list[str](), [*map(_line, threads)]
+        if name:
+            one = next((one for one in threads if one.path == f"{TOPICS}/{name}.md"), None)
+            if one is None:
+                return CommandAnswer("There is no thread of this name. /threads lists them.")
+            text, head, lines = "The newest first:", [_line(one)], read_thread(one.text)[1][::-1]
+        shown, pages = page(lines, number, LISTED, f"/threads {name}".rstrip()[:50])
+        return CommandAnswer(text, "\n".join([*head, *shown]), pages=pages)
+
     return SlashCommand(
         name="threads",
         help="what I keep a log of\n/threads NAME shows one.",
-        run=threads.command,
+        run=show,
         group="What I know and plan",
     )
+
+
+def _line(thread: Page) -> str:
+    about, entries = read_thread(thread.text)
+    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    marked = ", may hold strangers' words" if thread.untrusted else ""
+    name = thread.path.removeprefix(f"{TOPICS}/").removesuffix(".md")
+    return f"{name} ({count}{marked}): {about}"
