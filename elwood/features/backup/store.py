@@ -203,11 +203,10 @@ def _alone(folder: Path) -> Iterator[Path]:
             raise BackupFailed("another backup is being taken now") from error
         for left in folder.glob(f"{_WORK}*"):
             shutil.rmtree(left)
-        work = Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
-        try:
-            yield work
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            prefix=_WORK, dir=folder, ignore_cleanup_errors=True
+        ) as work:
+            yield Path(work)
     finally:
         os.close(fd)
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def install_skill(config: Config, given: Namespace) -> int:
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
-        install(workspace, offered, time.time())
+        install(workspace, offered)
     except (SkillRefused, PathRefused, Unconfined) as error:
         raise CliFailure(f"{given.source}: {error}") from error
     print(f"Installed in {workspace / OWN / offered.skill.name}.")

@@ -78,12 +78,9 @@ class FoundSkills:
     skills: tuple[FoundSkill, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def named(self, name: str) -> FoundSkill | None:
-        return next((one for one in self.skills if one.skill.name == name), None)
-
     def place_of(self, name: str) -> str:
         """Say where the skill called *name* lies; empty if there is none."""
-        found = self.named(name)
+        found = next((one for one in self.skills if one.skill.name == name), None)
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
@@ -229,12 +226,10 @@ class SkillRefused(Exception):
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """Where a skill came from: *at* is Unix time, *by* says who allowed it."""
+    """Where a skill came from."""
 
     source: str
     digest: str
-    at: float
-    by: str
     commit: str = ""
 
 
@@ -244,13 +239,13 @@ def refuse_second(workspace: Path, name: str) -> None:
         raise SkillRefused(f"there is a skill {name} already; remove it first")
 
 
-def install(workspace: Path, offered: Candidate, at: float) -> None:
-    """Let the skill be one of the *workspace*'s from Unix time *at* on: wholly, or not at all.
+def install(workspace: Path, offered: Candidate) -> None:
+    """Let the skill be one of the *workspace*'s: wholly, or not at all.
 
     Raises SkillRefused and OSError.
     """
     own, name = _own(workspace), offered.skill.name
-    record = Installed(offered.source, offered.digest, at, "command line", offered.commit)
+    record = Installed(offered.source, offered.digest, offered.commit)
     note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
     own.mkdir(mode=0o700, exist_ok=True)
     for left in own.glob(f"{_TEMPORARY}*"):  # by a crash

@@ -164,11 +164,11 @@ def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
 def test_what_was_offered_is_placed_for_us_alone(work: Path) -> None:
     made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
     (work / "skills/.elwood-skill-2").mkdir(parents=True)
-    install(work, made, 1e9)
+    install(work, made)
     folder = work / "skills/pdf"
     assert (folder / "scripts/a.sh").stat().st_mode & 0o777 == 0o700
     assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
-    assert installed(folder) == Installed(SOURCE[0], made.digest, 1e9, "command line", SOURCE[1])
+    assert installed(folder) == Installed(SOURCE[0], made.digest, SOURCE[1])
     assert names(look(work)) == ["pdf"]
     assert os.listdir(work / "skills") == ["pdf"], "what a crash left is swept"
     assert candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
@@ -177,7 +177,7 @@ def test_what_was_offered_is_placed_for_us_alone(work: Path) -> None:
 def test_nothing_is_overwritten_or_left(work: Path) -> None:
     (work / "skills/pdf").mkdir(parents=True)
     with pytest.raises(SkillRefused, match="already"):
-        install(work, offered(), 1e9)
+        install(work, offered())
     assert os.listdir(work / "skills") == ["pdf"]
     assert os.listdir(work / "skills/pdf") == []
 
@@ -186,12 +186,12 @@ def test_a_link_as_the_folder_is_refused(tmp_path: Path, work: Path) -> None:
     (tmp_path / "other").mkdir()
     (work / "skills").symlink_to(tmp_path / "other")
     with pytest.raises(SkillRefused, match="is a link"):
-        install(work, offered(), 1e9)
+        install(work, offered())
     assert os.listdir(tmp_path / "other") == []
 
 
 def test_a_skill_is_removed_as_a_whole(tmp_path: Path, work: Path) -> None:
-    install(work, offered(), 1e9)
+    install(work, offered())
     precious = tmp_path / "precious"
     precious.write_text("keep")
     (work / "skills/pdf/link").symlink_to(precious)
