@@ -120,28 +120,34 @@ async def test_one_chat_keeps_its_order() -> None:
 
 
 async def test_in_a_group_only_what_is_addressed_to_us_is_heard() -> None:
-    def mention(text: str, kind: str = "mention") -> list[dict[str, object]]:
-        return [{"type": kind, "offset": text.index("@"), "length": len("@elwood_bot")}]
-
+    addressed = {
+        "ask @elwood_bot now": "ask now",
+        "@ELWOOD_bot hi": "hi",
+        "hey 😀 @elwood_bot go": "hey 😀 go",
+        "/stop@Elwood_bot": "/stop",
+        "well, /stop@elwood_bot now": "well, /stop now",
+        "@elwood_bot": "@elwood_bot",
+    }
     async with fake_telegram() as fake, intake(fake, groups=(GROUP,)) as house:
-        fake.say("idle talk", chat=GROUP)
-        fake.say("mail a@elwood_bot.example", chat=GROUP)
-        fake.say("/status", chat=GROUP)
-        fake.say("@elwood_bot hi", chat=-7, entities=mention("@elwood_bot hi"))
-        fake.say("ask @elwood_bot now", chat=GROUP, entities=mention("ask @elwood_bot now"))
-        command = {"type": "bot_command", "offset": 0, "length": len("/stop@Elwood_bot")}
-        fake.say("/stop@Elwood_bot", chat=GROUP, entities=[command])
+        for text in ("idle talk", "mail a@elwood_bot.example", "@elwood_bot2 hi", "/status"):
+            fake.say(text, chat=GROUP)
+        fake.say("/status@other_bot", chat=GROUP)
+        fake.say("@elwood_bot hi", chat=-7)
+        theirs = fake.message("theirs", chat=GROUP, user=8)
+        fake.say("to them", chat=GROUP, reply_to_message=theirs)
+        for text in addressed:
+            fake.say(text, chat=GROUP)
         ours = fake.message("mine", chat=GROUP) | {"from": BOT}
         fake.say("and this?", chat=GROUP, reply_to_message=ours)
         opening = fake.message(None, chat=GROUP, forum_topic_created={"name": "x"}) | {"from": BOT}
         topic = {"message_thread_id": 9, "is_topic_message": True}
         fake.say("in a topic", chat=GROUP, reply_to_message=opening, **topic)
-        asked = "@elwood_bot topic"
-        fake.say(asked, chat=GROUP, entities=mention(asked), reply_to_message=opening, **topic)
-        await house.until(lambda: len(house.inbound) == 4)
-        assert house.texts == ["ask now", "/stop", "and this?", "topic"]
-        assert [m.session for m in house.inbound] == [f"tg-{GROUP}"] * 3 + [f"tg-{GROUP}-9"]
-        assert house.inbound[2].quote == "mine"
+        fake.say("@elwood_bot topic", chat=GROUP, reply_to_message=opening, **topic)
+        await house.until(lambda: len(house.inbound) == len(addressed) + 2)
+        assert house.texts == [*addressed.values(), "and this?", "topic"]
+        sessions = [f"tg-{GROUP}"] * (len(addressed) + 1)
+        assert [m.session for m in house.inbound] == [*sessions, f"tg-{GROUP}-9"]
+        assert house.inbound[-2].quote == "mine"
         assert house.inbound[0].route.reply_to is not None
 
 
