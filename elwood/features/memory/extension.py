@@ -4,17 +4,15 @@ The observer learns from a conversation that has gone quiet, by a call of the ch
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 import trio
 
-from elwood.agent.channels.messages import Button, OutboxMail, Post
-from elwood.agent.conversation.inbound import typing
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import OFFERED, Completion, Human
-from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
@@ -24,20 +22,11 @@ from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory.learning import (
-    PROMPT,
-    Fact,
-    LearningQuestion,
-    Observation,
-    Unreadable,
-    read,
-    request,
-)
+from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
 from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
 from elwood.features.memory.note import Note
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, having
 
@@ -62,26 +51,22 @@ POST_LIMIT = 60.0
 class Learning:
     """What the observers of all conversations share: the model, and the owner to ask.
 
-    *settings* gives what holds now.  The owner is asked at the first of *routes*, as they are then.
-    *redact* takes secrets out of a
-    text.
+    *settings* gives what holds now, *tell* asks the owner, *redact* takes secrets out of a text.
     """
 
     def __init__(
         self,
         settings: Callable[[], LearningSettings],
         models: Address[ModelsMail],
-        outboxes: Mapping[str, Address[OutboxMail]],
-        routes: Callable[[], Sequence[Route]],
+        tell: TellOwner,
         redact: Callable[[str], str],
         clock: OwnerClock,
     ) -> None:
         self._settings = settings
+        self.tell = tell
         self.redact = redact
         self.clock = clock
         self._models = models
-        self._outboxes = outboxes
-        self._routes = routes
         self._day = ""
         self._calls = 0
 
@@ -117,18 +102,6 @@ class Learning:
             log.warning("observer not understood", extra={"why": found.why})
             return ()
         return found
-
-    async def ask_owner(self, question: LearningQuestion) -> None:
-        route = next(iter(self._routes()), None)
-        if route is None or route.channel not in self._outboxes:
-            return
-        buttons = tuple(Button(text, typing(n)) for n, text in enumerate(question.answers))
-        post = Post(route=route, part=Rich(question.text), buttons=buttons)
-        try:
-            with trio.move_on_after(POST_LIMIT):
-                await self._outboxes[route.channel].ask(post)
-        except ActorUnavailable as error:
-            log.info("question not sent", extra={"why": str(error)})
 
     def _may_call(self) -> bool:
         """Count one more call of the owner's day; `limits` bound what restarts add to it."""
@@ -270,7 +243,8 @@ class MemoryExtension(SessionExtension):
         if isinstance(lesson, Unlearned):
             return lesson.why
         for question in lesson.questions:
-            await self._learning.ask_owner(question)
+            with trio.move_on_after(POST_LIMIT):
+                await self._learning.tell(question.text, question.answers)
         await self._log.record(Observed(upto, lesson.learned))
         log.info("conversation observed", extra={"upto": upto, "facts": lesson.learned})
         return ""

@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers
@@ -135,8 +136,7 @@ def _learning(core: Core) -> Learning:
     return Learning(
         settings,
         core.models,
-        core.channels.outboxes,
-        core.channels.owner_routes,
+        TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
         core.redactor,
         core.clock,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.settings import OwnerClock
@@ -119,12 +120,12 @@ class Scene:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def extend(self, one: House) -> list[Callable[[SessionLog], SessionExtension]]:
+        redact = Redactor([Secret("hunter2")])
         learning = Learning(
             lambda: self.settings,
             one.models.address,
-            {"chat": one.outbox.address},
-            lambda: (ROUTE,),
-            Redactor([Secret("hunter2")]),
+            TellOwner({"chat": one.outbox.address}, lambda: (ROUTE,), redact),
+            redact,
             OwnerClock(self.world.now, self.world.zone),
         )
         return [lambda log: MemoryExtension(self.notebook, learning, 0, self.world.idle, log)]
