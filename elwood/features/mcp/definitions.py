@@ -117,20 +117,11 @@ def walk(value: object) -> Iterator[object]:
             waiting += value
 
 
-def is_deep(value: object) -> bool:
-    """Tell whether *value*, which came as JSON, is nested deeper than `MAX_DEPTH`."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        below: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += [v for v in one.values() if isinstance(v, dict | list)]
-            elif isinstance(one, list):
-                below += [v for v in one if isinstance(v, dict | list)]
-        if not below:
-            return False
-        level = below
-    return True
+def is_deep(value: object, left: int = MAX_DEPTH) -> bool:
+    """Tell whether *value*, which came as JSON, is nested deeper than *left*."""
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    below = (one for one in within if isinstance(one, dict | list))
+    return any(left == 1 or is_deep(one, left - 1) for one in below)
 
 
 class Offer(msgspec.Struct, frozen=True):
