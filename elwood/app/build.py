@@ -245,7 +245,6 @@ def _models(
 def _approvals(core: Core, confined: bool) -> Approvals:
     owner = core.config.of(Owner)
     hours = read_hours(owner.hours)
-    assert not isinstance(hours, str), "it was checked with the configuration"
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
         core.channels.outboxes,

@@ -20,6 +20,11 @@ def _is_language(name: str) -> None:
         raise BadSetting(f"{name!r} is no language I know", f"use some of {', '.join(WORDS)}")
 
 
+def is_hours(text: str) -> None:
+    """Raise BadSetting unless `read_hours` understands *text*."""
+    read_hours(text)
+
+
 @attrs.frozen(kw_only=True)
 class Owner:
     """The person Elwood works for, who may be bothered in *hours*."""
@@ -31,7 +36,9 @@ class Owner:
         "UTC", help="the time zone you live in, by its IANA name", check=is_timezone
     )
     hours: str = setting(
-        "08:00-22:00", help="when you may be bothered: `08:00-22:00`, `mon-fri 8-18`, `always`"
+        "08:00-22:00",
+        help="when you may be bothered: `08:00-22:00`, `mon-fri 8-18`, `always`",
+        check=is_hours,
     )
     languages: tuple[str, ...] = setting(
         ("en",),
@@ -87,8 +94,8 @@ class Hours(msgspec.Struct, frozen=True):
     days: tuple[int, ...] = ()
 
 
-def read_hours(text: str) -> Hours | str | None:
-    """Read hours, of all days or of some; None is always.  Else say what is wrong.
+def read_hours(text: str) -> Hours | None:
+    """Read hours, of all days or of some; None is always.  Raises BadSetting.
 
     >>> read_hours("mon-fri 8-18"), read_hours("always")
     (Hours(begin='08:00', end='18:00', days=(0, 1, 2, 3, 4)), None)
@@ -100,19 +107,18 @@ def read_hours(text: str) -> Hours | str | None:
     *before, clocks = words.split(" ")
     found, days = _CLOCKS.fullmatch(clocks), _read_days(before)
     if found is None or days is None:
-        return (
-            f"{text[:_SHOWN]!r} are no hours: write them like 08:00-22:00, or mon-fri 08:00-18:00,"
-            " or always"
-        )
+        remedy = "write them like 08:00-22:00, or mon-fri 08:00-18:00, or always"
+        raise BadSetting(f"{text[:_SHOWN]!r} are no hours", remedy)
     begin, end = (
         f"{int(hour):02}{minute or ':00'}"
         for hour, minute in (found.group(1, 2), found.group(3, 4))
     )
     if not (found[2] or found[4]) and "01:00" <= end < begin <= "12:00":
-        return f"{clocks!r} may mean the next morning: write it like {begin}-17:00"
+        remedy = f"write it like {begin}-17:00"
+        raise BadSetting(f"{clocks!r} may mean the next morning", remedy)
     for clock, last in ((begin, 24 * 60 - 1), (end, 24 * 60)):
         if clock[3:] > "59" or _minutes(clock) > last:
-            return f"{clock!r} is no time of day: write it like 22:00"
+            raise BadSetting(f"{clock!r} is no time of day", "write it like 22:00")
     return Hours(begin, end, () if len(days) == 7 else days)
 
 

@@ -81,12 +81,10 @@ class _Reader:
 
     def __init__(self, config: Config) -> None:
         self._settings, owner = config.of(HeartbeatSettings), config.of(Owner)
-        hours = read_hours(self._settings.hours or owner.hours)
-        assert not isinstance(hours, str), "the configuration is checked when it is read"
         self.tasks: dict[str, Task] = {}
         self.problems: list[str] = []
         self._zone = owner.timezone
-        self._hours = hours
+        self._hours = read_hours(self._settings.hours or owner.hours)
         # Others have no client.
         self._providers = {split_name(model)[0] for model in models_in_use(config)}
         self._purse = Purse(tokens=self._settings.tokens, usd=self._settings.usd)

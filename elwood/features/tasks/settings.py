@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Hours, Owner, read_hours
+from elwood.agent.conversation.settings import Owner, is_hours, read_hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks.task import (
@@ -26,9 +26,7 @@ from elwood.features.tasks.when import Every, Once, read_moment, read_when
 from elwood.foundation.settings import (
     BadSetting,
     Check,
-    Complaint,
     Config,
-    Loaded,
     Report,
     Section,
     Tables,
@@ -60,25 +58,6 @@ def _readable(read: Callable[[str], object]) -> Check:
     return check
 
 
-def sound_hours(text: str) -> Hours | None:
-    """Read hours of the day.  Raises BadSetting."""
-    hours = read_hours(text)
-    if isinstance(hours, str):
-        what, _, remedy = hours.partition(": ")
-        raise BadSetting(what, remedy)
-    return hours
-
-
-is_hours = _readable(sound_hours)
-
-
-def _owner_has_hours(loaded: Loaded) -> Iterator[Complaint]:
-    try:
-        is_hours(loaded.config.of(Owner).hours)
-    except BadSetting as error:
-        yield ("owner", "hours"), error.what, error.remedy
-
-
 @attrs.frozen(kw_only=True)
 class HeartbeatSettings:
     """How HEARTBEAT.md is gone through: each *every* seconds, within *hours*, by *model*.
@@ -90,7 +69,6 @@ class HeartbeatSettings:
         "heartbeat",
         "HEARTBEAT.md of the workspace: a checklist that is gone through at intervals, and tasks. "
         "An empty one costs nothing; see docs/operating.md for what a checklist does.",
-        verify=_owner_has_hours,
     )
 
     on: bool = setting(True, help="whether it is looked at")
@@ -274,7 +252,7 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         zone=zone,
         prompt=form.prompt,
         message=form.message,
-        hours=sound_hours(form.hours),
+        hours=read_hours(form.hours),
         session=form.session,
         route=read_route(form.deliver) if form.deliver else None,
         silent=form.silent,

@@ -11,12 +11,12 @@ from msgspec import Meta
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.settings import read_hours
 from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
 from elwood.agent.models.spending import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
-from elwood.features.tasks.settings import sound_hours
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, limits, listing, next_runs
 from elwood.features.tasks.when import (
@@ -246,7 +246,7 @@ class TaskTools:
             zone,
             prompt=job,
             message=reminder,
-            hours=sound_hours(given.only_between),
+            hours=read_hours(given.only_between),
             session=context.session if given.here else "",
             # Not as an answer to the message of today: in a year nobody looks there.
             route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
