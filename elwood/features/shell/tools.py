@@ -254,8 +254,7 @@ def _head(root: Root) -> dict[str, str]:
 
 def _text(root: Root, path: str) -> str | None:
     try:
-        with root.file(path) as file, open(file.fd, "rb", closefd=False) as source:
-            return source.read(1 << 20).decode("utf-8", "replace")
+        return root.read(path, 1 << 20).decode("utf-8", "replace")
     except (PathRefused, Unconfined):
         return None
 
