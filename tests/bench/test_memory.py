@@ -115,7 +115,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
     rebuild = time.perf_counter() - began
 
     def search(query: str) -> Callable[[], object]:
-        return lambda: memory.search(SearchQuery(query=query), 5)
+        return lambda: memory.search(SearchQuery(query=query, now=time.time()), 5)
 
     asked = [search(query) for query in queries]
     timed(asked[:20])

@@ -359,7 +359,8 @@ class DailyNoteSearch:
     def _search(self, query: str, limit: int) -> list[SearchResult]:
         chosen = asked(query)
         found: list[SearchResult] = []
-        for key in ranked(self._indexed.index.search(SearchQuery(query=query)))[:MAX_READ]:
+        wanted = SearchQuery(query=query, now=0.0)
+        for key in ranked(self._indexed.index.search(wanted))[:MAX_READ]:
             if len(found) == limit:
                 break
             read = self._files.read(key)

@@ -85,14 +85,14 @@ WHERE v.id IS NULL AND n.kept = 1 AND n.id < ? ORDER BY n.id DESC LIMIT ?
 """
 _EXACT = """
 SELECT n.key, v.vector, n.updated FROM vectors AS v JOIN notes AS n ON n.id = v.id
-WHERE n.kept = 1 AND n.untrusted <= ? AND v.id = ?
+WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ? AND v.id = ?
 """
 
 
 class Memory:
     """Owns the notes in *store*; what is forgotten has to go from the *others*, too.
 
-    *embedder* makes vectors, if there is one.
+    *embedder* makes vectors, if there is one.  *now* is Unix time.
     """
 
     def __init__(
@@ -100,12 +100,14 @@ class Memory:
         store: NoteStore,
         *,
         blocking: Blocking,
+        now: Callable[[], float],
         embedder: Embedder | None = None,
         others: Sequence[TextSearch] = (),
     ) -> None:
         self._store = store
         self._others = others
         self._blocking = blocking
+        self._now = now
         self._readers = trio.CapacityLimiter(MAX_READERS)
         self._writing = trio.Lock()
         self._vectors: NoteVectors | None = None
@@ -197,7 +199,7 @@ class Memory:
         match message:
             case Suggest(message=text):
                 # A turn waits for it: this comes of what is known, changes are looked for later.
-                query = SearchQuery(query=text, any=True, untrusted=False)
+                query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
                 found: list[Note] = []
                 if not (store.indexed.is_ready and store.indexed.is_empty):
                     found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
@@ -214,7 +216,7 @@ class Memory:
     async def _recall(self, message: Recall) -> Sequence[Note]:
         await self._look()
         store, vectors, vector = self._store, self._vectors, None
-        query = SearchQuery(query=message.query)
+        query = SearchQuery(query=message.query, now=self._now())
         if vectors is not None:
             vector = await vectors.of(message.query)
 
@@ -399,7 +401,7 @@ def near(index: SearchIndex, model: str, vector: Vector, query: SearchQuery) -> 
             if len(bits) == size
         ]
         for _, id_ in heapq.nsmallest(CLOSE, near_):
-            found = db.execute(_EXACT, (query.untrusted, id_))
+            found = db.execute(_EXACT, (query.now, query.untrusted, id_))
             for key, stored, updated in found:
                 exact: Sequence[float] = array("f", stored)
                 if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:

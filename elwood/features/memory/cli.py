@@ -13,7 +13,7 @@ from itertools import islice
 
 import msgspec
 
-from elwood.features.memory.note import Note
+from elwood.features.memory.note import Note, expires
 from elwood.features.memory.store import NoteFiles
 from elwood.foundation.command_line import show_list
 from elwood.foundation.net.control import settle
@@ -42,11 +42,12 @@ def list_notes(config: Config, given: Namespace) -> int:
 
 
 def search(config: Config, given: Namespace) -> int:
-    chosen = asked(" ".join(given.query))
+    chosen, now = asked(" ".join(given.query)), time.time()
     kept = [note for note in _newest(_files(config)) if note.status == "active"]
-    counts = [having(note.words, chosen) for note in kept]
+    alive = [note for note in kept if (until := expires(note)) is None or until > now]
+    counts = [having(note.words, chosen) for note in alive]
     most = max(counts, default=0)
-    found = [note for note, count in zip(kept, counts, strict=True) if count == most > 0]
+    found = [note for note, count in zip(alive, counts, strict=True) if count == most > 0]
     _show(found[: given.limit], given, "no note has any of these words")
     return 0 if found else 1
 

@@ -17,6 +17,7 @@ from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import KEY
 
 TAG = r"^\w[\w-]{0,31}$"
+TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
 # Characters of one note: about ten pages.
 MAX_NOTE = 20_000
 # Tags of one note, and characters of where it is from.
@@ -32,6 +33,8 @@ STATUSES: dict[str, Status] = {one: one for one in get_args(Status)} | {"kept": 
 Kind = Literal["fact", "preference", "procedure", "episode"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WORST = Label(untrusted=True, private=True)
+# Seconds of what a time to live is counted in; months and years are those of a calendar, roughly.
+_SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 _HEAD = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n+(.*))?", re.DOTALL)
 _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
 
@@ -39,14 +42,16 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
 class Note(msgspec.Struct, frozen=True):
     """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
 
-    *pending* ones wait for the owner, *archived* ones are put away: neither are found or offered.
-    *more* are the other lines above the text, its kind among them.
+    *ttl* is how long it is of use after *updated* (``30d``), for ever if empty.  *pending* ones
+    wait for the owner, *archived* ones are put away: neither are found or offered.  *more* are the
+    other lines above the text, its kind among them.
     """
 
     key: str
     text: str
     tags: tuple[str, ...] = ()
     source: str = ""
+    ttl: str = ""
     status: Status = "active"
     label: Label = WORST
     created: str = ""
@@ -96,6 +101,7 @@ class NoteDraft(msgspec.Struct, frozen=True):
     label: Label
     source: str = ""
     tags: tuple[str, ...] | None = None
+    ttl: str | None = None
     status: Status = "active"
     more: tuple[str, ...] | None = None
     kind: Kind | None = None
@@ -117,7 +123,22 @@ def wrong(draft: NoteDraft) -> str | None:
         return "a note needs a text"
     if len(draft.text) > MAX_NOTE:
         return f"a note has at most {MAX_NOTE:,} characters"
+    if draft.ttl and seconds(draft.ttl) is None:
+        return "a time to live is a number and h, d, w, m or y: 30d"
     return None
+
+
+def seconds(ttl: str) -> int | None:
+    return int(ttl[:-1]) * _SECONDS[ttl[-1]] if re.fullmatch(TTL, ttl.strip()) else None
+
+
+def expires(note: Note) -> float | None:
+    """Say when (Unix time) *note* stops being of use; None if never, or if nobody can tell."""
+    lasts = seconds(note.ttl)
+    since = moment(note.updated)
+    if since is None:
+        since = moment(note.created)
+    return since + lasts if lasts is not None and since is not None else None
 
 
 def stamped(now: float) -> str:
@@ -148,6 +169,7 @@ def render(note: Note) -> str:
         # May name what strangers call their files; it must not become a line of its own.
         "source": one_line(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
+        "ttl": note.ttl,
         "status": note.status,
         "label": _said(note.label),
         "created": note.created,
@@ -180,6 +202,7 @@ def parse(key: str, content: str) -> Note:
         (found[2] or "")[:MAX_NOTE].strip(),
         tuple(dict.fromkeys(_tags(fields.get("tags", "")))),
         one_line(fields.get("source", ""), MAX_SOURCE),
+        ttl if seconds(ttl := bare("ttl")) is not None else "",
         STATUSES.get(bare("status", "active"), "pending"),
         _label(bare("label")),
         one_line(bare("created"), MAX_TIME),
@@ -188,7 +211,7 @@ def parse(key: str, content: str) -> Note:
     )
 
 
-_KNOWN = ("source", "tags", "status", "label", "created", "updated")
+_KNOWN = ("source", "tags", "ttl", "status", "label", "created", "updated")
 
 
 def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:

@@ -78,6 +78,7 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
     actor = Memory(
         NoteStore(state, core.disk, max_notes=settings.max_notes),
         blocking=core.environment.blocking,
+        now=core.clock.now,
         embedder=embedder and ThroughModels(embedder.model, core.models),
         others=others.searches,
     )
@@ -204,6 +205,7 @@ def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
         (counts.pending - len(seen.archived), "wait for your word"),
         (len(seen.archived), "are archived"),
         (counts.untrusted, "may hold strangers' words"),
+        (counts.expired, "are out of date"),
     ]
     told = [f"{number} {what}" for number, what in kinds if number]
     number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"

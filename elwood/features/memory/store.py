@@ -31,7 +31,16 @@ from elwood.features.memory.learning import (
     settled,
 )
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
-from elwood.features.memory.note import MAX_FILE, Note, NoteDraft, parse, render, stamped, wrong
+from elwood.features.memory.note import (
+    MAX_FILE,
+    Note,
+    NoteDraft,
+    expires,
+    parse,
+    render,
+    stamped,
+    wrong,
+)
 from elwood.foundation.storage.disk import Disk, DiskFull, judged
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
@@ -115,6 +124,7 @@ class NoteFiles:
             listed=note.status == "active",
             untrusted=note.untrusted,
             updated=note.updated,
+            expires=expires(note),
         )
 
     def write(self, key: str, data: bytes) -> None:
@@ -323,7 +333,7 @@ class NoteStore:
         """Say how much there is, what came last, and what waits.  Raises DatabaseUnusable."""
         unlisted = self.newest(MOST_PENDING, pending=True)
         return MemoryOverview(
-            self.indexed.index.counts(),
+            self.indexed.index.counts(self._disk.clock()),
             tuple(self.newest(MAX_KNOWN)),
             tuple(note for note in unlisted if note.status == "pending"),
             tuple(note for note in unlisted if note.status == "archived"),
@@ -399,6 +409,7 @@ class NoteStore:
             draft.text,
             old.tags if draft.tags is None else tuple(dict.fromkeys(draft.tags)),
             draft.source,
+            old.ttl if draft.ttl is None else draft.ttl,
             draft.status,
             draft.label,
             old.created or now,
@@ -581,7 +592,9 @@ def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
 
 def _is_found(note: Note, query: SearchQuery) -> bool:
     """Tell whether *note*, as its file is now, may be an answer."""
-    return note.status == "active" and (query.untrusted or not note.untrusted)
+    until = expires(note)
+    alive = until is None or until > query.now
+    return note.status == "active" and alive and (query.untrusted or not note.untrusted)
 
 
 def _is_key(key: str) -> bool:

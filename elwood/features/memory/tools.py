@@ -22,7 +22,7 @@ from elwood.features.memory.messages import (
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, TAG, Kind, Note, NoteDraft
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, TAG, TTL, Kind, Note, NoteDraft
 from elwood.features.memory.store import fused
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked, having
@@ -53,6 +53,10 @@ class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
     kind: Annotated[
         Kind | None, Meta(description="What it is; null leaves it as it is, at first a fact")
     ] = None
+    ttl: Annotated[
+        str,
+        Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
+    ] = ""
 
 
 class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,6 +99,7 @@ class NoteTools:
             Label(untrusted=untrusted, private=True),
             context.source,
             given.tags or None,
+            given.ttl or None,
             kind=given.kind,
         )
         marked = _MARKED if untrusted else ""

@@ -22,14 +22,14 @@ WRITER_CACHE, READER_CACHE = 1000, 400
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 6
+VERSION = 5
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
 
 _TABLES = """
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, kept INTEGER NOT NULL,
-  untrusted INTEGER NOT NULL, updated TEXT NOT NULL,
+  untrusted INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
   saying BLOB NOT NULL, length INTEGER NOT NULL
 );
 CREATE INDEX newest ON notes (kept, updated);
@@ -49,10 +49,11 @@ FROM (
   SELECT rowid, rank FROM words
   WHERE words MATCH ? AND rank MATCH 'bm25(5.0, 3.0, 1.0, 0.3)' ORDER BY rank LIMIT ?
 ) AS found JOIN notes AS n ON n.id = found.rowid
-WHERE n.untrusted <= ?
+WHERE (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
 """
 _COUNT = """
-SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted) FROM notes
+SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
+  count(*) FILTER (WHERE expires <= ?) FROM notes
 """
 # Hits whose scores are at least this part of the best one's among them fit about equally well: two
 # versions of a fact do, and then the newer comes first.  What has all words of the question is a
@@ -71,7 +72,7 @@ class DatabaseUnusable(Exception):
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A text to be found; *stamp* is another one whenever its file has changed.
 
-    What is not *listed* is known of, and never found by its words.
+    What is not *listed* is known of, and never found by its words.  *expires* is Unix time.
     """
 
     key: str
@@ -81,10 +82,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool = True
     untrusted: bool
     updated: str = ""
+    expires: float | None = None
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A search.
+    """A search at Unix time *now*.
 
     Of its words, in any form (`widened`), documents must have all, else all but one, else any,
     whatever finds something first; or *any* as they are.  Without *untrusted*, what may hold
@@ -92,6 +94,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     query: str
+    now: float
     any: bool = False
     untrusted: bool = True
 
@@ -114,6 +117,7 @@ class IndexCounts(msgspec.Struct, frozen=True):
     all: int = 0
     pending: int = 0
     untrusted: int = 0
+    expired: int = 0
 
 
 def stamp_of(found: os.stat_result) -> str:
@@ -291,7 +295,7 @@ class SearchIndex:
             tries = [(1, expression(chosen, 1))]
         with self.reading() as db:
             for least, wanted in tries:
-                given = (wanted, MOST_HITS, query.untrusted)
+                given = (wanted, MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
                     whole = least == most
                     return [SearchHit(key, score, at, whole) for key, score, at in found]
@@ -317,10 +321,10 @@ class SearchIndex:
             [(number,)] = db.execute("SELECT count(*) FROM notes").fetchall()
         return int(number)
 
-    def counts(self) -> IndexCounts:
-        """Count the documents by kind."""
+    def counts(self, now: float) -> IndexCounts:
+        """Count the documents by kind; what expires is judged at Unix time *now*."""
         with self.reading() as db:
-            [row] = db.execute(_COUNT).fetchall()
+            [row] = db.execute(_COUNT, (now,)).fetchall()
         return IndexCounts(*(value or 0 for value in row))
 
 
@@ -341,6 +345,7 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
         found.listed,
         found.untrusted,
         found.updated,
+        found.expires,
         said,
         sum(map(len, told)),
     )

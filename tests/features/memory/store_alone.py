@@ -56,9 +56,9 @@ def save(
     return answer
 
 
-def find(memory: NoteStore, query: str, limit: int = 10) -> list[Note]:
+def find(memory: NoteStore, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
     """Search."""
-    wanted = SearchQuery(query=query)
+    wanted = SearchQuery(query=query, now=now)
     return memory.indexed.look_up(lambda: memory.search(wanted, limit))
 
 
@@ -91,15 +91,16 @@ def holding(state: Path, *pieces: str) -> list[str]:
 async def remembering(
     state: Path,
     *,
+    now: Callable[[], float] = lambda: 0.0,
     blocking: Blocking = inline,
     embedder: Embedder | None = None,
     workspace: Path | None = None,
 ) -> AsyncIterator[Address[MemoryMail]]:
     """Run the actor over the notes in *state*, and the daily notes of *workspace*."""
     await blocking(lambda: state.mkdir(exist_ok=True))
-    memory = NoteStore(state, Disk(blocking=blocking, clock=lambda: 0.0), max_notes=1000)
+    memory = NoteStore(state, Disk(blocking=blocking, clock=now), max_notes=1000)
     others = () if workspace is None else (DailyNoteSearch(state, workspace, blocking),)
-    actor = Memory(memory, blocking=blocking, embedder=embedder, others=others)
+    actor = Memory(memory, blocking=blocking, now=now, embedder=embedder, others=others)
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)

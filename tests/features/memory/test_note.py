@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.memory.note import MAX_NOTE, Note, NoteDraft, parse, render, wrong
+from elwood.features.memory.note import MAX_NOTE, Note, NoteDraft, expires, parse, render, wrong
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import KEY
 
@@ -23,6 +23,7 @@ notes = st.builds(
     text=texts,
     tags=st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), unique=True).map(tuple),
     source=st.text(max_size=60).map(lambda text: one_line(text, 200)),
+    ttl=st.sampled_from(["", "12h", "30d", "2w", "6m", "1y"]),
     status=st.sampled_from(["active", "pending"]),
     label=st.builds(Label, untrusted=st.booleans(), private=st.booleans()),
     created=st.sampled_from(["", "2026-11-22T10:00:00+00:00"]),
@@ -74,7 +75,7 @@ def test_a_damaged_head_is_read_as_untrusted(content: str) -> None:
 def test_what_people_write_by_hand_is_understood() -> None:
     content = (
         "---\r\n# mine\r\nLabel: 'trusted'\r\ntags:\r\n  - one\r\n  - \"two\"\r\n"
-        "status: \r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
+        "status: \r\nttl: soon\r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
     )
     note = parse("a", content)
     assert note == Note(
@@ -111,6 +112,22 @@ def test_bounds_are_told() -> None:
         NoteDraft("a", " \n", TRUSTED),
         NoteDraft("a", "x", TRUSTED, tags=("two words",)),
         NoteDraft("a", "x", TRUSTED, tags=tuple(f"t{n}" for n in range(11))),
+        NoteDraft("a", "x", TRUSTED, ttl="30"),
     ):
         assert wrong(draft) is not None
-    assert wrong(NoteDraft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",))) is None
+    assert wrong(NoteDraft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",), ttl="30d")) is None
+
+
+@pytest.mark.parametrize(
+    ("ttl", "updated", "expected"),
+    [
+        ("2h", "1970-01-01T00:00:00+00:00", 7200.0),
+        ("2h", "1970-01-01T02:00:00+02:00", 7200.0),
+        ("2h", "1970-01-01", 7200.0),
+        ("2h", "yesterday", None),
+        ("", "1970-01-01T00:00:00+00:00", None),
+        ("9999y", "9999-01-01", 9999 * 365 * 86400 + 253370764800.0),
+    ],
+)
+def test_when_a_note_ends(ttl: str, updated: str, expected: float | None) -> None:
+    assert expires(Note("a", "x", ttl=ttl, updated=updated)) == expected

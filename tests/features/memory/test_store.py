@@ -82,22 +82,24 @@ def garden(tmp_path: Path) -> Iterator[NoteStore]:
             save(memory, key, text, *tags)
         memory.save([draft("maybe", "a garden, perhaps", status="pending")])
         save(memory, "strange", "the garden of others", untrusted=True)
-        save(memory, "party", "the party")
+        [answer] = memory.save([replace(draft("soon", "garden party"), ttl="1h")])
+        assert answer == Saved("soon")
         yield memory
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (SearchQuery(query="garden"), {"one", "two", "garden", "strange"}),
-        (SearchQuery(query="garden", untrusted=False), {"one", "two", "garden"}),
-        (SearchQuery(query="GARDEN gate"), {"one"}),
-        (SearchQuery(query="gard"), {"one", "two", "garden", "strange"}),
-        (SearchQuery(query="gate absent"), {"one"}),
-        (SearchQuery(query="gate party", any=True), {"one", "party"}),
-        (SearchQuery(query="KUCHE"), {"kueche"}),
-        (SearchQuery(query="absent"), set()),
-        (SearchQuery(query="?!"), set()),
+        (SearchQuery(query="garden", now=1.0), {"one", "two", "garden", "strange", "soon"}),
+        (SearchQuery(query="garden", now=7200.0), {"one", "two", "garden", "strange"}),
+        (SearchQuery(query="garden", now=7200.0, untrusted=False), {"one", "two", "garden"}),
+        (SearchQuery(query="GARDEN gate", now=0.0), {"one"}),
+        (SearchQuery(query="gard", now=7200.0), {"one", "two", "garden", "strange"}),
+        (SearchQuery(query="gate absent", now=0.0), {"one"}),
+        (SearchQuery(query="gate party", now=0.0, any=True), {"one", "soon"}),
+        (SearchQuery(query="KUCHE", now=0.0), {"kueche"}),
+        (SearchQuery(query="absent", now=0.0), set()),
+        (SearchQuery(query="?!", now=0.0), set()),
     ],
 )
 def test_the_index_finds_by_words(
@@ -143,13 +145,13 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
 
 def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        first = draft("a", "one", "x")
+        first = replace(draft("a", "one", "x"), ttl="30d")
         memory.save([first])
         path = tmp_path / "memory" / "a.md"
         path.write_text(path.read_text().replace("---\n", "---\nalias: me\n", 1))
-        memory.save([replace(first, text="two", tags=None)])
+        memory.save([replace(first, text="two", tags=None, ttl=None)])
         [note] = memory.read(["a"])
-        assert (note.text, note.tags) == ("two", ("x",))
+        assert (note.text, note.tags, note.ttl) == ("two", ("x",), "30d")
         assert note.more == ("alias: me",)
 
 

@@ -97,9 +97,10 @@ async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:
 
 
 async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Path) -> None:
-    async with remembering(tmp_path / "state") as memory:
+    now = 0.0
+    async with remembering(tmp_path / "state", now=lambda: now) as memory:
         notes = NoteTools(memory, ())
-        await notes.save(NoteToSave("tea", "Green tea, for a while"), OWN)
+        await notes.save(NoteToSave("tea", "Green tea, for a while", ttl="1h"), OWN)
         await notes.save(NoteToSave("milk", "No tea with milk"), OWN)
         noticed = [
             draft_of(Observation("drinks", text, "fact", "s", label, 0.0, f"s/{n}"))
@@ -107,6 +108,7 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
         ]
         for one in noticed:
             await memory.ask(Remember(draft=one))
+        now = 7200.0
 
         plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
         assert plan.subject == "Forget 4 notes for good: tea, milk, drinks (noticed)"
