@@ -448,7 +448,7 @@ class Models:
             models = result.rest
             troubles.append(result.why)
             if not models:
-                return ModelUnavailable("; ".join(troubles), result.permanent)
+                return ModelUnavailable("; ".join(troubles))
 
     async def _ask(self, attempt: ModelAttempt) -> Completed | GivenUp:
         """Ask one model until it answers, or until another should be tried."""

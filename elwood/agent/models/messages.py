@@ -21,13 +21,9 @@ class BudgetSpent(msgspec.Struct, frozen=True):
 
 
 class ModelUnavailable(msgspec.Struct, frozen=True):
-    """No model could answer.
-
-    *permanent* ones last until a person acts (key revoked, spend limit); *why* says what to do.
-    """
+    """No model could answer; *why* says what to do, if a person can do anything."""
 
     why: str
-    permanent: bool = False
 
 
 class ContextTooLong(msgspec.Struct, frozen=True):

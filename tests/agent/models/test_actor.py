@@ -229,7 +229,6 @@ async def test_what_only_a_person_can_mend_is_not_asked_again(
         assert len(answers) == 25
         for answer in answers:
             assert isinstance(answer, ModelUnavailable)
-            assert answer.permanent
             assert answer.why.endswith("scripted (tried at 12:00)")
         assert list(it.troubles()) == ["a"]
         # Mended by a person: found out by a single probe after the pause.
@@ -388,7 +387,6 @@ async def test_a_retired_model_gives_way_to_the_fallback(tmp_path: Path, clock: 
         b.otherwise = Fail("bad_key")
         answer = await it.ask()
         assert isinstance(answer, ModelUnavailable)
-        assert answer.permanent
         assert "a (m) does not have this model" in answer.why
         assert "b (n) does not accept the key" in answer.why
 
@@ -653,14 +651,10 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
     assert len(a.asked) == 3
 
 
-async def test_a_model_without_a_provider_is_a_permanent_failure(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_a_model_without_a_provider_is_a_failure(tmp_path: Path, clock: MockClock) -> None:
     async with house(tmp_path, settings=TWO, b=Scripted()) as it:
         assert isinstance(await it.ask(), Completion)
         answer = await it.ask(role="summarizer")
         assert isinstance(answer, Completion)
     async with house(tmp_path, b=Scripted()) as it:
-        assert await it.ask() == ModelUnavailable(
-            "there is no provider 'a' in the configuration", permanent=True
-        )
+        assert await it.ask() == ModelUnavailable("there is no provider 'a' in the configuration")

@@ -205,7 +205,7 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
             id="llm-22: asked about once",
         ),
         pytest.param([BudgetSpent("5 USD are spent")], "5 USD are spent", True, id="money"),
-        pytest.param([ModelUnavailable("no key", True)], "now: no key", True, id="no model"),
+        pytest.param([ModelUnavailable("no key")], "now: no key", True, id="no model"),
         pytest.param([ContextTooLong("by 9")], "too long for the model: by 9", True, id="llm-30"),
         pytest.param([BAD] * 3, "does not accept the conversation: no", True, id="mending ends"),
     ],
