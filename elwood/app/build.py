@@ -30,7 +30,7 @@ from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
-from elwood.agent.tools.tool import Tool, merge
+from elwood.agent.tools.tool import Tool
 from elwood.app.config.load import load_own
 from elwood.app.main import own_sections
 from elwood.foundation.environment import Environment
@@ -130,12 +130,8 @@ async def build(
             gathered.sandbox = made.sandbox or gathered.sandbox
             parts.append(made)
         messenger = Messenger(core.channels, core.approvals)
-        blocking = environment.blocking
-        speaking = {"talk": talk.tools(messenger, core.workspace, blocking)}
-        brought: dict[str, Sequence[Tool]] = {
-            feature.name: part.tools for feature, part in zip(features, parts, strict=True)
-        }
-        tools = merge(brought | speaking)
+        speaking = talk.tools(messenger, core.workspace, environment.blocking)
+        tools = (*gathered.tools, *speaking)
         extensions = Extensions(
             sessions=[make for part in parts for make in part.sessions],
             prompt=[one for part in parts for one in part.prompt],

@@ -132,6 +132,8 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             shown = await trio.to_thread.run_sync(control.ask, runtime, "inspect")
             assert '"name":"parcels"' in shown.text
             # Its words are found with those of the memory.
+            named = [name for one in line.app.tools for name in {one.name, one.id}]
+            assert len({*named}) == len(named), "no feature takes another's name"
             [search] = [one for one in line.app.tools if one.name == "search_memory"]
             context = ToolContext(session="line", route=NOWHERE, now=0.0)
             found = await search.run(search.input(query="where is P18?"), context)

@@ -178,26 +178,6 @@ def _plain(value: object) -> str:
     return str(value) if is_plain else msgspec.json.encode(value).decode()
 
 
-def merge(sources: Mapping[str, Sequence[Tool]]) -> tuple[Tool, ...]:
-    """Put the tools of all *sources* together, in their order.
-
-    Raises ValueError if two bring one name or id: the operator must drop or rename one of each.
-    """
-    merged: list[Tool] = []
-    owners: dict[str, str] = {}
-    clashes = []
-    for source, tools in sources.items():
-        for tool in tools:
-            for name in (tool.name, tool.id):
-                if name in owners:
-                    clashes.append(f"{name} comes from {owners[name]} and from {source}")
-                owners[name] = source
-            merged.append(tool)
-    if clashes:
-        raise ValueError("; ".join(clashes))
-    return tuple(merged)
-
-
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A *text* that was found, what it is from (*origin*), and what it brings along.
 
