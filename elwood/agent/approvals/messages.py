@@ -44,12 +44,6 @@ class EndAccess(Request[bool], frozen=True, kw_only=True):
     principal: str
 
 
-class FindPerson(Request[str | None], frozen=True, kw_only=True):
-    """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
-
-    principal: str
-
-
 class KnownPerson(msgspec.Struct, frozen=True):
     """Somebody, or a group, who was let in: *since* a Unix time, 0 if that is not known."""
 
@@ -60,7 +54,7 @@ class KnownPerson(msgspec.Struct, frozen=True):
 
 
 class ListPeople(Request[tuple[KnownPerson, ...]], frozen=True, kw_only=True):
-    """Who was let in, the newest last?  From commands that are for owners only."""
+    """Who was let in, the newest last?"""
 
 
 class RemovedPeople(Request[frozenset[str]], frozen=True, kw_only=True):
@@ -84,13 +78,6 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
     data: str
     route: Route | None = None
     message: str = ""
-
-
-class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
-    """The owner approves the pairing *code*, of a *guest* perhaps.  From the control socket."""
-
-    code: str
-    guest: bool = False
 
 
 class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
@@ -210,12 +197,10 @@ class Decided(msgspec.Struct, frozen=True):
 ApprovalsMail = (
     Meet
     | EndAccess
-    | FindPerson
     | ListPeople
     | RemovedPeople
     | ChangeAccess
     | ButtonPressed
-    | ApprovePairing
     | MoveChat
     | MovedChats
     | RequestApproval

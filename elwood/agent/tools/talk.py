@@ -15,7 +15,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
+from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
@@ -93,8 +93,10 @@ class Messenger:
         route = Route("telegram", user)
         if self._is_owners(route):
             return self._placed(route, "you")
-        name = await self._approvals.ask(FindPerson(principal=to))
-        return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
+        for known in await self._approvals.ask(ListPeople()):
+            if known.principal == to:
+                return self._placed(route, f"{known.name or 'somebody'} ({to})")
+        return None
 
     def answered(self, route: Route, *, typed: bool) -> None:
         """Take the buttons away from what was asked at *route*; a press does so by itself."""
@@ -103,9 +105,6 @@ class Messenger:
                 self._open.remove((there, message))
                 if typed:
                     self._channels.outboxes[there.channel].offer(Edit(route=there, message=message))
-
-    def takes_files(self, route: Route) -> bool:
-        return self._channels.takes_files(route)
 
     async def post(
         self,

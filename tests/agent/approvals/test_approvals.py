@@ -9,7 +9,6 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ChangeAccess,
-    FindPerson,
     Known,
     MoveChat,
     MovedChats,
@@ -48,17 +47,6 @@ async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
     assert len(world.texts(7)) == 1
     async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Known()
-
-
-async def test_recognising_somebody_changes_nothing(world: World) -> None:
-    async with running(world) as ask:
-        for _ in range(2):
-            assert await ask.box.address.ask(FindPerson(principal="tg:7")) is None
-        assert not world.posts
-        await ask.meet(7, "Eve")
-        assert await ask.box.address.ask(FindPerson(principal="tg:7")) is None
-        assert (await ask.pair(CODES[0])).ok
-        assert await ask.box.address.ask(FindPerson(principal="tg:7")) == "Eve"
 
 
 async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:

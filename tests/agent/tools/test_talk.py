@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
+from elwood.agent.approvals.messages import ApprovalsMail, KnownPerson, ListPeople
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import (
     OutboxMail,
@@ -47,8 +47,8 @@ class People(Address[ApprovalsMail]):
 
     async def ask(self, request: Request[Any]) -> Any:
         await trio.lowlevel.checkpoint()
-        assert isinstance(request, FindPerson)
-        return {f"tg:{FRIEND}": "Eve"}.get(request.principal)
+        assert isinstance(request, ListPeople)
+        return (KnownPerson(f"tg:{FRIEND}", "Eve", "member", 0.0),)
 
 
 @attrs.define

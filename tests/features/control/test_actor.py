@@ -19,7 +19,6 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ChangeAccess,
     CommandResult,
     DecideRequest,
@@ -85,10 +84,11 @@ class Setting:
 async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
     async for message in mailbox:
         match message:
-            case ApprovePairing(code=code, guest=guest):
-                good = code == "K7Q2"
+            case DecideRequest(code="K7Q2", answer="once", by="console:control", guest=guest):
                 paired = "paired as a guest" if guest else "paired"
-                message.reply.set(CommandResult(paired if good else "no such code", good))
+                message.reply.set(CommandResult(paired, True))
+            case DecideRequest(code="nope"):
+                message.reply.set(CommandResult("no such code", False))
             case ListApprovals(by=by):
                 message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
             case ListPeople():

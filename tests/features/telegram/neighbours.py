@@ -12,7 +12,6 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ButtonPressed,
     CommandResult,
     EndAccess,
@@ -152,8 +151,6 @@ class Neighbours:
                     mail.reply.set(None)
                 case MovedChats():
                     mail.reply.set(dict(self.moved))
-                case ApprovePairing():
-                    raise AssertionError("Intake pairs nobody")
             self._stir()
 
     async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:

@@ -341,7 +341,7 @@ class Commands:
         if format_ is None:
             return "Say which kind of file: /export md or /export html"
         typed = f"In a terminal, `elwood session export {log_.id}` writes it."
-        if not self._messenger.takes_files(received.route):
+        if not self._core.channels.takes_files(received.route):
             return f"No file can be sent here. {typed}"
         history, zone = await self._history(), core.clock.zone
         content = await core.environment.blocking(
