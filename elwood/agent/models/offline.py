@@ -30,7 +30,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.client import ModelRequest, Shown
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.lines import code, cut, fenced, in_quotes, literal
+from elwood.foundation.text.lines import code, cut, fenced, in_quotes
 from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."
@@ -47,8 +47,6 @@ _MARK = re.compile(
 )
 # Data that stands before the words of a person, as `wrap_untrusted` writes it.
 _WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
-# Notes that are offered together with a question.
-_OFFERED = "[notes that may help:"
 # How the result of a call begins that waits.
 _WAITS = "waiting for approval"
 
@@ -172,7 +170,6 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
     now = messages[begin:]
     tools = {tool.name for tool in prompt.tools}
     results = _results(now)
-    notes = _offered(now)
     wanted: list[OfflineCommand] = []
     parts: list[str] = []
     for command, group in groupby(_lines(now), understand):
@@ -184,8 +181,6 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
         for _ in lines:
             if command == "help":
                 parts.append(f"{OPENLY} They are:\n\n{_help(tools)}")
-            elif command.tool == "search_memory" and notes:
-                parts.append(f"I have a note that may answer that:\n\n{notes}")
             elif command.tool not in tools:
                 parts.append(f"I was given no tool `{command.tool}`, so I cannot do that.")
             elif found := results.get((command.tool, command.arguments)):
@@ -244,13 +239,6 @@ def _results(messages: Sequence[Message]) -> dict[tuple[str, str], list[Result]]
                 if result.call in calls:
                     found.setdefault(calls[result.call], []).append(result)
     return found
-
-
-def _offered(messages: Sequence[Message]) -> str:
-    """Quote the notes that were offered with what is asked; "" if there are none."""
-    texts = [m.text for m in messages if isinstance(m, Notice) and m.text.startswith(_OFFERED)]
-    lines = (line for text in texts for line in text[len(_OFFERED) : -1].splitlines())
-    return "\n".join(f"• {literal(line[2:])}" for line in lines if line.startswith("- "))
 
 
 def _help(tools: Collection[str]) -> str:

@@ -25,8 +25,6 @@ from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.offline import OfflineModel, understand
 from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
-from elwood.features.memory.extension import offered
-from elwood.features.memory.note import Note
 from elwood.foundation.text.markdown import to_entities
 from tests.every_tool import every_tool
 
@@ -173,14 +171,6 @@ async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
     text = await talk.results("AAA", "BBB", "CCC")
     places = [text.index(words) for words in ("- `help`", "AAA", "BBB", "“sing a song”", "CCC")]
     assert places == sorted(places)
-
-
-async def test_notes_that_were_offered_answer_a_question() -> None:
-    talk = Talk()
-    notes = Notice(offered([Note("birthday", "my sister's birthday is 4 May")]))
-    done = await talk.hear(Human("When is my sister's birthday?"), notes)
-    assert "• birthday: my sister's birthday is 4 May" in done.message.text
-    assert [name for name, _ in calls(await talk.say("Why is that?"))] == ["search_memory"]
 
 
 async def test_without_tools_it_says_so() -> None:
