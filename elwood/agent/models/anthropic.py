@@ -29,7 +29,6 @@ from elwood.agent.models.client import (
     ResponseStream,
     arguments_of,
     decode,
-    estimated,
     tool_name,
 )
 from elwood.agent.models.settings import ProviderSettings
@@ -254,7 +253,7 @@ class MessageStream(ResponseStream):
         if isinstance(usage, dict):
             self._usage.update((k, v) for k, v in usage.items() if v is not None)
 
-    def completion(self, request: bytes) -> Completion:
+    def completion(self) -> Completion:
         if not self.is_done:
             raise self.provider.failure("cut", "the stream ended before the message did")
         native: list[Any] = []
@@ -269,7 +268,7 @@ class MessageStream(ResponseStream):
             raise self.provider.failure("nonsense", "stopped for tools in the middle of a block")
         usage = self._count() if self._is_counted else None
         if usage is None:  # what stands in `message_start` counts nothing yet
-            usage = estimated(request, msgspec.json.encode(native).decode())
+            usage = self.guessed(msgspec.json.encode(native).decode())
         return self.completed(blocks, native, stop, usage, detail)
 
     def _close(self, opened: _Open, native: list[Any], blocks: list[Block]) -> None:

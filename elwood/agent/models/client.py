@@ -24,6 +24,7 @@ from elwood.agent.conversation.message import (
     Stop,
     ToolCall,
     Usage,
+    rough,
     seen,
 )
 from elwood.agent.models.routing import FailureKind, Fault
@@ -32,7 +33,6 @@ from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreach
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
 
@@ -47,8 +47,6 @@ CHARACTERS, MOST_CHARACTERS = 8, 400_000
 EVENT_BYTES, MOST_EVENT_BYTES = 1_000, 8 << 20
 # Types of pictures that all services take.
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# Data that is no text; no word is that long.
-_BASE64 = re.compile(rb"[A-Za-z0-9+/]{4096,}")
 # Seconds given to the end of the body after the last event, so that the connection can be kept.
 DRAIN = 1.0
 
@@ -214,7 +212,7 @@ class HttpProvider(ABC):
             raise self.failure("stalled" if error.stalled else "cut", error.why) from error
         if stream.error is not None:
             raise self.judge(0, stream.error)
-        return stream.completion(body)
+        return stream.completion()
 
     def failure(
         self, kind: FailureKind, detail: str, headers: Mapping[str, str] | None = None
@@ -269,6 +267,7 @@ class ResponseStream(ABC):
         self.is_done = False
         self.provider = provider
         self._model = f"{provider.name}/{request.model}"
+        self._request = request
         self._max_tokens = request.max_tokens
         self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
@@ -290,11 +289,15 @@ class ResponseStream(ABC):
         """Add one event; what it raises on nonsense of any kind is mapped by `take`."""
 
     @abstractmethod
-    def completion(self, request: bytes) -> Completion:
-        """Return the whole response; *request* is for an estimate if the usage is missing.
+    def completion(self) -> Completion:
+        """Return the whole response.
 
         Raises ModelFailure if it is not whole, or contradicts itself.
         """
+
+    def guessed(self, said: str) -> Usage:
+        """Guess what it cost, as the provider did not say (LLM-41)."""
+        return rough(self._request.prompt, self._request.messages, said)
 
     def take(self, event: bytes) -> None:
         """Add one event.  Raises ModelFailure if it is none of the API's, or one too many."""
@@ -350,12 +353,6 @@ class ResponseStream(ABC):
     def _too_long(self) -> ModelFailure:
         most = self._max_tokens
         return self.provider.failure("nonsense", f"the response is far longer than {most} tokens")
-
-
-def estimated(request: bytes, said: str) -> Usage:
-    """Estimate what a call cost whose provider did not say (LLM-41); pictures are not counted."""
-    request = _BASE64.sub(b"", request)
-    return Usage(estimate(request.decode(errors="replace")), estimate(said), estimated=True)
 
 
 _STATUS: dict[int, FailureKind] = {

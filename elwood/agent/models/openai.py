@@ -26,7 +26,6 @@ from elwood.agent.models.client import (
     ResponseStream,
     arguments_of,
     decode,
-    estimated,
     tool_name,
 )
 from elwood.agent.models.settings import ProviderSettings
@@ -269,7 +268,7 @@ class ChatStream(ResponseStream):
                 self._by_index[index] = known
         return known
 
-    def completion(self, request: bytes) -> Completion:
+    def completion(self) -> Completion:
         if self._finish is None:
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":
@@ -287,7 +286,7 @@ class ChatStream(ResponseStream):
             stop, detail = "refused", self._refusal
         blocks: list[Block] = [Text(text)] if text.strip() else []
         native = self._native(text, reasoning, calls)
-        usage = self._count(request, text + reasoning, calls)
+        usage = self._count(text + reasoning, calls)
         return self.completed([*blocks, *calls], native, stop, usage, detail)
 
     def _named(self, call: _Call) -> ToolCall:
@@ -305,10 +304,10 @@ class ChatStream(ResponseStream):
                 said["reasoning_details"] = self._details
         return said
 
-    def _count(self, request: bytes, said: str, calls: tuple[ToolCall, ...]) -> Usage:
+    def _count(self, said: str, calls: tuple[ToolCall, ...]) -> Usage:
         prompt, output = self._usage.get("prompt_tokens"), self._usage.get("completion_tokens")
         if not isinstance(prompt, int) or not isinstance(output, int):
-            return estimated(request, said + "".join(call.name + call.arguments for call in calls))
+            return self.guessed(said + "".join(call.name + call.arguments for call in calls))
         details = self._usage.get("prompt_tokens_details") or {}
         read = details.get("cached_tokens") or self._usage.get("prompt_cache_hit_tokens") or 0
         write = details.get("cache_write_tokens") or 0
