@@ -12,7 +12,7 @@ from elwood.agent.feature import Feature, imported
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.settings import SessionSettings, WatchdogSettings
+from elwood.agent.session.settings import SessionSettings
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
 from elwood.features.console.feature import chat, once, sit
@@ -77,7 +77,6 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
         MediaSettings,
         *(section for feature in features for section in feature.settings),
         LogSettings,
-        WatchdogSettings,
     )
 
 

@@ -13,7 +13,6 @@ from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named
@@ -84,7 +83,7 @@ def _(h: Home) -> None:
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
-@kind("a turn does not end", 100, f"sessions/{MINE}: turn t1 has taken")
+@kind("a turn does not end", 390, f"sessions/{MINE}: turn t1 has taken")
 def _(h: Home) -> None:
     h.fake.say("call deaf it")
 
@@ -133,7 +132,7 @@ def _(h: Home) -> None:
 
 async def be_deaf(given: Named, context: ToolContext) -> str:
     with trio.CancelScope(shield=True):  # the mistake
-        await trio.sleep(180)
+        await trio.sleep(450)
     return "at last"
 
 
@@ -155,7 +154,6 @@ async def test_the_owner_is_told_of_each(h: Home, name: str) -> None:
     h.settings["turn"] = TurnSettings(deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0)
     if name == "a turn does not end":
         h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
-        h.settings["watchdog"] = WatchdogSettings(turn=100.0)
         h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
     if name == "the outbox crashes again and again":
         h.outbox = crash_of_others

@@ -32,7 +32,6 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
-from elwood.agent.session.settings import WatchdogSettings
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
@@ -64,6 +63,8 @@ MAX_BEFORE = 3000
 DRAFTS_PER_TURN = 1000
 
 
+# Seconds after which a reply that has not arrived shows as stuck.
+STUCK_AFTER = 60.0
 # Characters of an answer that is told to the owner as it could not be delivered.
 LOST = 1000
 
@@ -81,7 +82,6 @@ class Delivery:
     def __init__(self, core: Core, log_: SessionLog) -> None:
         self._log = log_
         self._blocking = core.environment.blocking
-        self._limit = core.config.of(WatchdogSettings).delivery
         self._channels = core.channels
         self._redactor = core.redactor
         self._unsent: set[tuple[str, int]] = set()
@@ -125,7 +125,7 @@ class Delivery:
         while undelivered := self._next(place):
             what = f"delivery of {undelivered.replied.reply}"
             cause = bind(message=undelivered.message, turn=undelivered.replied.turn)
-            with cause, waiting(what, limit=self._limit):
+            with cause, waiting(what, limit=STUCK_AFTER):
                 await self._deliver(undelivered)
         busy.discard(place)
 

@@ -1,4 +1,4 @@
-"""What can be set about conversations, what is learned from them, and when they are stuck."""
+"""What can be set about conversations, and what is learned from them."""
 
 from typing import ClassVar, Literal
 
@@ -72,21 +72,4 @@ class LearningSettings:
     )
     reflections: bool = setting(
         True, help="write reflections on what was done, each week and month"
-    )
-
-
-@attrs.frozen(kw_only=True)
-class WatchdogSettings:
-    """After how many seconds something is stuck and told to the owner."""
-
-    SECTION: ClassVar = Section(
-        "watchdog", "When something counts as stuck: it is then told to the owner."
-    )
-
-    turn: float = setting(
-        1200.0, help="seconds after which an answer under way is stuck", check=at_least(1)
-    )
-    poll: float = setting(120.0, help="seconds after which a poll is stuck", check=at_least(1))
-    delivery: float = setting(
-        60.0, help="seconds after which an undelivered reply is stuck", check=at_least(1)
     )

@@ -17,7 +17,6 @@ from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.session.settings import WatchdogSettings
 from elwood.features.telegram.bot_api import TelegramUser, Update
 from elwood.features.telegram.client import FAILURES, Bot, explain
 from elwood.features.telegram.feature import TelegramSettings
@@ -60,7 +59,6 @@ async def build(core: Core, others: Gathered) -> Parts:
         outbox=post.address,
         random=core.environment.random,
         now=core.clock.now,
-        silence=core.config.of(WatchdogSettings).poll,
         commands=others.commands,
     )
 

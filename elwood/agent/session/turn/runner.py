@@ -20,7 +20,6 @@ from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnSta
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, next_work
 from elwood.agent.session.log.turns import asked, spoken, usable
-from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
@@ -33,7 +32,8 @@ from elwood.foundation.text.lines import in_quotes
 
 log = logging.getLogger("elwood.sessions")
 
-
+# Seconds beyond its deadline after which a turn shows as stuck.
+STUCK_AFTER = 300.0
 # At the head of the first answer after a conversation was put away, once.
 PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
 # What a person is told of a turn that was cut off too often.
@@ -259,7 +259,7 @@ class TurnRunner:
         limit = self._settings.deadline
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
-        with waiting(f"turn {turn.id}", limit=self._core.config.of(WatchdogSettings).turn):
+        with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 await self._drop()
                 if self._stopping:
