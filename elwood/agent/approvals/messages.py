@@ -179,8 +179,6 @@ class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class RevokePermission(Request[CommandResult], frozen=True, kw_only=True):
-    """*by* takes the permission *number* back."""
-
     number: int
     by: str
 

@@ -55,8 +55,6 @@ _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 @attrs.frozen
 class Attachment:
-    """A file that goes along with a message, called *name*."""
-
     name: str
     data: bytes = attrs.field(repr=False)
 

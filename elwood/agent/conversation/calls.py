@@ -83,29 +83,21 @@ class SearchWeb(msgspec.Struct, frozen=True):
 
 
 class SendRequest(msgspec.Struct, frozen=True):
-    """Change something on a web server."""
-
     asks: ClassVar = "send this to a web server"
     host: str
     destination: Destination = "open"
 
 
 class SendMessage(msgspec.Struct, frozen=True):
-    """Say or ask something: the owner, a group, or a third person."""
-
     asks: ClassVar = "send this message"
     to: Literal["owner", "group", "person"]
 
 
 class SaveMemory(msgspec.Struct, frozen=True):
-    """Keep a fact for later conversations."""
-
     asks: ClassVar = "remember this"
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """Have something done later."""
-
     asks: ClassVar = "plan this"
 
 

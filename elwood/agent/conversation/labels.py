@@ -51,7 +51,6 @@ class Taint(msgspec.Struct):
 
     @property
     def label(self) -> Label:
-        """The join of everything in the conversation."""
         return Label(bool(self.sources), self.private)
 
     def add(self, label: Label, origin: str) -> None:
@@ -61,7 +60,6 @@ class Taint(msgspec.Struct):
             self.sources[(origin or UNKNOWN) if room else MANY] = None
 
     def endorse(self, origins: Iterable[str]) -> None:
-        """The owner trusts what was read from *origins*."""
         for origin in origins:
             if origin not in NAMELESS:
                 self.sources.pop(origin, None)

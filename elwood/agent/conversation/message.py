@@ -17,8 +17,6 @@ from elwood.foundation.text.tokens import estimate
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Words of the model."""
-
     text: str
 
 
@@ -82,7 +80,6 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls, in order."""
         return tuple(block for block in self.blocks if isinstance(block, ToolCall))
 
     @property
@@ -92,8 +89,6 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of one call."""
-
     call: str
     text: str
     failed: bool = False

@@ -340,7 +340,6 @@ class ModelAttempt:
                 self.ask.progress.send_nowait(said)
 
     def log(self, *, success: bool, level: int | None = None, **about: object) -> None:
-        """Log how it ended."""
         took, retries = trio.current_time() - self.since, self.failures.total()
         about = {"model": self.model, "retries": retries, **about}
         event(log, "llm_call", about, success=success, seconds=took, level=level)

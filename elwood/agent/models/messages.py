@@ -27,14 +27,10 @@ class ModelUnavailable(msgspec.Struct, frozen=True):
 
 
 class ContextTooLong(msgspec.Struct, frozen=True):
-    """The history does not fit the model; send less."""
-
     why: str
 
 
 class BadHistory(msgspec.Struct, frozen=True):
-    """The provider rejects the history itself."""
-
     why: str
 
 

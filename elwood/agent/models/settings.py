@@ -218,8 +218,6 @@ def _providers(
 
 @attrs.frozen
 class Providers:
-    """The services that run models, by name."""
-
     SECTION: ClassVar = Section(
         "providers",
         "Services that run models, one table each. `anthropic`, `openai`, `openrouter`, "

@@ -221,7 +221,6 @@ class Core:
 
 
 def inspect(core: Core) -> Inspection:
-    """See everything as it is now."""
     python, seen = platform.python_version(), core.live.seen()
     process = ProcessSeen(__version__, core.started, os.getpid(), python, seen)
     seen_now = look(core.table, process, core.redactor)

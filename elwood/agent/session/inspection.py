@@ -71,8 +71,6 @@ class ProcessSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StuckSeen(msgspec.Struct, frozen=True):
-    """One thing that has gone on for too long."""
-
     actor: str
     what: str
 

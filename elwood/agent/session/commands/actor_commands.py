@@ -63,8 +63,6 @@ GOES_ON = ", while this goes on, even if it is marked as interrupted: {}"
 
 
 class Commands:
-    """Carries out the commands of one session."""
-
     def __init__(
         self,
         core: Core,

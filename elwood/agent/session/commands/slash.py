@@ -72,7 +72,6 @@ class TypedCommand(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> TypedCommand:
-    """Read a slash command."""
     first, *words = text.split()
     name = first.removeprefix("/").lower()
     return TypedCommand(ALIASES.get(name, name), " ".join(words))

@@ -95,7 +95,6 @@ class WaitingCall(msgspec.Struct, frozen=True):
         return OpenCall(key, self.call, *known, number=self.number)
 
     def refused(self, ruling: Ruling) -> str:
-        """Say to the model that it will not run."""
         return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 

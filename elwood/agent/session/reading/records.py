@@ -238,7 +238,6 @@ def spans(moves: Sequence[tuple[int, int]], head: int) -> list[tuple[int, int]]:
 
 
 def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether the entry *seq* lies on *line*."""
     return any(first <= seq <= last for first, last in line)
 
 

@@ -76,7 +76,6 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Mapping[str, float] = {}
 
     def who(self, principal: str) -> Who:
-        """Say whose words those of *principal* are."""
         if principal.startswith(TASK):
             return "task"
         return "owner" if principal in self.owners else "guest"

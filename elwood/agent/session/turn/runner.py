@@ -82,7 +82,6 @@ class TurnRunner:
 
     @property
     def is_acting(self) -> bool:
-        """Tell whether a call runs."""
         turn = self._log.state.turn
         calls = turn.calls.values() if self.is_working and turn is not None else ()
         return any(call.started is not None and call.ended is None for call in calls)
