@@ -35,16 +35,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at keys and limits, and ask every provider in use, all at once."""
-    services = await ask_providers(context, models_in_use(context.config))
-    return [*credentials(context.config), *prices(context.config), *services]
-
-
-async def ask_providers(context: CheckContext, models: Iterable[str]) -> list[Finding]:
-    """Ask the providers of *models*, all at once, whether they offer them."""
+    """Look at keys and limits, and ask all providers at once whether they offer what is in use."""
     asked: dict[str, list[Finding]] = {}
     by_provider: dict[str, list[str]] = {}
-    for model in models:
+    for model in models_in_use(context.config):
         by_provider.setdefault(split_name(model)[0], []).append(model)
 
     async def ask(name: str) -> None:
@@ -53,7 +47,8 @@ async def ask_providers(context: CheckContext, models: Iterable[str]) -> list[Fi
     async with trio.open_nursery() as nursery:
         for name in by_provider:
             nursery.start_soon(ask, name)
-    return [finding for name in sorted(asked) for finding in asked[name]]
+    services = (finding for name in sorted(asked) for finding in asked[name])
+    return [*credentials(context.config), *prices(context.config), *services]
 
 
 def credentials(config: Config) -> Iterator[Finding]:

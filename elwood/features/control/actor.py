@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 from pathlib import Path
-from typing import get_args
 
 import trio
 
@@ -20,8 +19,8 @@ from elwood.agent.approvals.messages import (
     ListPeople,
     RevokePermission,
 )
+from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.approvals.state import CONTROL
-from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
 from elwood.agent.session.commands.people import described
 from elwood.agent.session.core import Core, inspect
@@ -79,11 +78,10 @@ def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[C
         return await approvals.ask(ChangeAccess(who=" ".join(words), role=None, by=CONTROL))
 
     async def decide(words: Sequence[str]) -> CommandResult:
-        for answer in get_args(OwnerAnswer):
-            if list(words[1:]) == [answer]:
-                request = DecideRequest(code=words[0], answer=answer, by=CONTROL)
-                return await approvals.ask(request)
-        return CommandResult("a code and an answer are wanted", ok=False)
+        answer = answer_of(words[1]) if len(words) == 2 else None
+        if answer is None:
+            return CommandResult("a code and an answer are wanted", ok=False)
+        return await approvals.ask(DecideRequest(code=words[0], answer=answer, by=CONTROL))
 
     async def revoke(words: Sequence[str]) -> CommandResult:
         number = "".join(words)
