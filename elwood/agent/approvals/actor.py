@@ -15,6 +15,7 @@ from elwood.agent.approvals import decisions
 from elwood.agent.approvals.decisions import EXPIRED, Step
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
     ButtonPressed,
     ChangeAccess,
     CommandResult,
@@ -115,12 +116,14 @@ IN_CHAT = CommandResult(
     ok=False,
 )
 NO_SUCH = CommandResult(
-    "Nothing waits with this code: it may be mistyped, over, or decided already. /approvals, or "
-    "elwood approve, lists the calls that wait; a person who writes again after an hour gets a new "
-    "code.",
-    ok=False,
+    "No call waits with this code. /approvals, or elwood approve, lists them.", ok=False
 )
 ELSEWHERE = CommandResult("This button counts only where I asked. Type the code instead.", ok=False)
+NO_SUCH_CODE = CommandResult(
+    "Nobody waits with this code. It may be mistyped, older than an hour, or decided already; "
+    "after an hour whoever still writes to me gets a new one.",
+    ok=False,
+)
 NOT_A_PERSON = CommandResult("Only a person can be a member or a guest.", ok=False)
 NOBODY = CommandResult(
     "I know nobody of that name or number; /people, or elwood pair list, names all. "
@@ -221,6 +224,12 @@ class Approvals:
                 message.reply.set(await self._change_access(message))
             case ButtonPressed():
                 message.reply.set(await self._press(message))
+            case ApprovePairing(code=code, guest=guest):
+                if self._seal:
+                    message.reply.set(IN_CHAT)
+                    return
+                result = await self._let_in(code, True, "console", guest)
+                message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
             case MoveChat(old=old, new=new):
                 if new not in self._people.moved:
                     await self._record(ChatMoved(old, new))

@@ -80,6 +80,13 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
     message: str = ""
 
 
+class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
+    """The owner approves the pairing *code*, of a *guest* perhaps.  From the control socket."""
+
+    code: str
+    guest: bool = False
+
+
 class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
     """*by* gives a *role* to *who*, a principal or a name; None: they are removed.
 
@@ -199,6 +206,7 @@ ApprovalsMail = (
     | RemovedPeople
     | ChangeAccess
     | ButtonPressed
+    | ApprovePairing
     | MoveChat
     | MovedChats
     | RequestApproval

@@ -13,6 +13,7 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
     ChangeAccess,
     CommandResult,
     DecideRequest,
@@ -66,8 +67,7 @@ def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[C
 
     async def pair(words: Sequence[str]) -> CommandResult:
         code, guest = "".join(words[:1]), "guest" in words[1:]
-        request = DecideRequest(code=code, answer="once", by=CONTROL, guest=guest)
-        return await approvals.ask(request)
+        return await approvals.ask(ApprovePairing(code=code, guest=guest))
 
     async def people(words: Sequence[str]) -> CommandResult:
         known = await approvals.ask(ListPeople())

@@ -12,6 +12,7 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
     ButtonPressed,
     CommandResult,
     Decided,
@@ -113,7 +114,7 @@ class Asker:
         return result
 
     async def pair(self, code: str) -> CommandResult:
-        return await self.rule(code, "once", CONTROL)
+        return await self.box.address.ask(ApprovePairing(code=code))
 
     async def seek(self, asked: Question) -> Pending | Verdict:
         answer = await self.box.address.ask(RequestApproval(question=asked))

@@ -19,6 +19,7 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
     ChangeAccess,
     CommandResult,
     DecideRequest,
@@ -84,11 +85,10 @@ class Setting:
 async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
     async for message in mailbox:
         match message:
-            case DecideRequest(code="K7Q2", answer="once", by="console:control", guest=guest):
+            case ApprovePairing(code=code, guest=guest):
+                good = code == "K7Q2"
                 paired = "paired as a guest" if guest else "paired"
-                message.reply.set(CommandResult(paired, True))
-            case DecideRequest(code="nope"):
-                message.reply.set(CommandResult("no such code", False))
+                message.reply.set(CommandResult(paired if good else "no such code", good))
             case ListApprovals(by=by):
                 message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
             case ListPeople():

@@ -12,6 +12,7 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
     ButtonPressed,
     CommandResult,
     EndAccess,
@@ -151,6 +152,8 @@ class Neighbours:
                     mail.reply.set(None)
                 case MovedChats():
                     mail.reply.set(dict(self.moved))
+                case ApprovePairing():
+                    raise AssertionError("Intake pairs nobody")
             self._stir()
 
     async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
