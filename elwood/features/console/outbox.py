@@ -5,6 +5,7 @@ off the state which the conversation publishes: it is offered to who looks on, a
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -37,7 +38,7 @@ from elwood.agent.conversation.inbound import (
     is_choice,
     typed,
 )
-from elwood.agent.conversation.message import ReceivedFile
+from elwood.agent.conversation.message import Assistant, ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
 from elwood.agent.media.store import FileKeeper
@@ -270,6 +271,7 @@ class Terminals:
         turn, waiting = state.turn, state.waiting.values()
         heard = [*(turn.inputs if turn else ()), *waiting]
         replied = [one.replied for one in state.undelivered.values()]
+        said = _said(state)
         if me.mode != "once":
             for one in heard:
                 if one.id not in me.known and one.id != me.own:
@@ -277,6 +279,10 @@ class Terminals:
             for reply in replied:
                 if _key(reply) not in me.known and reply.route.channel != CONSOLE:
                     me.give(_told(reply))
+            for id_, words in said.items():
+                if id_ not in me.known:
+                    text = cut(self._core.redactor(words), MAX_SHOWN)
+                    me.give(wire.Message(id=id_, text=text, markdown=text, is_said=True))
             is_asked = turn and turn.asking and turn.route.channel != CONSOLE
             under_way = turn.under_way if turn and (turn.running or is_asked) else ""
             me.runs(one_line(self._core.redactor(under_way), MAX_RUNNING))
@@ -289,7 +295,7 @@ class Terminals:
         if now != me.state:
             me.state = now
             me.give(now)
-        me.known = {*(one.id for one in heard), *map(_key, replied)}
+        me.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
     def _heard(self, received: Received, *, is_old: bool = False) -> wire.HeardElsewhere:
         who, run = received.speaker or received.principal, received.errand
@@ -412,6 +418,17 @@ def _choices(message: Post | Edit) -> tuple[wire.Choice, ...]:
 
 def _key(replied: Replied) -> str:
     return f"reply {replied.reply}"
+
+
+def _said(state: Session) -> dict[str, str]:
+    """Give what the model said in this turn before its calls, which stands in no answer."""
+    start = state.turn.start if state.turn else math.inf
+    messages = [(node.seq, node.message) for node in state.path if node.seq > start]
+    return {
+        f"said {seq}": one.text
+        for seq, one in messages
+        if isinstance(one, Assistant) and one.calls and one.text.strip()
+    }
 
 
 def _told(replied: Replied, *, is_old: bool = False) -> wire.Message:

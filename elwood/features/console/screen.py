@@ -102,8 +102,9 @@ class _Screen:
         self._pending: deque[_Item] = deque(maxlen=MAX_PENDING)
         self._is_away = False
         self._last_words = ""
-        # The answer as far as it is written, the same as drawn, and the columns it was drawn for.
-        self._writing = ""
+        # The answer as far as it is written, what of it was printed, the same as drawn, and the
+        # columns it was drawn for.
+        self._writing = self._above = ""
         self._answer: list[Line] = []
         self._width = 0
         self._changed = asyncio.Event()
@@ -237,7 +238,8 @@ class _Screen:
             case wire.HeardElsewhere():
                 self._print(partial(drawing.heard, frame))
             case wire.Writing(markdown=text):
-                self._writing = text
+                is_above = self._above.startswith(text)
+                self._writing = "" if is_above else text.removeprefix(self._above)
             case wire.Thinking(text=text):
                 self._thought = text
             case wire.Running(text=text):
@@ -251,6 +253,9 @@ class _Screen:
 
     def _post(self, posted: wire.Message) -> None:
         if posted.is_reply and not posted.is_old:
+            self._writing, self._answer = "", []
+        elif posted.is_said:
+            self._above += f"{posted.text}\n\n"
             self._writing, self._answer = "", []
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
         if posted.is_reply or not is_asked:
@@ -274,6 +279,7 @@ class _Screen:
             self._close(asked)
 
     def _close(self, asked: wire.Message, end: str = "") -> None:
+        self._chosen -= asked.id in list(self._boxes)[: self._chosen]
         self._boxes.pop(asked.id, None)
         self._asked_at = time.monotonic()
         if not asked.is_reply:
@@ -306,7 +312,7 @@ class _Screen:
             self._disarm()
         if state.busy and not before.busy:
             self._steps.clear()
-            self._step = self._thought = ""
+            self._step = self._thought = self._above = ""
             self._began, self._is_open = time.monotonic(), False
         elif before.busy and not state.busy:
             self._run("")
@@ -407,7 +413,7 @@ class _Screen:
         if len(asked) > 1:
             drawn = drawing.words(f"{len(asked)} questions (↑ ↓)", width, ACCENT)
             for one in asked[max(0, self._chosen + 1 - MAX_LISTED) :][:MAX_LISTED]:
-                line = one_line(drawing.bare(one), ONE_LINE)
+                line = one_line(" ".join(one.code) or drawing.bare(one), ONE_LINE)
                 mark = "▸" if one is asked[self._chosen] else " "
                 drawn += drawing.words(f"{mark} {line}", width)[:1]
         whole = drawing.box(asked[self._chosen], width)
@@ -564,6 +570,11 @@ class _Screen:
     def _stop(self) -> None:
         if self._send("/stop"):
             self._hint = "Stopping …"
+            if self._writing.strip():  # there will be no answer that has it
+                self._print(partial(drawing.markdown, self._writing))
+                self._above += self._writing
+                self._writing, self._answer = "", []
+                self._flush()
 
     def _open(self, event: KeyPressEvent) -> None:
         """Show what ran in this turn, or the whole of a question that does not fit."""

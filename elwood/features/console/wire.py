@@ -40,6 +40,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
 
     *markdown* is empty where the text is none, as of a notice.  *is_old* is from before we came.
     *code* are parts of *text* with lines of their own that are code: what a call would run.
+    *is_said*: the model said it before its calls, and it stands in no answer.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
     choices: tuple[Choice, ...] = ()
     files: tuple[ShownFile, ...] = ()
     code: tuple[str, ...] = ()
+    is_said: bool = False
 
 
 class Changed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
