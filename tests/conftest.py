@@ -44,9 +44,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--key-sequences", type=int, default=40, help="random keys at the terminal (40; 10000)"
     )
     parser.addoption(
-        "--new-screens", action="store_true", help="write tests/features/console/screens anew"
-    )
-    parser.addoption(
         "--bench-notes", type=int, default=2_000, help="memories in tests/bench (2000)"
     )
     parser.addoption(

@@ -1,16 +1,11 @@
 """What lists look like in a shell: kept screens, JSON, and a real terminal with its pager."""
 
 import json
-import os
 import re
-import struct
-import subprocess
-import sys
-import termios
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from fcntl import ioctl
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +51,8 @@ from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import width as columns
 from tests.agent.session.test_reading_cli import calls
 from tests.app.screens import FOLDER, assert_screen
-from tests.app.test_cli import KEPT, elwood
+from tests.app.test_cli import elwood
+from tests.app.test_terminal import at_a_terminal
 
 DAY = 86_400.0
 # Half a day more: however long a test takes, it is "3 d ago".
@@ -214,37 +210,15 @@ async def test_json_has_what_the_reference_names(
         assert all(row.keys() <= named for row in found), typed
 
 
-def at_a_terminal(home: Path, *typed: str, lines: int = 50, **environ: str) -> str:
-    """Run a command at a terminal of 80 columns; return what came there."""
-    master, slave = os.openpty()
-    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    with subprocess.Popen(
-        [sys.executable, "-m", "elwood", "--config", str(home / "config.toml"), *typed],
-        env={**kept, "HOME": str(home), "TERM": "xterm", **environ},
-        stdin=subprocess.DEVNULL,
-        stdout=slave,
-        stderr=slave,
-    ):
-        os.close(slave)
-        shown = b""
-        try:
-            while more := os.read(master, 65_536):
-                shown += more
-        except OSError:  # nobody has it open any more
-            pass
-    os.close(master)
-    return shown.decode().replace("\r\n", "\n")
-
-
 async def test_a_terminal_gets_colour_and_a_pager_and_a_pipe_neither(home: Path) -> None:
     pager = home / "pager"
     pager.write_text("#!/bin/sh\necho PAGED\ncat\n")
     pager.chmod(0o700)
-    shown = at_a_terminal(home, "receipts", PAGER=str(pager))
+    xterm = partial(at_a_terminal, home, "receipts", TERM="xterm")
+    shown = xterm(lines=50, PAGER=str(pager))
     assert "\x1b[31mfailed" in shown
     assert "PAGED" not in shown
     assert max(columns(line) for line in re.sub(r"\x1b\[\d*m", "", shown).splitlines()) <= 80
-    assert at_a_terminal(home, "receipts", lines=3, PAGER=str(pager)) == f"PAGED\n{shown}"
-    plain = at_a_terminal(home, "receipts", lines=3, PAGER="/no/pager", NO_COLOR="1")
+    assert xterm(lines=3, PAGER=str(pager)) == f"PAGED\n{shown}"
+    plain = xterm(lines=3, PAGER="/no/pager", NO_COLOR="1")
     assert plain.split() == re.sub(r"\x1b\[\d*m", "", shown).split()

@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fcntl import ioctl
 from pathlib import Path
 
 import pytest
@@ -76,14 +79,15 @@ def lines(typed: str) -> Iterator[list[str]]:
         yield [*words, *(HOSTILE for _ in wanted)]
 
 
-def elwood(home: Path, *arguments: str) -> str:
-    """Run a command at a terminal; return what came there."""
+def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> str:
+    """Run a command at a terminal, of 80 columns if it has *lines*; return what came there."""
     master, slave = os.openpty()
+    if lines:
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    config = home / "config.toml"
     with subprocess.Popen(
-        [sys.executable, "-m", "elwood", "--config", str(config), *arguments],
-        env={**kept, "HOME": str(home), "TMPDIR": str(home)},
+        [sys.executable, "-m", "elwood", "--config", str(home / "config.toml"), *typed],
+        env={**kept, "HOME": str(home), "TMPDIR": str(home), **environ},
         cwd=home,
         stdin=subprocess.DEVNULL,
         stdout=slave,
@@ -141,10 +145,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state folder and a workspace in which everything is called and says what is hostile."""
     home = tmp_path_factory.mktemp("stored")
     (home / "config.toml").write_text(CONFIG.format(home=home))
-    elwood(home, "init")
+    at_a_terminal(home, "init")
     (home / "workspace" / HOSTILE).write_text(HOSTILE)
-    elwood(home, "once", "--session", "made", f"read {HOSTILE}")
-    elwood(home, "backup", "now")
+    at_a_terminal(home, "once", "--session", "made", f"read {HOSTILE}")
+    at_a_terminal(home, "backup", "now")
     sessions, memory = home / "state" / "sessions", home / "state" / "memory"
     shutil.copy(sessions / "made.jsonl", sessions / f"{HOSTILE}.jsonl")
     memory.mkdir(exist_ok=True)
@@ -167,7 +171,7 @@ def test_nothing_that_is_stored_commands_the_terminal(
     os.mkfifo(home / "workspace" / f"{HOSTILE}.fifo")
     (home / "config.toml").write_text(CONFIG.format(home=home))
     with answering(home):
-        shown = {tuple(line): elwood(home, *line) for line in lines(typed)}
+        shown = {tuple(line): at_a_terminal(home, *line) for line in lines(typed)}
     found = {line: FORBIDDEN.findall(text) for line, text in shown.items()}
     assert {line: hits for line, hits in found.items() if hits} == {}
     assert "Traceback" not in "".join(shown.values())

@@ -1,7 +1,4 @@
-"""What a person sees, kept as text: in a real tmux, at several widths.
-
-``--new-screens`` writes them anew; look at each before it is committed.
-"""
+"""What a person sees, kept as text: in a real tmux, at several widths."""
 
 import re
 import shutil
@@ -27,6 +24,7 @@ from elwood.features.console.wire import (
     Writing,
 )
 from elwood.foundation.text.markdown import native
+from tests.app.screens import assert_screen
 from tests.features.console.sitting import PATIENCE, PlayedHouse
 
 SCREENS = Path(__file__).parent / "screens"
@@ -147,7 +145,7 @@ def pane(folder: Path, columns: int) -> Iterator[Pane]:
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="needs tmux")
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_screens(columns: int, tmp_path: Path) -> None:
     with pane(tmp_path, columns) as it:
         it.house.send(
             State(),
@@ -205,14 +203,21 @@ def test_screens(columns: int, tmp_path: Path, request: pytest.FixtureRequest) -
         it.type("C-u", "it is too early", "Enter")
         assert [it.house.said().text for _ in "12"] == ["/deny A", "it is too early"]
         it.keep("decided", "too early", "8:00")
-        it.house.send(State())
+        it.house.send(
+            Message(id="s", text="I look it up.", markdown="I look it **up**.", is_said=True),
+            Writing("I look it up.\n\nThe drafts are"),
+        )
+        it.see("drafts are")
+        it.type("Escape")
+        assert it.house.said().text == "/stop"
+        it.house.send(
+            Writing("I look it up.\n\nThe drafts are here"),
+            Message(id="t", text="Stopped.", is_reply=True),
+            State(),
+        )
+        it.keep("stopped", "Stopped.", "Ctrl-D")
         it.tmux("resize-window", "-x", "45")
         it.keep("is made narrower", "Ctrl-D ends", "→ Deny")
         it.type("C-d")
         it.see("left with [0]")
-    text = "\n".join(it.kept)
-    file = SCREENS / f"{columns}.txt"
-    if request.config.getoption("--new-screens"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    assert text == file.read_text()
+    assert_screen(str(columns), "\n".join(it.kept), SCREENS)
