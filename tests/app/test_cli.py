@@ -250,6 +250,13 @@ def test_an_empty_message_is_none(tmp_path: Path) -> None:
     assert "error: argument text: it is empty" in done.stderr
 
 
+def test_a_call_that_waits_for_a_yes_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    configured(tmp_path, f"{OFFLINE}\napprovals.wait = 0.1")
+    done = elwood(tmp_path, "once", "--json", "run mv a b")
+    assert (done.returncode, json.loads(done.stdout)["outcome"]) == (3, "waits")
+    assert "Why I ask: mv is not on the list of safe commands" in done.stderr
+
+
 def test_one_message_can_be_watched_as_it_is_answered(tmp_path: Path) -> None:
     """With --debug also what goes in and out; the log file keeps to what is configured."""
     configured(tmp_path, f'{OFFLINE}\nlog.file = "{tmp_path}/elwood.log"')

@@ -11,7 +11,7 @@ import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import Post, Sent
-from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.message import Completion, Text
 from elwood.agent.models.client import ModelRequest, Thought
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Delivered
@@ -139,6 +139,25 @@ async def test_what_is_thought_is_seen_without_its_secrets_and_is_no_message(h: 
         assert LOOKS_SECRET not in thinking.text
         assert re.search(r"hm the token is \S+, and so it ", thinking.text)
         assert len(thinking.text) < 20_000
+
+
+async def test_what_is_said_before_a_call_stays_and_has_no_secret(h: Home) -> None:
+    def say_and_call(request: ModelRequest) -> Completion:
+        completion = obedient(request)
+        if completion.message.calls:
+            said = (Text(f"I act with {LOOKS_SECRET} now."), *completion.message.blocks)
+            message = msgspec.structs.replace(completion.message, blocks=said)
+            completion = msgspec.structs.replace(completion, message=message)
+        return completion
+
+    async with served(h), sitting(h) as me, sitting(h, mode="once") as other:
+        h.think = say_and_call
+        said, answered = await me.asks("call act quickly")
+        assert re.fullmatch(r"I act with \S+ now\.", said)
+        assert LOOKS_SECRET not in said
+        assert answered.startswith(DONE)
+        await other.until(wire.Message)
+        assert [text.partition("\n")[0] for text in texts(other.frames)] == [DONE]
 
 
 async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not(h: Home) -> None:

@@ -1,6 +1,7 @@
 """Keys at the terminal: offline, through a pipe, and at a real one that is given back."""
 
 import fcntl
+import math
 import os
 import pty
 import random
@@ -17,11 +18,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from elwood.features.console import screen
 from elwood.features.console.screen import GONE, sit
 from elwood.features.console.wire import (
     MAX_FRAME,
@@ -168,6 +171,42 @@ def test_a_question_is_answered_by_one_key_or_with_a_reason(tmp_path: Path) -> N
         while table.said() != "/deny X":
             table.type(f"n\x15wait{ENTER}")
         assert table.said() == "wait"
+
+
+def let_see(table: Table, *frames: ToTerminal) -> None:
+    """Send *frames*, and wait until they are shown: what is not taken then stands in the line."""
+    table.type(f"\x15hello{ENTER}")
+    table.house.send(State(busy=True), *frames)
+    assert table.house.said("the disk is full").text == "hello"
+    while not table.house.is_heard(0.05):
+        table.type(ENTER)
+    assert table.said() == "hello"
+
+
+def test_a_key_that_was_on_its_way_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "NOT_AT_ONCE", math.inf)
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED)
+        table.type(f"1nas well{ENTER}")
+        assert table.said() == "as well"
+
+
+def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "NOT_AT_ONCE", 0.0)
+    others = [
+        msgspec.structs.replace(ASKED, id=one, choices=(Choice("Allow", f"/allow {one}"),))
+        for one in "bc"
+    ]
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED, *others)
+        table.type("\x1b[B")
+        let_see(table, Changed(id="a"))
+        table.type("1")
+        assert table.said() == "/allow b"
 
 
 def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
