@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from elwood.agent.approvals.state import (
+    AccessDecided,
+    AccessRequested,
     ApprovalBook,
     ApprovalEntry,
     ApprovalRequested,
@@ -69,8 +71,9 @@ LISTS = (
     "budget",
     "backup list",
     "approve",
+    "people",
 )
-JSON = ("session list", "receipts", "memory list", "skills", "tasks", "backup list", "doctor")
+JSON = (*(one for one in LISTS if one != "session show home"), "doctor")
 CONFIG = """
 [paths]
 state = "{home}/state"
@@ -143,6 +146,8 @@ async def home(tmp_path: Path) -> Path:
     asked: list[tuple[float, ApprovalEntry]] = [
         (3, DomainTrusted(1, "example.org", "tg:1", 90 * DAY)),
         (2, ApprovalRequested("q1", "GQHHWP", question, 30 * DAY)),
+        (2, AccessRequested("EVE", "tg:7", "Eve 漢字", HERE)),
+        (2, AccessDecided("EVE", approved=True, by="tg:1", guest=True)),
     ]
     await write(state / "approvals.jsonl", ApprovalEntry, ApprovalBook, asked)
     (state / "memory").mkdir()

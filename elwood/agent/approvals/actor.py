@@ -23,7 +23,6 @@ from elwood.agent.approvals.messages import (
     DecideRequest,
     EndAccess,
     Known,
-    KnownPerson,
     ListApprovals,
     ListPeople,
     LookUpDecision,
@@ -217,7 +216,7 @@ class Approvals:
                 is_known = principal in self._people.known
                 message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case ListPeople():
-                message.reply.set(self._list_people())
+                message.reply.set(self._people.listed())
             case RemovedPeople():
                 message.reply.set(frozenset(self._people.removed))
             case ChangeAccess():
@@ -329,18 +328,11 @@ class Approvals:
             self._tasks.start_soon(self._post, asked.route, (welcome,))
         return CommandResult(yes if approved else no, ok=True)
 
-    def _list_people(self) -> tuple[KnownPerson, ...]:
-        people = self._people
-        return tuple(
-            KnownPerson(id, name, people.role(id) or "guest", people.since.get(id, 0.0))
-            for id, name in people.known.items()
-        )
-
     async def _change_access(self, change: ChangeAccess) -> CommandResult:
         """Remove somebody, or give them another role; a name must be that of one only."""
         if change.by not in self._owners:
             return NOT_YOURS
-        found = [one for one in self._list_people() if change.who in (one.principal, one.name)]
+        found = [one for one in self._people.listed() if change.who in (one.principal, one.name)]
         if len(found) != 1:
             return NAMESAKES if found else NOBODY
         [person] = found

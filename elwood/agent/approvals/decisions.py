@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult, KnownPerson, Pending, Verdict
+from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
 from elwood.agent.approvals.prompt_text import MAX_ARGUMENTS, MAX_SHOWN, RULINGS, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
@@ -17,6 +17,7 @@ from elwood.agent.approvals.state import (
     ApprovalEntry,
     ApprovalRequest,
     ApprovalState,
+    KnownPerson,
     Permission,
     PermissionEntry,
     PermissionRevoked,

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.approvals.state import Question
+from elwood.agent.approvals.state import KnownPerson, Question
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.inbound import Principal, Role
 from elwood.agent.conversation.route import Route
@@ -42,15 +42,6 @@ class EndAccess(Request[bool], frozen=True, kw_only=True):
     """We are out of the group *principal*.  From an Intake; may be repeated.  False: no room."""
 
     principal: str
-
-
-class KnownPerson(msgspec.Struct, frozen=True):
-    """Somebody, or a group, who was let in: *since* a Unix time, 0 if that is not known."""
-
-    principal: str
-    name: str
-    role: Role
-    since: float
 
 
 class ListPeople(Request[tuple[KnownPerson, ...]], frozen=True, kw_only=True):

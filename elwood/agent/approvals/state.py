@@ -121,6 +121,15 @@ class AccessRequest(msgspec.Struct, frozen=True):
         return is_fresh(self.asked.lasts, now - self.at)
 
 
+class KnownPerson(msgspec.Struct, frozen=True):
+    """Somebody, or a group, who was let in: *since* a Unix time, 0 if that is not known."""
+
+    principal: str
+    name: str
+    role: Role
+    since: float
+
+
 class People(msgspec.Struct):
     """What the log of approvals adds up to: who was let in, groups among them.
 
@@ -183,6 +192,13 @@ class People(msgspec.Struct):
         if principal not in self.known:
             return None
         return "guest" if principal in self.guests else "member"
+
+    def listed(self) -> tuple[KnownPerson, ...]:
+        """List who was let in, the newest last."""
+        return tuple(
+            KnownPerson(id, name, self.role(id) or "guest", self.since.get(id, 0.0))
+            for id, name in self.known.items()
+        )
 
     def open(self, now: float) -> list[AccessRequested]:
         """List the requests that can still be answered at *now*, oldest first."""

@@ -53,7 +53,10 @@ COMMANDS = (
         ),
     ),
     CliCommand(
-        "budget", "Show what models cost, and how near the limits are.", imported(READING, "budget")
+        "budget",
+        "Show what models cost, and how near the limits are.",
+        imported(READING, "budget"),
+        json_switch,
     ),
     CliCommand(
         "session",

@@ -6,7 +6,6 @@ import stat
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import tzinfo
 from pathlib import Path
 
 import trio
@@ -17,13 +16,11 @@ from elwood.agent.approvals.messages import (
     ChangeAccess,
     CommandResult,
     DecideRequest,
-    ListPeople,
     RevokePermission,
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.approvals.state import CONTROL
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
-from elwood.agent.session.commands.people import described
 from elwood.agent.session.core import Core, inspect
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire
@@ -55,24 +52,16 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
     return Parts(
         actors=[Actor(step=5, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
-        control=[
-            ControlCommand(name="inspect", run=look),
-            *approval_commands(core.approvals, core.clock.zone),
-        ],
+        control=[ControlCommand(name="inspect", run=look), *approval_commands(core.approvals)],
     )
 
 
-def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[ControlCommand]:
+def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]:
     """Make what approvals are asked in the name of whoever may use the socket."""
 
     async def pair(words: Sequence[str]) -> CommandResult:
         code, guest = "".join(words[:1]), "guest" in words[1:]
         return await approvals.ask(ApprovePairing(code=code, guest=guest))
-
-    async def people(words: Sequence[str]) -> CommandResult:
-        known = await approvals.ask(ListPeople())
-        lines = [described(one, zone) for one in known] or ["Nobody may talk to it but its owners."]
-        return CommandResult("\n".join(lines), ok=True)
 
     async def remove(words: Sequence[str]) -> CommandResult:
         return await approvals.ask(ChangeAccess(who=" ".join(words), role=None, by=CONTROL))
@@ -91,7 +80,6 @@ def approval_commands(approvals: Address[ApprovalsMail], zone: tzinfo) -> list[C
 
     return [
         ControlCommand(name="pair", run=pair),
-        ControlCommand(name="people", run=people),
         ControlCommand(name="remove", run=remove),
         ControlCommand(name="decide", run=decide),
         ControlCommand(name="revoke", run=revoke),

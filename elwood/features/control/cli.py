@@ -70,7 +70,7 @@ def _pair(config: "Config", given: Namespace) -> int:
     if (given.code == "remove") != bool(given.who):
         raise CliFailure("usage: elwood pair CODE [--guest] | list | remove WHO", USAGE)
     if given.code == "list":
-        return _settle(config, "people")
+        return _people(config, given)
     if given.who:
         return _settle(config, "remove", given.who)
     return _settle(config, "pair", given.code, *(["guest"] if given.guest else []))
@@ -99,17 +99,39 @@ def _approvals(config: "Config", given: Namespace) -> int:
 
     path, now = config.of(Paths).state / "approvals.jsonl", time.time()
     calls = journal_state(path, ApprovalEntry, ApprovalBook).calls
-    rows: list[Row] = []
+    found: list[tuple[object, Row]] = []
     for one in calls.open():
         if not one.is_over(now):
-            state, asked = Styled("waits for you", "warning"), one.question
-            rows.append((one.code, state, f"{gist(asked)}\n", asked.session, ago(now - one.at)))
+            what, where = gist(one.question), one.question.session
+            state = Styled("waits for you", "warning")
+            told = {"code": one.code, "what": what, "conversation": where, "since": one.at}
+            found.append((told, (one.code, state, f"{what}\n", where, ago(now - one.at))))
     for known in calls.standing(now):
+        number, what = str(known.number), permission_words(known)
+        told = {"number": known.number, "what": what, "since": known.at, "by": known.by}
         since = f"{ago(now - known.at)}, by {known.by}"
-        rows.append((str(known.number), "permitted", f"{permission_words(known)}\n", "", since))
+        found.append((told, (number, "permitted", f"{what}\n", "", since)))
     none = "Nothing waits for a decision, and nothing is permitted for good."
     titles = ("code", "state", "what", "conversation", "since")
-    show_list(titles, [(row, row) for row in rows], given, none, ("conversation",))
+    show_list(titles, found, given, none, ("conversation",))
+    return OK
+
+
+def _people(config: "Config", given: Namespace) -> int:
+    """List who may talk, from the journal."""
+    from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
+    from elwood.agent.session.reading.cli import journal_state
+    from elwood.foundation.settings import Paths
+    from elwood.foundation.text.lines import ago
+    from elwood.foundation.text.tables import Row
+
+    path, now = config.of(Paths).state / "approvals.jsonl", time.time()
+    found: list[tuple[object, Row]] = [
+        (one, (one.name or "somebody", one.principal, one.role, ago(now - one.since)))
+        for one in journal_state(path, ApprovalEntry, ApprovalBook).people.listed()
+    ]
+    none = "Nobody may talk to it but its owners."
+    show_list(("name", "who", "role", "since"), found, given, none)
     return OK
 
 
@@ -117,6 +139,7 @@ def _of_pair(parser: ArgumentParser) -> None:
     parser.add_argument("code", metavar="CODE", help="the pairing code; or list; or remove")
     parser.add_argument("who", metavar="WHO", nargs="?", help="whom to remove: name, or tg:NUMBER")
     parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
+    json_switch(parser)
 
 
 def _of_approve(parser: ArgumentParser) -> None:
@@ -130,6 +153,7 @@ def _of_approve(parser: ArgumentParser) -> None:
     )
     one.add_argument("--deny", action="store_true", help="refuse it")
     one.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    json_switch(parser)
 
 
 COMMANDS = (
@@ -142,7 +166,7 @@ COMMANDS = (
     CliCommand(
         "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair
     ),
-    CliCommand("people", "List who may talk.", lambda config, given: _settle(config, "people")),
+    CliCommand("people", "List who may talk.", _people, json_switch),
     CliCommand(
         "approve", "List what waits for your decision, or decide it.", _approve, _of_approve
     ),

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,7 @@ from elwood.agent.approvals.messages import (
     ChangeAccess,
     CommandResult,
     DecideRequest,
-    KnownPerson,
     ListApprovals,
-    ListPeople,
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
@@ -91,8 +88,6 @@ async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
                 message.reply.set(CommandResult(paired if good else "no such code", good))
             case ListApprovals(by=by):
                 message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
-            case ListPeople():
-                message.reply.set((KnownPerson("tg:7", "Eve", "guest", 1_780_000_000.0),))
             case DecideRequest() | RevokePermission() | ChangeAccess():
                 message.reply.set(CommandResult(repr(message), True))
             case other:
@@ -123,7 +118,7 @@ async def running(
         folder,
         [
             ControlCommand(name="inspect", run=inspect),
-            *approval_commands(approvals.mailbox.address, UTC),
+            *approval_commands(approvals.mailbox.address),
         ],
         redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
@@ -163,7 +158,6 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
             ("decide ABC234 yes", False, "a code and an answer are wanted"),
             ("revoke 3", True, repr(revoke)),
             ("revoke x", False, "the number of a permission is wanted"),
-            ("people", True, "Eve (tg:7): guest, since 2026-05-28"),
             ("remove Eve", True, repr(ChangeAccess(who="Eve", role=None, by=CONTROL))),
             ("fly", False, "this Elwood has no fly; is that feature left out?"),
         ):

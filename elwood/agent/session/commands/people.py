@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
-from elwood.agent.approvals.messages import ChangeAccess, KnownPerson
+from elwood.agent.approvals.messages import ChangeAccess
+from elwood.agent.approvals.state import KnownPerson
 from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer
 from elwood.foundation.text.lines import cut, literal
