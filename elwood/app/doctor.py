@@ -65,7 +65,8 @@ def doctor(unread: Config, given: Namespace) -> int:
         (one, (_LABELS[one.level], one.subject, f"{one.what}\n{one.remedy and f'→ {one.remedy}'}"))
         for one in told
     ]
-    show_list(("level", "subject", "finding"), rows, given, "nothing was looked at")
+    # More may come behind it, as in `elwood init`.
+    show_list(("level", "subject", "finding"), rows, given, "nothing was looked at", pages=False)
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 

@@ -87,8 +87,8 @@ def set_up(path: Path, given: Namespace) -> int:
         install(path, os.environ)
     print("\nWritten:", *written, sep="\n  ", end="\n\n")
     doctor(Config.holding(file=path), given)
-    print("\nNext: `elwood chat` talks with it here; `elwood run` is the service for Telegram,")
-    print("which systemd or a NixOS module can keep running: see docs/operating.md.")
+    print("\nNext: `elwood chat` talks with it here. `elwood run` is the service for Telegram;")
+    print("systemd or a NixOS module can keep that running: see docs/operating.md.")
     return OK
 
 

@@ -138,6 +138,8 @@ def show_list(
     given: Namespace,
     none: str,
     spare: Sequence[str] = (),
+    *,
+    pages: bool = True,
 ) -> None:
     """Print what was *found* as a table, or with --json as that; if there is *none*, say so."""
     import msgspec
@@ -148,7 +150,7 @@ def show_list(
         document = msgspec.json.encode([one for one, _ in found], enc_hook=str)
         print(printable_json(msgspec.json.format(document).decode()))
     elif found:
-        show_lines(table(titles, [row for _, row in found], room(), spare))
+        show_lines(table(titles, [row for _, row in found], room(), spare), pages=pages)
     else:
         print(none, file=sys.stderr)
 
@@ -161,7 +163,7 @@ def room() -> int | None:
     return get_terminal_size().columns if is_known else None
 
 
-def show_lines(lines: "Sequence[Line]") -> None:
+def show_lines(lines: "Sequence[Line]", *, pages: bool = True) -> None:
     """Print *lines*: on a terminal in colour, and by the pager if they are too many for it."""
     out = sys.stdout
     if not (isinstance(out, Printer) and out.isatty() and os.environ.get("TERM", "dumb") != "dumb"):
@@ -171,7 +173,7 @@ def show_lines(lines: "Sequence[Line]") -> None:
     from shutil import get_terminal_size
 
     text = "".join(map(_drawn, lines))
-    if len(lines) < get_terminal_size().lines or not _paged(text):
+    if not pages or len(lines) < get_terminal_size().lines or not _paged(text):
         out.draw(text)
 
 

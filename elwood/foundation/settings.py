@@ -305,7 +305,8 @@ def is_url(text: str) -> None:
     """Check for the beginning of an address to which paths are added."""
     try:
         parts = urlsplit(text)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host = (parts.hostname or "").encode("idna")  # or a part of the name is too long
+        sound = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
         sound = False
     if not sound:

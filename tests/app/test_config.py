@@ -103,6 +103,9 @@ WRONG = [
      ": telegram.owners[0]: -5 is not the id of a user; groups belong to telegram.groups"),
     ('[telegram]\nbase_url = "ftp://x"', ": telegram.base_url: not an http or https address; "
      "write an address like https://api.example.org/v1"),
+    (f'[telegram]\nbase_url = "http://{"a" * 64}.org"',
+     ": telegram.base_url: not an http or https address; "
+     "write an address like https://api.example.org/v1"),
     ('[telegram]\nbase_url = "http://a:hunter2@x"', ": telegram.base_url: the address holds a "
      "user name or password; give the key as key"),
     ('telegram = 5', ": telegram: expected a table, found the number 5; begin it with [telegram]"),

@@ -251,6 +251,8 @@ async def test_who_may_not_join_is_told_why(h: Home) -> None:
             (("tg--5", "talk"), "not a conversation of yours"),
             (("task-1", "talk"), "not a conversation of yours"),
             (("../x", "talk"), "There is no conversation ../x"),
+            (("../x", "watch"), "There is no conversation ../x"),
+            (("nobody", "watch"), "There is no conversation nobody"),
             (("console", "shout"), "There is no conversation console"),
             ((), "There is no conversation"),
         ]:

@@ -186,7 +186,7 @@ class Terminals:
     async def admit(self, wanted: str, mode: str) -> CommandResult:
         """Let one in, whoever it is."""
         modes: list[Mode] = [one for one in get_args(Mode) if one == mode]
-        session = await self._core.environment.blocking(partial(self._session, wanted))
+        session = await self._core.environment.blocking(partial(self._session, wanted, mode))
         why = ""
         if len(self._attached) >= MAX_TERMINALS:
             why = f"{MAX_TERMINALS} terminals are attached already: leave one of them."
@@ -198,17 +198,19 @@ class Terminals:
             return CommandResult(why, ok=False)
         return Connected(session, ok=True, serve=partial(self.serve, session, modes[0]))
 
-    def _session(self, wanted: str) -> str:
-        """Find what is *wanted*; empty if that is no name of a conversation.  Blocks."""
-        channels = self._core.channels
+    def _session(self, wanted: str, mode: str) -> str:
+        """Find what is *wanted*; empty if that is no conversation, or no name of one.  Blocks."""
+        channels, folder = self._core.channels, self._core.paths.state / "sessions"
         if wanted == "telegram":
             routes = [one for one in channels.owner_routes() if one.channel == wanted]
             return next(filter(None, map(channels.session_at, routes)), "")
         if wanted == wire.LAST:
-            logs = (self._core.paths.state / "sessions").glob("*.jsonl")
-            own = [path for path in logs if self._is_owners(path.stem)]
+            own = [path for path in folder.glob("*.jsonl") if self._is_owners(path.stem)]
             return max(own, key=lambda path: path.stat().st_mtime).stem if own else CONSOLE
-        return wanted if re.fullmatch(wire.SESSION, wanted) else ""
+        is_name = re.fullmatch(wire.SESSION, wanted) is not None
+        if is_name and mode == "watch" and wanted != CONSOLE:
+            is_name = (folder / f"{wanted}.jsonl").exists()
+        return wanted if is_name else ""
 
     def _is_owners(self, session: str) -> bool:
         """Tell whether an owner talks there: nobody else, no group, and not the run of a task."""

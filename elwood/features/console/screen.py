@@ -31,11 +31,12 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
+from rich.segment import Segment
 
 from elwood.features.console import drawing, wire
 from elwood.features.console.drawing import ACCENT, ASKS, DIGITS, DIM, Line
 from elwood.features.console.editing import KeptHistory, Pasted, Words, files_in
-from elwood.foundation.text.lines import duration, one_line
+from elwood.foundation.text.lines import clip, duration, one_line
 
 # Seconds between two pictures of an answer that is being written, and how many times as long as
 # drawing one took: keys come first.
@@ -404,7 +405,7 @@ class _Screen:
             steps = f"{count} step{'s' * (count > 1)}" if count else "thought"
             steps = f"{steps}, {self._took_all}"
             told.append(f"{'▾' if self._is_open else '▸'} {steps} · Ctrl-O")
-        return [*thought, *(drawing.words(line, width, DIM)[0] for line in told)]
+        return [*thought, *([Segment(clip(line, width), DIM)] for line in told)]
 
     def _questions(self, width: int, rows: int) -> list[Line]:
         asked = list(self._boxes.values())

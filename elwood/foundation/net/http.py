@@ -475,6 +475,8 @@ def _failures() -> Iterator[None]:
         raise Unreachable("all connections are in use") from None
     except httpcore2.ConnectError as error:
         raise Unreachable(_reason(error)) from None
+    except UnicodeError:  # of the codec that looks names up
+        raise Unreachable("the address has a part that is empty or too long") from None
     except (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol):
         raise Unreachable("the request is malformed (a line break in a header?)") from None
     except httpcore2.TimeoutException:

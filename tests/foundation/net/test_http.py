@@ -126,6 +126,7 @@ async def test_what_breaks_after_the_request_went_out_may_have_acted(
         f"http://[::1/{SECRET}",
         f"http://127.0.0.1:99999/{SECRET}",
         f"http://müller.invalid/{SECRET}",
+        f"http://{'x' * 64}.invalid/{SECRET}",
         SECRET,
         "",
     ],
