@@ -101,8 +101,7 @@ def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> st
         except OSError:  # nobody has it open any more
             pass
     os.close(master)
-    # The terminal's own line break, and the way our console clears its line.
-    return shown.decode().replace("\r\n", "\n").replace("\r\x1b[K", "")
+    return shown.decode().replace("\r\n", "\n")
 
 
 @contextmanager

@@ -102,10 +102,12 @@ async def test_ctrl_c_in_a_conversation_stops_the_answer_then_asks_then_ends(
     tmp_path: Path,
 ) -> None:
     models = FakeModels([Say("word " * 1000, pause=0.2), Say("Well again.")], key=KEY)
+    asked = trio.Event()
+    models.log = lambda body: asked.set()
     async with at_terminal(tmp_path, models, "chat") as one:
         await one.shows("you> ")
         one.types("tell me")
-        await one.shows("word")
+        await asked.wait()
         one.signal(signal.SIGINT)
         await one.shows("Stopped. Under way was the model's answer.")
         one.types("and now?")

@@ -17,11 +17,9 @@ import msgspec
 from elwood.features.console import wire
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.net.control import NobodyRuns, ServiceUnreachable, ask_over
-from elwood.foundation.text.characters import printable, printable_json
-from elwood.foundation.text.lines import clip, escape_name
+from elwood.foundation.text.characters import printable_json
+from elwood.foundation.text.lines import escape_name
 
-# What clears a line of a terminal, and columns of the one that shows what is being written.
-CLEAR, PREVIEW = "\r\x1b[K", 72
 # The exit code of `elwood once` if a call waits for the owner.
 WAITS = 3
 GONE = "Elwood has ended. What was said stands in its log: elwood chat --session {} shows it."
@@ -156,7 +154,7 @@ def talk(
         if is_over and not (todo or is_busy or watches):
             return OK
         if terminal and not (is_busy or is_prompted):
-            _put("you> ", clears=True)
+            print("you> ", end="", flush=True)
             is_prompted = True
         try:
             keyboard = [] if is_over or (todo and not terminal) else [0]
@@ -176,13 +174,10 @@ def talk(
                 if isinstance(frame, wire.State):
                     # What is on its way is behind it: one more comes when that was taken.
                     is_busy = frame.busy or frame.waiting + on_its_way > 0
-                elif isinstance(frame, wire.Writing):
-                    if terminal and not is_prompted:
-                        end = " ".join(frame.markdown.split())[-PREVIEW:]
-                        _put(f"… {clip(end, PREVIEW)}", clears=True)
                 elif line := _line(frame, is_pipe=is_pipe):
-                    gap = "\n" if is_pipe and has_printed else ""
-                    _put(f"{gap}{line}\n", clears=terminal)
+                    print(
+                        "\n" * (is_prompted or (is_pipe and has_printed)), line, sep="", flush=True
+                    )
                     is_prompted, has_printed = False, True
         else:
             data, is_prompted = os.read(0, 65_536), False
@@ -193,13 +188,6 @@ def talk(
                 most = f"{wire.MAX_TEXT >> 10} KiB"
                 raise CliFailure(f"A line has more than {most}: put it into a file and name that.")
             todo += filter(None, texts[: texts.index("/quit")] if "/quit" in texts else texts)
-
-
-def _put(text: str, *, clears: bool) -> None:
-    """Print *text*, on a terminal in the place of what stands in the line."""
-    data = f"{CLEAR if clears else ''}{printable(text)}".encode("utf-8", "replace")
-    while data:
-        data = data[os.write(1, data) :]
 
 
 def _line(frame: wire.ToTerminal, *, is_pipe: bool) -> str:

@@ -34,8 +34,10 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.segment import Segment
 
 from elwood.features.console import drawing, wire
+from elwood.features.console.client import GONE, read
 from elwood.features.console.drawing import ACCENT, ASKS, DIGITS, DIM, Line
 from elwood.features.console.editing import KeptHistory, Pasted, Words, files_in
+from elwood.foundation.command_line import CliFailure
 from elwood.foundation.text.lines import clip, duration, one_line
 
 # Seconds between two pictures of an answer that is being written, and how many times as long as
@@ -56,8 +58,6 @@ MAX_UNSENT = 4 * wire.MAX_FRAME
 INPUT_ROWS, MENU_ROWS = 8, 6
 # Messages that are shown to wait, and questions that are listed; characters of one.
 MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
-GONE = "Elwood has gone: the connection was closed."
-STRANGE = "This Elwood speaks differently (another version?). Restart it, or this program."
 # The bottom line; what does not fit is left out, from the end.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along"
@@ -96,7 +96,7 @@ class _Screen:
     """What is shown of one conversation, and what each key does to it."""
 
     def __init__(self, session: str, history: Path, commands: Sequence[tuple[str, str]]) -> None:
-        self._session = drawing.safe(one_line(session, 24))
+        self._session = session
         self._writer: asyncio.StreamWriter | None = None
         # What was printed above, what will be, and whether an editor has the terminal.
         self._items: deque[_Item] = deque(maxlen=MAX_ITEMS)
@@ -140,7 +140,9 @@ class _Screen:
             on_text_changed=lambda _: self._disarm(),
         )
         search = SearchToolbar()
-        control = layout.BufferControl(self._buffer, search_buffer_control=search.control)
+        control = layout.BufferControl(
+            self._buffer, search_buffer_control=search.control, preview_search=True
+        )
         above = layout.FormattedTextControl(self._compose)
         below = layout.FormattedTextControl(self._bottom)
         rows: list[layout.containers.AnyContainer] = [
@@ -192,6 +194,7 @@ class _Screen:
             # What a house in this process has to say on stderr is printed above as well.
             with patch_stdout():
                 code = await self._app.run_async(pre_run=start, set_exception_handler=False)
+            self._keep()
             for asked in list(self._boxes.values()):
                 self._close(asked)
             if self._last_words:
@@ -216,18 +219,18 @@ class _Screen:
     # --- What Elwood says ---------------------------------------------------------------------
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        rest = b""
+        rest, words = b"", GONE.format(self._session)
         try:
             while len(rest) <= wire.MAX_FRAME and (data := await reader.read(64 * 1024)):
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
-                    self._take(msgspec.json.decode(line, type=wire.ToTerminal))
+                    self._take(read(line))
                 self._flush()
-            self._end(1, STRANGE if len(rest) > wire.MAX_FRAME else GONE)
-        except msgspec.MsgspecError:
-            self._end(1, STRANGE)
+        except CliFailure as error:
+            words = str(error)
         except OSError:
-            self._end(1, GONE)
+            pass  # it is the end of the connection, too
+        self._end(1, words)
 
     def _take(self, frame: wire.ToTerminal) -> None:
         self._changed.set()
@@ -429,7 +432,7 @@ class _Screen:
 
     def _bottom(self) -> StyleAndTextTuples:
         hint = self._hint or (BUSY_HINT if self._state.busy else HINT)
-        parts = [self._session, *hint.split(" · ")]
+        parts = [drawing.safe(one_line(self._session, 24)), *hint.split(" · ")]
         while len(parts) > 2 and len(" · ".join(parts)) >= self._size().columns:
             parts.pop()
         return [("dim", " · ".join(parts))]
@@ -571,11 +574,15 @@ class _Screen:
     def _stop(self) -> None:
         if self._send("/stop"):
             self._hint = "Stopping …"
-            if self._writing.strip():  # there will be no answer that has it
-                self._print(partial(drawing.markdown, self._writing))
-                self._above += self._writing
-                self._writing, self._answer = "", []
-                self._flush()
+            self._keep()
+            self._flush()
+
+    def _keep(self) -> None:
+        """Print what is written: no answer may come that has it."""
+        if self._writing.strip():
+            self._print(partial(drawing.markdown, self._writing))
+            self._above += self._writing
+            self._writing, self._answer = "", []
 
     def _open(self, event: KeyPressEvent) -> None:
         """Show what ran in this turn, or the whole of a question that does not fit."""

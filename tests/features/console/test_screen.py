@@ -25,7 +25,8 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from elwood.features.console import screen
-from elwood.features.console.screen import GONE, sit
+from elwood.features.console.client import GONE
+from elwood.features.console.screen import sit
 from elwood.features.console.wire import (
     MAX_FRAME,
     Changed,
@@ -330,7 +331,7 @@ def test_in_a_thread_it_edits_elsewhere_and_ends_with_the_house(tmp_path: Path) 
         it.house.send(Message(id="m", text="\x1b]0;title\x07\u202e"))
         it.wait("⟨U+001B⟩]0;title⟨U+0007⟩⟨U+202E⟩")
         it.house.hang_up()
-        it.wait(GONE)
+        it.wait(GONE.format("main")[:40])
         assert it.end() == 1
 
 

@@ -21,16 +21,7 @@ import msgspec
 
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import (
-    Ledger,
-    Spent,
-    UsageEntry,
-    course,
-    day_of,
-    in_rows,
-    remarks,
-    spent,
-)
+from elwood.agent.models.spending import Ledger, UsageEntry, course, day_of, in_rows, remarks, spent
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
 from elwood.agent.session.reading.export import exported
@@ -157,7 +148,19 @@ def budget(config: Config, given: Namespace) -> int:
     drawn = Styled(course(entries, day_of(now, zone), DAYS))
     whole = spent(ledger, "", now, zone)
     if given.json:
-        show_list((), [(one, ()) for one in _amounts(whole, config.of(Limits))], given, "")
+        kinds = {
+            "day": [(whole.today, whole.day)],
+            "month": [(whole.today[:7], whole.month)],
+            "job": whole.jobs,
+            "conversation": whole.others,
+            "model": whole.models,
+        }
+        told = [
+            ({"of": of, "name": name, "tokens": used.tokens, "usd": used.usd}, ())
+            for of, all_of_it in kinds.items()
+            for name, used in all_of_it
+        ]
+        show_list((), told, given, "")
         return _complain([journal])
     seen = list(in_rows(whole, config.of(Limits)))
     seen[2] = (f"{DAYS} days", " ", "", drawn)  # and not: this conversation
@@ -169,21 +172,6 @@ def budget(config: Config, given: Namespace) -> int:
     lines += table(("",), noted, room()) if noted else []
     show_lines(lines)
     return _complain([journal])
-
-
-def _amounts(whole: Spent, limits: Limits) -> Iterator[dict[str, object]]:
-    for of, name, used in (
-        ("day", whole.today, whole.day),
-        ("month", whole.today[:7], whole.month),
-        *(("job", *one) for one in whole.jobs),
-        *(("conversation", *one) for one in whole.others),
-        *(("model", *one) for one in whole.models),
-    ):
-        yield {"of": of, "name": name, "tokens": used.tokens, "usd": used.usd} | {
-            f"limit_{unit}": getattr(limits, f"{of}_{unit}")
-            for unit in ("tokens", "usd")
-            if of in ("day", "month")
-        }
 
 
 # --- receipts ------------------------------------------------------------------------------------
