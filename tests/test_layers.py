@@ -184,7 +184,6 @@ def test_what_is_printed_goes_through_the_printer() -> None:
     assert found == {
         "foundation/command_line.py",  # has the printer
         "agent/media/extract.py",  # is a process of its own, and we read what it writes
-        "features/console/client.py",  # moves the cursor itself, and makes all else printable
         "features/console/screen.py",  # is a terminal by itself; all that it shows is drawn safely
         "foundation/sandbox/launcher.py",  # is a process of its own, and we read what it writes
     }

@@ -175,9 +175,8 @@ def talk(
                     # What is on its way is behind it: one more comes when that was taken.
                     is_busy = frame.busy or frame.waiting + on_its_way > 0
                 elif line := _line(frame, is_pipe=is_pipe):
-                    print(
-                        "\n" * (is_prompted or (is_pipe and has_printed)), line, sep="", flush=True
-                    )
+                    gap = "\n" if is_prompted or (is_pipe and has_printed) else ""
+                    print(f"{gap}{line}", flush=True)
                     is_prompted, has_printed = False, True
         else:
             data, is_prompted = os.read(0, 65_536), False

@@ -256,10 +256,9 @@ class _Screen:
                 assert_never(frame)
 
     def _post(self, posted: wire.Message) -> None:
-        if posted.is_reply and not posted.is_old:
-            self._writing, self._answer = "", []
-        elif posted.is_said:
+        if posted.is_said:
             self._above += f"{posted.text}\n\n"
+        if posted.is_said or (posted.is_reply and not posted.is_old):
             self._writing, self._answer = "", []
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
         if posted.is_reply or not is_asked:

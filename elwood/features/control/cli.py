@@ -18,6 +18,7 @@ from elwood.foundation.command_line import (
 )
 
 if TYPE_CHECKING:
+    from elwood.agent.approvals.state import ApprovalBook
     from elwood.foundation.settings import Config
 
 # Columns where there is no terminal to fit into: a pipe takes any.
@@ -89,16 +90,13 @@ def _approve(config: "Config", given: Namespace) -> int:
 
 
 def _approvals(config: "Config", given: Namespace) -> int:
-    """List what waits, and what is permitted, from the journal: while Elwood runs or not."""
+    """List what waits, and what is permitted."""
     from elwood.agent.approvals.prompt_text import permission_words
-    from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry, gist
-    from elwood.agent.session.reading.cli import journal_state
-    from elwood.foundation.settings import Paths
+    from elwood.agent.approvals.state import gist
     from elwood.foundation.text.lines import ago
     from elwood.foundation.text.tables import Row, Styled
 
-    path, now = config.of(Paths).state / "approvals.jsonl", time.time()
-    calls = journal_state(path, ApprovalEntry, ApprovalBook).calls
+    calls, now = _book(config).calls, time.time()
     found: list[tuple[object, Row]] = []
     for one in calls.open():
         if not one.is_over(now):
@@ -117,19 +115,23 @@ def _approvals(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def _people(config: "Config", given: Namespace) -> int:
-    """List who may talk, from the journal."""
+def _book(config: "Config") -> "ApprovalBook":
+    """Read who and what is allowed from the journal: while Elwood runs or not."""
     from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
     from elwood.agent.session.reading.cli import journal_state
     from elwood.foundation.settings import Paths
+
+    return journal_state(config.of(Paths).state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
+
+
+def _people(config: "Config", given: Namespace) -> int:
     from elwood.foundation.text.lines import ago
     from elwood.foundation.text.tables import Row
 
-    path, now = config.of(Paths).state / "approvals.jsonl", time.time()
-    found: list[tuple[object, Row]] = [
-        (one, (one.name or "somebody", one.principal, one.role, ago(now - one.since)))
-        for one in journal_state(path, ApprovalEntry, ApprovalBook).people.listed()
-    ]
+    now, found = time.time(), list[tuple[object, Row]]()
+    for one in _book(config).people.listed():
+        since = ago(now - one.since) if one.since else ""
+        found.append((one, (one.name or "somebody", one.principal, one.role, since)))
     none = "Nobody may talk to it but its owners."
     show_list(("name", "who", "role", "since"), found, given, none)
     return OK
