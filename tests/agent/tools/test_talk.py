@@ -14,7 +14,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import ApprovalsMail, KnownPerson, ListPeople
+from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
+from elwood.agent.approvals.state import KnownPerson
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import (
     OutboxMail,
