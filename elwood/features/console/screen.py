@@ -60,7 +60,7 @@ INPUT_ROWS, MENU_ROWS = 8, 6
 MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
 # The bottom line; what does not fit is left out, from the end.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
-BUSY_HINT = "Esc stops · what you say now goes along"
+BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN = "noreverse bg:default fg:default"
 _STYLE = Style(
