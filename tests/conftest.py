@@ -25,10 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (10)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
-        "--kill-every", type=int, default=8, help="Elwood dies at every n-th step of a story (8)"
+        "--kill-every", type=int, default=12, help="Elwood dies at every n-th step of a story (12)"
     )
     parser.addoption(
-        "--kill-pairs", type=int, default=24, help="pairs of steps that Elwood dies at (24)"
+        "--kill-pairs", type=int, default=16, help="pairs of steps that Elwood dies at (16)"
     )
     parser.addoption(
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"

@@ -20,6 +20,7 @@ FILES = {
 }
 ENDS = {"/".join(name.split("/")[start:]) for name in FILES for start in range(name.count("/") + 1)}
 
+PARSER = make_parser()
 FILE_ENDS = {"db", "forgotten", "json", "jsonl", "md", "py", "toml", "undo"}
 
 
@@ -41,7 +42,7 @@ def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
     typed += re.findall(
         r"^(?:\.venv/bin/)?elwood ([a-z]+(?:-[a-z]+)*(?: [a-z]+)?)", text, re.MULTILINE
     )
-    assert [words for words in typed if not _is_command(make_parser(), words.split())] == []
+    assert [words for words in typed if not _is_command(PARSER, words.split())] == []
     plain = [kind for kind in sections() if kind.SECTION.tables is None]
     known = {f"{kind.SECTION.name}.{field.name}" for kind in plain for field, _ in keys(kind)}
     tables = {key.split(".")[0] for key in known}

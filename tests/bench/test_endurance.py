@@ -32,7 +32,7 @@ from tests.bench.rig import elwood, server, turn_of
 
 YEARS, DAY = 10, 86_400
 # Each day: runs of a job, and turns of a chat.
-RUNS, TURNS = 1, 4
+RUNS, TURNS = 1, 3
 STARTS = 3
 SAID = "We could have the rest of the soup, or I could look for something with leeks. " * 4
 CHAT, JOB = "tg-1", "task-news"

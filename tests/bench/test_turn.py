@@ -45,7 +45,7 @@ BOUNDS = {
 # Chats of which all write at once.
 CROWD = 1_000
 # Chats that take the many turns, and the memory that Elwood may hold then, as a ratio to idle.
-MANY, FLAT = 120, 1.2
+MANY, FLAT = 100, 1.2
 
 
 @attrs.frozen
@@ -169,7 +169,7 @@ def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
 def test_memory_stays_flat_over_many_turns(
     tmp_path: Path, models: int, pytestconfig: pytest.Config
 ) -> None:
-    """What is quiet leaves the memory: 600 turns, and with ``--bench-turns 420`` 5,040."""
+    """What is quiet leaves the memory: 500 turns, and with ``--bench-turns 500`` 5,000."""
     rounds: int = pytestconfig.getoption("--bench-turns") // 10
     with elwood(tmp_path / "elwood", models, chats=MANY) as bot:
         sizes = [bot.rss()]
