@@ -22,10 +22,10 @@ settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (10)")
+    parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (8)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
-        "--kill-every", type=int, default=12, help="Elwood dies at every n-th step of a story (12)"
+        "--kill-every", type=int, default=16, help="Elwood dies at every n-th step of a story (16)"
     )
     parser.addoption(
         "--kill-pairs", type=int, default=16, help="pairs of steps that Elwood dies at (16)"

@@ -169,8 +169,8 @@ def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
 def test_memory_stays_flat_over_many_turns(
     tmp_path: Path, models: int, pytestconfig: pytest.Config
 ) -> None:
-    """What is quiet leaves the memory: 500 turns, and with ``--bench-turns 500`` 5,000."""
-    rounds: int = pytestconfig.getoption("--bench-turns") // 10
+    """What is quiet leaves the memory: 300 turns, and with ``--bench-turns 800`` 5,000."""
+    rounds: int = pytestconfig.getoption("--bench-turns") // 16
     with elwood(tmp_path / "elwood", models, chats=MANY) as bot:
         sizes = [bot.rss()]
         for _ in range(rounds):

@@ -34,7 +34,7 @@ from tests.journeys.outcomes import misplanned
 from tests.journeys.service import FRIENDS, GROUP, MARK, Town, obedient, town
 
 # Rounds, unless --kills says otherwise; and of how many on each thing must have happened.
-KILLS, MANY = 10, 100
+KILLS, MANY = 8, 100
 # Messages pushed, and tasks planned, for one life, at most: so many that never twenty wait, or the
 # next is not taken.
 MESSAGES, TASKS = 4, 2
