@@ -1,4 +1,4 @@
-"""``/people`` and ``elwood pair list``: who may talk to us, and how that is changed."""
+"""``/people``: who may talk to us, and how that is changed."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -41,19 +41,19 @@ def answer(
                 {f"Make {name} a {other}": f"/people {other} {who}"} if not _is_group(who) else {}
             )
             pages[f"Remove {name}"] = f"/people remove {who}"
-            return CommandAnswer(literal(described(named[who], zone)), pages=pages)
+            return CommandAnswer(literal(_described(named[who], zone)), pages=pages)
     asked, number = asked_page(given)
     if asked:
         return CommandAnswer("I know nobody of that number. /people lists who may talk to me.")
     if not people:
         return CommandAnswer("Nobody may talk to me but you.")
     shown, pages = page(people, number, PAGE, "/people")
-    lines = [f"- {literal(described(one, zone))}" for one in shown]
+    lines = [f"- {literal(_described(one, zone))}" for one in shown]
     buttons = {f"{cut(_name(o), LABEL)} ({o.principal})": f"/people {o.principal}" for o in shown}
     return CommandAnswer("\n".join(["May talk to me, besides you:", *lines]), pages=buttons | pages)
 
 
-def described(person: KnownPerson, zone: tzinfo) -> str:
+def _described(person: KnownPerson, zone: tzinfo) -> str:
     """Say in a line who it is, in which role and since when."""
     since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
     role = "a group that I answer in" if _is_group(person.principal) else person.role
