@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -91,7 +92,11 @@ def judge(rows: Sequence[Row]) -> None:
     for what, least, ours, unit in rows:
         aim = AIMS.get(what.partition(", w")[0].partition(", C")[0], "")
         print(f"{what:34}{least:9.1f}{ours:9.1f}  {unit:4}{ours / least:6.2f}{aim:>6}")
-    assert not [
+    assert not too_dear(rows)
+
+
+def too_dear(rows: Sequence[Row]) -> list[str]:
+    return [
         f"{what}: {ours / least:.2f} x the floor, and more than {BOUNDS[what]}"
         for what, least, ours, _ in rows
         if ours > BOUNDS.get(what, math.inf) * least
@@ -148,22 +153,26 @@ def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
 def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
     """So many chats write at once, each for the first time.
 
-    A crowd is one long try: of a second one, if there must be one, the better half counts of each.
+    A crowd is one long try, on a machine that is faster at one time than at another: the floor is
+    measured before it and after it.  If there must be a second try, the better one counts.
     """
-    wait, longest = math.inf, math.inf
-    for attempt in range(2):
-        with floor(tmp_path / f"floor-{attempt}", models) as least:
-            wait = min(wait, least.telegram.crowd(CROWD)[-1])
-            size = least.rss()
-        with elwood(tmp_path / f"elwood-{attempt}", models, chats=CROWD) as ours:
-            longest = min(longest, ours.telegram.crowd(CROWD)[-1])
-            rows: list[Row] = [
-                ("all chats answered", wait, longest, "s"),
-                ("memory after that", size, ours.rss(), "MB"),
-            ]
-        if longest <= BOUNDS["all chats answered"] * wait:
-            break
-    judge(rows)
+    tried: list[list[Row]] = []
+    while not tried or (len(tried) < 2 and too_dear(tried[0])):
+        at = tmp_path / f"try-{len(tried)}"
+        before, size = crowd(floor(at / "before", models))
+        ours, grown = crowd(elwood(at / "elwood", models, chats=CROWD))
+        after, _ = crowd(floor(at / "after", models))
+        wait = (before + after) / 2
+        tried.append(
+            [("all chats answered", wait, ours, "s"), ("memory after that", size, grown, "MB")]
+        )
+    judge(min(tried, key=lambda rows: rows[0][2] / rows[0][1]))
+
+
+def crowd(run: AbstractContextManager[Bot]) -> tuple[float, float]:
+    """Return the seconds until all chats of a crowd are answered, and the MB held then."""
+    with run as bot:
+        return bot.telegram.crowd(CROWD)[-1], bot.rss()
 
 
 def test_memory_stays_flat_over_many_turns(

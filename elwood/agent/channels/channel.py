@@ -67,7 +67,11 @@ class Channels:
     def hear(self, route: Route) -> None:
         """The owner wrote at *route*, in private; where they are told nothing it counts not."""
         channel = self._channels.get(route.channel)
-        if channel and not channel.fleeting and any(map(route.is_same_chat, channel.owner)):
+        if (
+            channel
+            and not channel.fleeting
+            and any(one.chat == route.chat for one in channel.owner)
+        ):
             self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def takes_files(self, route: Route) -> bool:

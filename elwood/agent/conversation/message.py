@@ -6,7 +6,6 @@ own content exactly as received, which is what is sent back.
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -300,12 +299,7 @@ def estimate_prompt(prompt: Prompt) -> int:
     texts = [prompt.system]
     for tool in prompt.tools:
         texts += [tool.name, tool.description, bytes(tool.schema).decode()]
-    return sum(map(_estimate_again, texts))
-
-
-@lru_cache(maxsize=256)  # every conversation begins with the same prompt
-def _estimate_again(text: str) -> int:
-    return estimate(text)
+    return sum(map(estimate, texts))
 
 
 # Estimated tokens from which a request says something about the ratio: what a service puts around

@@ -272,22 +272,24 @@ def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate]
     Lone surrogates, which JSON can carry and UTF-8 cannot, become replacement characters (TG-34).
     *result* is the list, or the whole answer if that could not be read strictly.
     """
+    text = bytes(result).decode("utf-8", "replace")
     try:
-        found = json.loads(bytes(result).decode("utf-8", "replace"))
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
     if isinstance(found, dict):
         found = found.get("result")
     if not isinstance(found, list):
         return None
-    read = (_read(item) for item in found if isinstance(item, dict))
+    surrogates = "\\ud" in text.lower()
+    read = (_read(item, surrogates) for item in found if isinstance(item, dict))
     return [update for update in read if update is not None]
 
 
-def _read(item: dict[str, Any]) -> Update | UnreadableUpdate | None:
+def _read(item: dict[str, Any], surrogates: bool) -> Update | UnreadableUpdate | None:
     """Read one update; None if it does not even have an id."""
     try:
-        return msgspec.convert(_mended(item), Update)
+        return msgspec.convert(_mended(item) if surrogates else item, Update)
     except (msgspec.ValidationError, RecursionError) as error:
         if type(number := item.get("update_id")) is not int:
             return None

@@ -48,6 +48,8 @@ KEEPALIVE = 45.0
 MAX_IDLE = 20
 # Seconds of silence within which no server closes a connection.
 FRESH = 0.5
+# Seconds between two looks at it; word of its end is about as long on its way.
+LOOKED = 0.05
 # Seconds of silence after which the system asks whether the other end is there, between its
 # questions, and how many: a long poll over a way that is gone ends with it, not with its time-out.
 _PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
@@ -354,7 +356,7 @@ class _Frugal(httpcore2.AsyncNetworkBackend):
 
 
 class _FrugalStream(httpcore2.AsyncNetworkStream):
-    """Sends the head of a request with its body, and is not looked at right after its use.
+    """Sends the head of a request with its body, and is looked at no more often than need be.
 
     Whether a server has closed an idle connection the pool asks of all of them at each request.
     """
@@ -362,13 +364,13 @@ class _FrugalStream(httpcore2.AsyncNetworkStream):
     def __init__(self, below: httpcore2.AsyncNetworkStream) -> None:
         self._below = below
         self._head = b""
-        self._used = trio.current_time()
+        self._open_until = trio.current_time() + FRESH
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._head:
             await self._send(b"", timeout)
         data = await self._below.read(max_bytes, timeout)
-        self._used = trio.current_time()
+        self._open_until = trio.current_time() + FRESH
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -388,8 +390,12 @@ class _FrugalStream(httpcore2.AsyncNetworkStream):
         await self._below.aclose()
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable" and trio.current_time() - self._used < FRESH:
+        if info != "is_readable":
+            return self._below.get_extra_info(info)
+        now = trio.current_time()
+        if now < self._open_until:
             return False
+        self._open_until = now + LOOKED
         return self._below.get_extra_info(info)
 
 

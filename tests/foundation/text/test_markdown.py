@@ -237,6 +237,7 @@ def test_work_grows_no_faster_than_the_text(pattern: str) -> None:
     def work(size: int) -> int:
         return calls(lambda text: split(to_entities(text)), (pattern * size)[:size])
 
+    work(1)  # the first one imports the library
     assert work(3200) <= 2.5 * work(1600) + 500
 
 
