@@ -86,6 +86,9 @@ class LiveSessions:
         self._turn_since: dict[str, float] = {}
         self._waits: dict[str, trio.CancelScope] = {}
         self._change = Signal()
+        # Marked together by whoever comes first: in a crowd that is one sync for many.
+        self._unmarked: set[str] = set()
+        self._marking = trio.Lock()
 
     def publish(self, id_: str, state: Session | None) -> None:
         """Show the state of a session after a change; None when it leaves the memory."""
@@ -155,7 +158,13 @@ class LiveSessions:
 
         Raises DiskFull, JournalBroken.
         """
-        await self._disk.blocking(lambda: self._make(self._folder / id_))
+        self._unmarked.add(id_)
+        async with self._marking:
+            if id_ in self._unmarked:
+                ids = sorted(self._unmarked)
+                paths = [self._folder / each for each in ids]
+                await self._disk.blocking(lambda: self._disk.make_empty(paths))
+                self._unmarked.difference_update(ids)
 
     async def unmark(self, id_: str) -> None:
         """Let a session sleep until somebody writes."""
@@ -164,10 +173,6 @@ class LiveSessions:
     async def marked(self) -> Sequence[str]:
         """List the sessions to be woken, in order."""
         return await self._disk.blocking(self._list)
-
-    def _make(self, path: Path) -> None:
-        if not path.exists():
-            self._disk.append(path, b"", at=0, last_words=False, synced=True)
 
     def _list(self) -> list[str]:
         if not self._folder.is_dir():

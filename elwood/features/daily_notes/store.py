@@ -67,6 +67,9 @@ MAX_READ = 20
 MAX_THREADS = 200
 # Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
 STEP = 16
+# Seconds that what comes back is not read again.
+RECALLED = 1.0
+NEVER = (float("-inf"), "")
 
 
 class DailyNotes:
@@ -98,6 +101,8 @@ class DailyNotes:
         # By session; written together by whoever comes first.
         self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
+        # What came back last, and when it was read.
+        self._recalled = NEVER
 
     def today(self, now: float) -> str:
         """Return the date at Unix time *now*, ISO 8601."""
@@ -128,6 +133,7 @@ class DailyNotes:
                     )
                 return text
 
+            self._recalled = NEVER
             try:
                 await self._blocking(lambda: _rewrite(self._root, _daily(day), added))
             except (PathRefused, Unconfined):
@@ -149,6 +155,7 @@ class DailyNotes:
         """Take *turns* of *session*, with the Unix times of their ends, out of their notes."""
         ids = {f"{session}/{turn}" for turn in turns}
         async with self._writing:
+            self._recalled = NEVER
             if (gathered := self._gathered.get(session)) and gathered.turn in turns:
                 del self._gathered[session]
             for day in {self.today(at) for at in turns.values()}:
@@ -196,8 +203,14 @@ class DailyNotes:
         return datetime.fromtimestamp(now, self._zone)
 
     async def recall(self, now: float) -> str:
-        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does."""
-        return await self._blocking(lambda: self._recall(now))
+        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does.
+
+        It may be a second old: when many conversations begin at once it is the same for all.
+        """
+        async with self._writing:
+            if not 0 <= now - self._recalled[0] < RECALLED:
+                self._recalled = now, await self._blocking(lambda: self._recall(now))
+            return self._recalled[1]
 
     async def names(self) -> frozenset[str]:
         """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""

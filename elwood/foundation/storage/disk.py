@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -215,6 +215,15 @@ class Disk:
             self._append(path, data, at, synced)
         if at == 0:
             self._sync_folder(path)
+
+    def make_empty(self, paths: Sequence[Path]) -> None:
+        """Make the empty files *paths*, at least one, in one folder; what is there stays."""
+        self._need_reserve(paths[0])
+        self.make_folder(paths[0].parent)
+        for path in paths:
+            with self._opened(path, os.O_WRONLY | os.O_CREAT):
+                pass
+        self._sync_folder(paths[0])
 
     def replace(self, path: Path, data: bytes) -> None:
         """Put a file with *data* in the place of *path*: after a crash it is the old or the new."""
