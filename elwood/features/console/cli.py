@@ -51,7 +51,9 @@ def once(config: Config, given: Namespace, house: House) -> int:
 
 
 def _watch(config: Config, given: Namespace) -> int:
-    code = _join(config, given.session, "watch", partial(client.talk, watches=True))
+    sitting = None if given.plain else _screen(config, watches=True)
+    sitting = sitting or partial(client.talk, watches=True)
+    code = _join(config, given.session, "watch", sitting)
     if code is None:
         raise CliFailure("No Elwood runs here that could be watched. Start it with: elwood run")
     return code
@@ -93,7 +95,7 @@ def _at_home(house: House, config: Config, session: str, sitting: Sitting, ended
     return house(config, session, sit) or code
 
 
-def _screen(config: Config, note: str) -> Sitting | None:
+def _screen(config: Config, note: str = "", *, watches: bool = False) -> Sitting | None:
     """Give what draws; None without a terminal that can, or the extra `tui`."""
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         return None
@@ -101,9 +103,9 @@ def _screen(config: Config, note: str) -> Sitting | None:
         sit = import_module("elwood.features.console.screen").sit
     except ImportError:
         return None
-    history = config.of(Paths).state / "history"
+    how = {"history": config.of(Paths).state / "history", "note": note, "watches": watches}
     return lambda connection, name, commands: int(
-        sit(connection, session=name, history=history, commands=list(commands.items()), note=note)
+        sit(connection, session=name, commands=list(commands.items()), **how)
     )
 
 
@@ -130,6 +132,7 @@ def _of_watch(parser: ArgumentParser) -> None:
     parser.add_argument(
         "session", metavar="SESSION", nargs="?", default="console", help="which (console)"
     )
+    parser.add_argument("--plain", action="store_true", help="print lines only")
 
 
 COMMANDS = (

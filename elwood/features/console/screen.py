@@ -61,6 +61,7 @@ MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
 # The bottom line; what does not fit is left out, from the end.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
+WATCH_HINT = "you only look on · Ctrl-D ends · Ctrl-O shows more"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN = "noreverse bg:default fg:default"
 _STYLE = Style(
@@ -82,21 +83,25 @@ def sit(
     history: Path,
     commands: Sequence[tuple[str, str]] = (),
     note: str = "",
+    watches: bool = False,
 ) -> int:
     """Talk over *connection*, which is attached, until Ctrl-D, ``/quit`` or the end of Elwood.
 
-    *commands* are completed, with what they do; *note* stands above it all.  Return an exit code;
-    the terminal is as it was before, whatever happens.
+    *commands* are completed, with what they do; *note* stands above it all.  Who *watches* types
+    and decides nothing.  Return an exit code; the terminal is as it was before, whatever happens.
     """
-    screen = _Screen(session, history, commands)
+    screen = _Screen(session, history, commands, watches)
     return asyncio.run(screen.run(connection, note))
 
 
 class _Screen:
     """What is shown of one conversation, and what each key does to it."""
 
-    def __init__(self, session: str, history: Path, commands: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, session: str, history: Path, commands: Sequence[tuple[str, str]], watches: bool
+    ) -> None:
         self._session = session
+        self._watches = watches
         self._writer: asyncio.StreamWriter | None = None
         # What was printed above, what will be, and whether an editor has the terminal.
         self._items: deque[_Item] = deque(maxlen=MAX_ITEMS)
@@ -145,8 +150,7 @@ class _Screen:
         )
         above = layout.FormattedTextControl(self._compose)
         below = layout.FormattedTextControl(self._bottom)
-        rows: list[layout.containers.AnyContainer] = [
-            layout.Window(above, dont_extend_height=True),
+        input_rows: list[layout.containers.AnyContainer] = [
             layout.Window(
                 control,
                 height=layout.Dimension(min=1, max=INPUT_ROWS),
@@ -156,6 +160,10 @@ class _Screen:
             ),
             search,
             CompletionsMenu(max_height=MENU_ROWS),
+        ]
+        rows = [
+            layout.Window(above, dont_extend_height=True),
+            *(() if watches else input_rows),
             layout.Window(below, height=1, dont_extend_height=True),
         ]
         output = get_app_session().output
@@ -164,7 +172,9 @@ class _Screen:
             output.enable_cpr = False
         has_colour = not os.environ.get("NO_COLOR")
         self._app: Application[int] = Application(
-            layout=layout.Layout(layout.HSplit(rows, align=layout.VerticalAlign.TOP), control),
+            layout=layout.Layout(
+                layout.HSplit(rows, align=layout.VerticalAlign.TOP), None if watches else control
+            ),
             key_bindings=self._keys(),
             style=_STYLE,
             color_depth=ColorDepth.DEPTH_4_BIT if has_colour else ColorDepth.DEPTH_1_BIT,
@@ -261,6 +271,9 @@ class _Screen:
         if posted.is_said or (posted.is_reply and not posted.is_old):
             self._writing, self._answer = "", []
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
+        if is_asked and self._watches:  # no key of theirs decides it
+            self._print(partial(drawing.message if posted.is_reply else drawing.decided, posted))
+            return
         if posted.is_reply or not is_asked:
             self._print(partial(drawing.message, posted))
         if is_asked:
@@ -295,7 +308,7 @@ class _Screen:
         if why:
             self._waiting.pop(id, None)
             self._print(partial(drawing.words, f"I did not take that: {why}", style=ASKS))
-            if not self._buffer.text and not text.startswith("/"):
+            if text and not self._buffer.text and not text.startswith("/"):
                 self._fill(text)
 
     def _run(self, text: str) -> None:
@@ -398,7 +411,9 @@ class _Screen:
             thought = drawing.dimmed(drawing.tail(self._thought, width, rows))
             told = [f"  {step} · {took}".rstrip(" ·") for step, took in self._steps.items()]
         if self._state.busy:
-            what = "waiting for you" if self._boxes else "writing" if self._writing else "thinking"
+            waits = f"waiting for {'the owner' if self._watches else 'you'}"
+            is_asked = self._boxes or (self._watches and self._state.asks)
+            what = waits if is_asked else "writing" if self._writing else "thinking"
             since = self._step_at if self._step else self._began
             took = self._steps.get(self._step) or _since(since)
             spin = _SPINNER[int(time.monotonic() * 4) % len(_SPINNER)]
@@ -430,7 +445,8 @@ class _Screen:
         return [("fg:ansicyan bold", "no, because > " if self._reason_for else "> ")]
 
     def _bottom(self) -> StyleAndTextTuples:
-        hint = self._hint or (BUSY_HINT if self._state.busy else HINT)
+        usual = WATCH_HINT if self._watches else BUSY_HINT if self._state.busy else HINT
+        hint = self._hint or usual
         parts = [drawing.safe(one_line(self._session, 24)), *hint.split(" · ")]
         while len(parts) > 2 and len(" · ".join(parts)) >= self._size().columns:
             parts.pop()
@@ -465,6 +481,9 @@ class _Screen:
             # Emacs' counts: the library fails at negative ones, and draws a million letters.
             *((f"escape {sign}", True, lambda _: None) for sign in f"-0{DIGITS}"),
         )
+        if self._watches:
+            ends = ((key, True, lambda _: self._end()) for key in ("c-c", "<sigint>", "c-d"))
+            table = (*ends, ("c-o", True, self._open))
         for names, when, act in table:
             keys.add(*names.split(), filter=when)(act)
         return keys

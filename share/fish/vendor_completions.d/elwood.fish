@@ -92,6 +92,7 @@ complete -c elwood -n '_shtab_elwood_using once' -l debug -d 'show what goes in 
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a watch -d 'Look on while others talk with the running Elwood.'
 complete -c elwood -n '_shtab_elwood_using watch' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using watch' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'
+complete -c elwood -n '_shtab_elwood_using watch' -l plain -d 'print lines only'
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a skills -d 'List, install or remove skills.'
 complete -c elwood -n '_shtab_elwood_using skills' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using skills' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or /etc/elwood/config.toml)'

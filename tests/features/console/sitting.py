@@ -45,6 +45,10 @@ class PlayedHouse:
         """Tell whether something is said before the *seconds* are over."""
         return bool(select.select([self._connection], [], [], seconds)[0])
 
+    def has_heard_nothing(self) -> bool:
+        """Tell, when the terminal has gone, whether nothing came from it."""
+        return not self._lines.readline()
+
     def hang_up(self) -> None:
         self._connection.shutdown(socket.SHUT_RDWR)
 

@@ -74,14 +74,17 @@ def pasted(text: str) -> str:
 
 
 @contextmanager
-def sitting(history: Path) -> Iterator[Table]:
+def sitting(history: Path, *, watches: bool = False) -> Iterator[Table]:
     here, there = socket.socketpair()
     with create_pipe_input() as keys:
         table = Table(keys, PlayedHouse(there))
 
         def run() -> None:
             with create_app_session(input=keys, output=DummyOutput()):
-                table.codes.append(sit(here, session="main", history=history, commands=COMMANDS))
+                code = sit(
+                    here, session="main", history=history, commands=COMMANDS, watches=watches
+                )
+                table.codes.append(code)
 
         table.thread = threading.Thread(target=run)
         table.thread.start()
@@ -210,6 +213,18 @@ def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(
         assert table.said() == "/allow b"
 
 
+def test_who_looks_on_types_and_decides_nothing(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history", watches=True) as table:
+        table.house.send(State(busy=True, asks=1), ASKED, Writing("so far"), State(asks=1))
+        table.type(f"1n1hello{ENTER}{ESC}\x07{pasted('a')}@/etc/\t{ENTER}")
+        table.let_read()
+        table.type(CTRL_D)
+        table.thread.join(PATIENCE)
+        assert table.house.has_heard_nothing()
+    assert table.codes == [0]
+    assert not (tmp_path / "history").exists()
+
+
 def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
     for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2)):
         with sitting(tmp_path / "history") as table:
@@ -242,12 +257,15 @@ def frames(chance: random.Random) -> Iterator[ToTerminal]:
     yield Took("unknown", text)
 
 
-def test_no_keys_crash_it_and_ctrl_c_leaves(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("watches", [False, True])
+def test_no_keys_crash_it_and_ctrl_c_leaves(
+    request: pytest.FixtureRequest, tmp_path: Path, watches: bool
+) -> None:
     seeds = iter(range(request.config.getoption("--key-sequences")))
     seed = -1
     is_left = True
     while is_left:
-        with sitting(tmp_path / "history") as table, suppress(BrokenPipeError):
+        with sitting(tmp_path / "history", watches=watches) as table, suppress(BrokenPipeError):
             while is_left := (seed := next(seeds, -1)) >= 0:
                 chance = random.Random(seed)
                 table.house.send(*chance.sample(list(frames(chance)), k=2))
