@@ -285,7 +285,8 @@ class Terminals:
                 if id_ not in me.known:
                     text = cut(self._core.redactor(words), MAX_SHOWN)
                     me.give(wire.Message(id=id_, text=text, markdown=text, is_said=True))
-            is_asked = turn and turn.asking and turn.route.channel != CONSOLE
+            has_box = me.mode == "talk" and turn and turn.route.channel == CONSOLE
+            is_asked = turn and turn.asking and not has_box
             under_way = turn.under_way if turn and (turn.running or is_asked) else ""
             me.runs(one_line(self._core.redactor(under_way), MAX_RUNNING))
         now = wire.State(

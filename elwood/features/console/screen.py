@@ -411,9 +411,7 @@ class _Screen:
             thought = drawing.dimmed(drawing.tail(self._thought, width, rows))
             told = [f"  {step} · {took}".rstrip(" ·") for step, took in self._steps.items()]
         if self._state.busy:
-            waits = f"waiting for {'the owner' if self._watches else 'you'}"
-            is_asked = self._boxes or (self._watches and self._state.asks)
-            what = waits if is_asked else "writing" if self._writing else "thinking"
+            what = "waiting for you" if self._boxes else "writing" if self._writing else "thinking"
             since = self._step_at if self._step else self._began
             took = self._steps.get(self._step) or _since(since)
             spin = _SPINNER[int(time.monotonic() * 4) % len(_SPINNER)]
