@@ -148,6 +148,8 @@ async def home(tmp_path: Path) -> Path:
         (2, ApprovalRequested("q1", "GQHHWP", question, 30 * DAY)),
         (2, AccessRequested("EVE", "tg:7", "Eve 漢字", HERE)),
         (2, AccessDecided("EVE", approved=True, by="tg:1", guest=True)),
+        (2, AccessRequested("FUN", "tg:-5", "Friends", HERE, "Eve 漢字 (tg:7)")),
+        (2, AccessDecided("FUN", approved=True, by="tg:1")),
     ]
     await write(state / "approvals.jsonl", ApprovalEntry, ApprovalBook, asked)
     (state / "memory").mkdir()

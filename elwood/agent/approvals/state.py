@@ -126,7 +126,7 @@ class KnownPerson(msgspec.Struct, frozen=True):
 
     principal: str
     name: str
-    role: Role
+    role: Role | Literal["group"]
     since: float
 
 
@@ -196,7 +196,12 @@ class People(msgspec.Struct):
     def listed(self) -> tuple[KnownPerson, ...]:
         """List who was let in, the newest last."""
         return tuple(
-            KnownPerson(id, name, self.role(id) or "guest", self.since.get(id, 0.0))
+            KnownPerson(
+                id,
+                name,
+                "group" if ":-" in id else self.role(id) or "guest",
+                self.since.get(id, 0.0),
+            )
             for id, name in self.known.items()
         )
 

@@ -37,9 +37,7 @@ def answer(
         case [who] if who in named:
             name, role = cut(_name(named[who]), LABEL), named[who].role
             other = "guest" if role == "member" else "member"
-            pages = (
-                {f"Make {name} a {other}": f"/people {other} {who}"} if not _is_group(who) else {}
-            )
+            pages = {f"Make {name} a {other}": f"/people {other} {who}"} if role != "group" else {}
             pages[f"Remove {name}"] = f"/people remove {who}"
             return CommandAnswer(literal(_described(named[who], zone)), pages=pages)
     asked, number = asked_page(given)
@@ -56,13 +54,9 @@ def answer(
 def _described(person: KnownPerson, zone: tzinfo) -> str:
     """Say in a line who it is, in which role and since when."""
     since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
-    role = "a group that I answer in" if _is_group(person.principal) else person.role
+    role = "a group that I answer in" if person.role == "group" else person.role
     return f"{_name(person)} ({person.principal}): {role}{since}"
 
 
 def _name(person: KnownPerson) -> str:
     return person.name or "somebody"
-
-
-def _is_group(principal: str) -> bool:
-    return ":-" in principal
