@@ -21,10 +21,10 @@ from elwood.features.console.outbox import ROUTE
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.markdown import Rich
-from tests.journeys.home import MINE, Home, Life, obedient
+from tests.journeys.home import MINE, MODEL, Home, Life, obedient
 from tests.journeys.test_approval_journeys import press
 
-IDLE = wire.State()
+IDLE = wire.State(model=MODEL)
 LOOKS_SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 DONE = "re: acted on quickly"
 

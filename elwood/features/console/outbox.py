@@ -42,6 +42,7 @@ from elwood.agent.conversation.message import Assistant, ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
 from elwood.agent.media.store import FileKeeper
+from elwood.agent.models.settings import ModelSettings
 from elwood.agent.parts import Connected
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Entry, Received, Replied
@@ -294,6 +295,7 @@ class Terminals:
             waiting=len(waiting),
             failed=state.failed,
             asks=len(state.pending),
+            model=state.model or self._core.config.of(ModelSettings).default,
         )
         if now != me.state:
             me.state = now

@@ -445,8 +445,10 @@ class _Screen:
     def _bottom(self) -> StyleAndTextTuples:
         usual = WATCH_HINT if self._watches else BUSY_HINT if self._state.busy else HINT
         hint = self._hint or usual
-        parts = [drawing.safe(one_line(self._session, 24)), *hint.split(" · ")]
-        while len(parts) > 2 and len(" · ".join(parts)) >= self._size().columns:
+        given = filter(None, (self._session, self._state.model))
+        names = [drawing.safe(one_line(name, 28)) for name in given]
+        parts = [*names, *hint.split(" · ")]
+        while len(parts) > len(names) + 1 and len(" · ".join(parts)) >= self._size().columns:
             parts.pop()
         return [("dim", " · ".join(parts))]
 

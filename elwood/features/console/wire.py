@@ -100,13 +100,14 @@ class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=T
     """How the conversation stands: sent at the beginning and at each change.
 
     With neither *busy* nor *waiting* all that was said has its outcome; *failed* is the newest.
-    *asks* counts the calls that wait for the owner meanwhile.
+    *asks* counts the calls that wait for the owner meanwhile; *model* is what thinks next.
     """
 
     busy: bool = False
     waiting: int = 0
     failed: bool = False
     asks: int = 0
+    model: str = ""
 
 
 # --- from a terminal to Elwood --------------------------------------------------------------------

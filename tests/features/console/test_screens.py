@@ -148,7 +148,7 @@ def pane(folder: Path, columns: int) -> Iterator[Pane]:
 def test_screens(columns: int, tmp_path: Path) -> None:
     with pane(tmp_path, columns) as it:
         it.house.send(
-            State(),
+            State(model="anthropic/claude-sonnet-5-5"),
             HeardElsewhere(who="you (Telegram)", text="How far is the mail?", is_old=True),
             Message(
                 id="o", text="", markdown="**Half** of it is there.", is_reply=True, is_old=True
@@ -178,7 +178,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
             HeardElsewhere(who="Ada (Telegram)", text="Please keep\nthe drafts."),
             Message(id="m", text="", markdown=native(ANSWER, FOOTER), is_reply=True, is_repeat=True,
                 files=(ShownFile("pieces.py", 1234, "/home/me/pieces.py"),)),
-            State(),
+            State(model="anthropic/claude-sonnet-5-5"),
         )  # fmt: skip
         it.keep("answered", "looked at 2 files", "2 steps", "pieces.py")
         it.type("C-o")
@@ -213,7 +213,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.house.send(
             Writing("I look it up.\n\nThe drafts are here"),
             Message(id="t", text="Stopped.", is_reply=True),
-            State(),
+            State(model="anthropic/claude-sonnet-5-5"),
         )
         it.keep("stopped", "Stopped.", "Ctrl-D")
         it.tmux("resize-window", "-x", "45")
