@@ -58,7 +58,7 @@ MAX_UNSENT = 4 * wire.MAX_FRAME
 INPUT_ROWS, MENU_ROWS = 8, 6
 # Messages that are shown to wait, and questions that are listed; characters of one.
 MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
-# The bottom line; what does not fit is left out, from the end.
+# The bottom line; what does not fit is left out, from the end, and then the model before it.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
 WATCH_HINT = "you only look on · Ctrl-D ends · Ctrl-O shows more"
@@ -445,11 +445,10 @@ class _Screen:
     def _bottom(self) -> StyleAndTextTuples:
         usual = WATCH_HINT if self._watches else BUSY_HINT if self._state.busy else HINT
         hint = self._hint or usual
-        given = filter(None, (self._session, self._state.model))
-        names = [drawing.safe(one_line(name, 28)) for name in given]
-        parts = [*names, *hint.split(" · ")]
-        while len(parts) > len(names) + 1 and len(" · ".join(parts)) >= self._size().columns:
-            parts.pop()
+        names = (drawing.safe(one_line(name, 28)) for name in (self._session, self._state.model))
+        parts = [*filter(None, names), *hint.split(" · ")]
+        while len(parts) > 2 and len(" · ".join(parts)) >= self._size().columns:
+            parts.pop(-1 if len(parts) > 3 else 1)
         return [("dim", " · ".join(parts))]
 
     def _size(self) -> Size:
