@@ -448,7 +448,7 @@ class _Screen:
         names = (drawing.safe(one_line(name, 28)) for name in (self._session, self._state.model))
         parts = [*filter(None, names), *hint.split(" · ")]
         while len(parts) > 2 and len(" · ".join(parts)) >= self._size().columns:
-            parts.pop(-1 if len(parts) > 3 else 1)
+            parts.pop(-1 if len(parts) > 3 or not self._state.model else 1)
         return [("dim", " · ".join(parts))]
 
     def _size(self) -> Size:
