@@ -67,11 +67,8 @@ class Channels:
     def hear(self, route: Route) -> None:
         """The owner wrote at *route*, in private; where they are told nothing it counts not."""
         channel = self._channels.get(route.channel)
-        if (
-            channel
-            and not channel.fleeting
-            and any(one.chat == route.chat for one in channel.owner)
-        ):
+        told = channel.owner if channel and not channel.fleeting else ()
+        if any(one.chat == route.chat for one in told):
             self._heard = msgspec.structs.replace(route, reply_to=None)
 
     def takes_files(self, route: Route) -> bool:

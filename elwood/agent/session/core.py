@@ -159,12 +159,15 @@ class LiveSessions:
         Raises DiskFull, JournalBroken.
         """
         self._unmarked.add(id_)
-        async with self._marking:
-            if id_ in self._unmarked:
-                ids = sorted(self._unmarked)
-                paths = [self._folder / each for each in ids]
-                await self._disk.blocking(lambda: self._disk.make_empty(paths))
-                self._unmarked.difference_update(ids)
+        try:
+            async with self._marking:
+                if id_ in self._unmarked:
+                    ids = sorted(self._unmarked)
+                    paths = [self._folder / each for each in ids]
+                    await self._disk.blocking(lambda: self._disk.make_empty(paths))
+                    self._unmarked.difference_update(ids)
+        finally:
+            self._unmarked.discard(id_)
 
     async def unmark(self, id_: str) -> None:
         """Let a session sleep until somebody writes."""

@@ -395,8 +395,10 @@ class _FrugalStream(httpcore2.AsyncNetworkStream):
         now = trio.current_time()
         if now < self._open_until:
             return False
+        if self._below.get_extra_info(info):
+            return True
         self._open_until = now + LOOKED
-        return self._below.get_extra_info(info)
+        return False
 
 
 def library_client(

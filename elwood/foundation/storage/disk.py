@@ -217,13 +217,16 @@ class Disk:
             self._sync_folder(path)
 
     def make_empty(self, paths: Sequence[Path]) -> None:
-        """Make the empty files *paths*, at least one, in one folder; what is there stays."""
-        self._need_reserve(paths[0])
-        self.make_folder(paths[0].parent)
-        for path in paths:
+        """Make those of the empty files *paths*, all in one folder, that are not there."""
+        missing = [path for path in paths if not path.exists()]
+        if not missing:
+            return
+        self._need_reserve(missing[0])
+        self.make_folder(missing[0].parent)
+        for path in missing:
             with self._opened(path, os.O_WRONLY | os.O_CREAT):
                 pass
-        self._sync_folder(paths[0])
+        self._sync_folder(missing[0])
 
     def replace(self, path: Path, data: bytes) -> None:
         """Put a file with *data* in the place of *path*: after a crash it is the old or the new."""

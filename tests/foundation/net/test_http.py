@@ -16,6 +16,7 @@ from trio.testing import MockClock
 
 from elwood.foundation.net.http import (
     FRESH,
+    LOOKED,
     MAX_NAME,
     Answer,
     Client,
@@ -278,3 +279,39 @@ async def test_a_request_goes_out_in_one_piece_and_not_on_a_closed_connection(
         nursery.cancel_scope.cancel()
     await client.aclose()
     assert [piece.partition(b"\r\n\r\n")[2] for piece in first_pieces] == [b"{}", b"{}"]
+
+
+async def test_that_a_connection_was_open_a_moment_ago_is_not_believed_for_long(
+    mock_clock: MockClock,
+) -> None:
+    """A look is remembered, for many are asked about at once; an end is seen all the same."""
+    is_to_close, has_closed, count = trio.Event(), trio.Event(), 0
+
+    async def answer(stream: trio.SocketStream) -> None:
+        nonlocal count
+        count += 1
+        is_first = count == 1
+        while await stream.receive_some():
+            await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            if is_first:
+                await is_to_close.wait()
+                await stream.aclose()
+                has_closed.set()
+                return
+
+    client = Client()
+    async with trio.open_nursery() as nursery:
+        ports = []
+        for _ in range(2):
+            [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+            ports.append(listener.socket.getsockname()[1])
+        first, second = (f"http://127.0.0.1:{port}" for port in ports)
+        assert (await post(client, first)).body == b"ok"
+        mock_clock.jump(FRESH)
+        assert (await post(client, second)).body == b"ok"  # which looks at the first one
+        is_to_close.set()
+        await has_closed.wait()
+        mock_clock.jump(LOOKED)
+        assert (await post(client, first)).body == b"ok"
+        nursery.cancel_scope.cancel()
+    await client.aclose()
