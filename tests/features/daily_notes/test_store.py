@@ -53,6 +53,21 @@ async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path
     assert await threads.recall(3 * DAY) == ""
 
 
+async def test_what_comes_back_is_read_once_a_second_and_after_what_we_write(
+    threads: DailyNotes, tmp_path: Path
+) -> None:
+    await add(threads, "s", turn(1))
+    shown = await threads.recall(DAY)
+    by_hand = note(tmp_path).read_text().replace("question 1", "question of mine")
+    note(tmp_path).write_text(by_hand)
+    assert await threads.recall(DAY + 0.9) == shown
+    assert "question of mine" in await threads.recall(DAY + 1.0)
+    await add(threads, "s", turn(2))
+    assert "question 2" in await threads.recall(DAY + 1.0)
+    await threads.leave_out("s", {"t2": turn(2).at})
+    assert "question 2" not in await threads.recall(DAY + 1.0)
+
+
 async def test_turns_that_end_together_are_all_kept(threads: DailyNotes, tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
