@@ -61,7 +61,7 @@ MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
 # The bottom line; what does not fit is left out, from the end, and then the model before it.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
-WATCH_HINT = "you only look on · Ctrl-D ends · Ctrl-O shows more"
+WATCH_HINT = "Ctrl-D ends · you only look on · Ctrl-O shows more"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN = "noreverse bg:default fg:default"
 _STYLE = Style(
