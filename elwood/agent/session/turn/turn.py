@@ -30,7 +30,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
+from elwood.agent.session.turn.compaction import make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
@@ -59,6 +59,10 @@ CONTINUE = "Your answer was cut off by the length limit. Continue exactly where 
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
 # What the model is told before it words an answer after several rounds.
 RECORDS = "The reader will be shown below your answer, from the records:\n{}"
+REFUSED = (
+    "The model does not accept the conversation: {}\n\nNothing was left out of it. /undo takes "
+    "your last message back, /compact shortens the conversation, /new begins another one."
+)
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
@@ -96,7 +100,8 @@ class TurnRun:
         self._used_tools = bool(turn.receipts)
         self._nudged = False
         self._listed = 0
-        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
+        self._mended = False
+        self._continued = self._paused = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -142,7 +147,7 @@ class TurnRun:
             case models.BadHistory(why):
                 if await self._mend():
                     return None
-                return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
+                return TurnResult(REFUSED.format(why), failed=True)
 
     async def _react(self, completion: Completion) -> TurnResult | None:
         """Do what is to be done about a whole response; calls run only after `tools`."""
@@ -309,22 +314,15 @@ class TurnRun:
         return self._shrunk <= MAX_SHRUNK and bool(await self._make_room(None))
 
     async def _mend(self) -> bool:
-        """Change what the provider objects to, more each time (LLM-28, 29, 36); False at the end.
+        """Begin a new epoch without what a provider may object to; False at the second time.
 
-        First old thinking and provider content are left out for good, by a new epoch, and files
-        that are looked at: one may be damaged; then all that came before this turn.
+        It leaves out old thinking, provider content and files that are looked at (LLM-28, 29, 36).
+        It cuts no words: they are not what a provider objects to, unless it speaks of length.
         """
-        self._mended += 1
-        if self._mended > 2:
+        if self._mended:
             return False
-        if self._mended == 1:
-            await self.log.stage(entries.Prompted(self.prompt, blind=True))
-            return True
-        why = "the model did not accept the conversation"
-        start = self._turn.start
-        old = [node for node in self.log.state.path if node.seq < start]
-        most = ContextLimits(context=self.settings.context_tokens).summary
-        await self.log.keep(entries.Compacted(extracts(old, most), start, why))
+        self._mended = True
+        await self.log.stage(entries.Prompted(self.prompt, blind=True))
         return True
 
 
