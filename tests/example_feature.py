@@ -279,5 +279,10 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 FEATURE = Feature(
-    name="parcels", build=build, settings=(ParcelSettings,), cli=(COMMAND,), checks=(check,)
+    name="parcels",
+    build=build,
+    settings=(ParcelSettings,),
+    cli=(COMMAND,),
+    checks=(check,),
+    tools={"track_parcel": "parcels.parcel.track"},
 )

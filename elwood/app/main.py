@@ -13,6 +13,7 @@ from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.settings import SessionSettings
+from elwood.agent.tools.known import TALK
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
 from elwood.features.console.feature import chat, once, sit
@@ -83,6 +84,11 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
 def own_sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
     """List the sections of agent.toml."""
     return tuple(section for feature in features for section in feature.own)
+
+
+def tools(features: Iterable[Feature] = ALL) -> dict[str, str]:
+    """List the ids of all tools by their names, whether a run has them or not."""
+    return TALK | {name: id_ for feature in features for name, id_ in feature.tools.items()}
 
 
 def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":

@@ -136,6 +136,8 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.of(Paths).workspace, say=log.info)
             to_file(config.of(LogSettings), lambda text: redact(text, config.secrets))
+            for what, remedy in config.warnings:
+                log.warning(f"{what}; {remedy}")
             _tune_collector()
             return trio.run(body)
     except CliFailure as error:

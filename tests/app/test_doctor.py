@@ -17,7 +17,7 @@ import trio
 from elwood.agent.models import check as models
 from elwood.app.cli import main
 from elwood.app.config.load import load
-from elwood.app.doctor import examine, examine_machine
+from elwood.app.doctor import configuration, examine, examine_machine
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.own_settings.feature import FEATURE as own_settings
@@ -426,6 +426,13 @@ async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
 
 
 # --- the sandbox ---------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
+    config = configured(tmp_path, '[policy]\ndeny = ["web_*"]')
+    found = [one for one in configuration(config) if one.level == "warning"]
+    what = f"{config.file}: policy.deny[0]: no tool matches web_*"
+    assert found == [Finding("warning", "configuration", what, "did you mean web.*?")]
 
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ FEATURE = Feature(
     build=imported("elwood.features.console.parts", "join"),
     cli=COMMANDS,
     owner=lambda config: "console",
+    is_channel=True,
 )
 # What is typed, of which the app starts the house if none runs.
 chat = imported("elwood.features.console.cli", "chat")

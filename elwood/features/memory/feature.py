@@ -121,4 +121,9 @@ FEATURE = Feature(
     settings=(MemorySettings, LearningSettings),
     cli=(COMMAND,),
     own=(OwnLearning,),
+    tools={
+        "save_memory": "memory.note.save",
+        "search_memory": "memory.note.search",
+        "forget_memory": "memory.note.forget",
+    },
 )

@@ -30,4 +30,5 @@ FEATURE = Feature(
     build=imported("elwood.features.own_settings.parts", "build"),
     own=(Personality,),
     checks=(imported("elwood.features.own_settings.check", "check"),),
+    tools={"change_settings": "own_settings.file.change"},
 )

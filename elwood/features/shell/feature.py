@@ -30,4 +30,5 @@ FEATURE = Feature(
     settings=(SandboxSettings,),
     cli=(COMMAND,),
     checks=(imported("elwood.features.shell.parts", "check"),),
+    tools={"run_command": "shell.command.run"},
 )

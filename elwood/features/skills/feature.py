@@ -92,4 +92,5 @@ FEATURE = Feature(
     build=imported("elwood.features.skills.parts", "build"),
     settings=(SkillSettings,),
     cli=(COMMAND,),
+    tools={"activate_skill": "skills.skill.read"},
 )

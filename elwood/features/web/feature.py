@@ -42,4 +42,9 @@ FEATURE = Feature(
     name="web",
     build=imported("elwood.features.web.tools", "build"),
     settings=(EgressRules, SearchSettings),
+    tools={
+        "web_search": "web.page.search",
+        "web_fetch": "web.page.read",
+        "web_request": "web.request.send",
+    },
 )

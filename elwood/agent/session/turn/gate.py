@@ -32,7 +32,7 @@ from elwood.agent.policy.decide import (
     quotes,
     version,
 )
-from elwood.agent.policy.settings import PolicySettings, Word, is_about
+from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
@@ -409,12 +409,6 @@ def toolset(
 
 
 def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
-    """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
-
-    What the owner's words name and no tool bears is told in the log.
-    """
-    for word, pattern in policy.words():
-        if not any(is_about(pattern, tool.name, tool.id) for tool in tools):
-            log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
+    """Find the word for each tool: the owner's, by its name or a pattern of its id, or its own."""
     found = ((tool.name, policy.word(tool.name, tool.id) or tool.policy) for tool in tools)
     return {name: word for name, word in found if word is not None}
