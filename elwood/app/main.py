@@ -35,7 +35,8 @@ from elwood.foundation.log import LogSettings
 from elwood.foundation.settings import Paths, Settings
 
 if TYPE_CHECKING:
-    from elwood.foundation.checks import Check
+    from elwood.foundation.checks import Check, Finding
+    from elwood.foundation.settings import Config
 
 # What Elwood can do, in the order in which the model is told of its tools.  To leave a feature out
 # is to take its word away here.
@@ -95,5 +96,12 @@ def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
     return (
         imported("elwood.app.doctor", "check"),
         imported("elwood.agent.models.check", "check"),
+        imported("elwood.agent.media.check", "check"),
         *(check for feature in features for check in feature.checks),
     )
+
+
+# What is looked at before each start; it asks nobody, and keeps nothing from starting.
+AT_START: "tuple[Callable[[Config], Iterable[Finding]], ...]" = (
+    imported("elwood.agent.media.check", "programs"),
+)

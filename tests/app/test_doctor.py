@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.agent.media.check import programs
 from elwood.agent.models import check as models
 from elwood.app.cli import main
 from elwood.app.config.load import load
@@ -22,6 +23,7 @@ from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.own_settings.feature import FEATURE as own_settings
 from elwood.features.shell import parts as shell
+from elwood.features.skills import parts as skills
 from elwood.features.tasks import parts as tasks
 from elwood.features.tasks.feature import FEATURE as heartbeat
 from elwood.features.telegram import parts as telegram
@@ -433,6 +435,42 @@ def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
     found = [one for one in configuration(config) if one.level == "warning"]
     what = f"{config.file}: policy.deny[0]: no tool matches web_*"
     assert found == [Finding("warning", "configuration", what, "did you mean web.*?")]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["sh"], ""),
+        (["/bin/sh", "-c", "x"], ""),
+        (["wisper"], "media.transcription_command: there is no program wisper"),
+        (["/opt/none/x"], "media.transcription_command: there is no program /opt/none/x"),
+    ],
+)
+def test_a_program_that_is_not_there_is_a_problem(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
+    found = programs(configured(tmp_path, f"media.transcription_command = {command}"))
+    assert [(one.level, one.what) for one in found] == ([("problem", said)] if said else [])
+
+
+async def test_rules_for_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
+    rules = 'ask_commands = ["gti log", "sh -c"]\nsafe_commands = ["mkae"]'
+    config = configured(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
+    found = await local(config, shell.check)
+    assert [one.what for one in found if one.subject == "policy"] == [
+        "policy.ask_commands: commands find no program gti",
+        "policy.safe_commands: commands find no program mkae",
+    ]
+
+
+async def test_skills_that_are_not_there_are_named(tmp_path: Path) -> None:
+    (tmp_path / "state/workspace").mkdir(parents=True)
+    config = configured(tmp_path, '[skills]\noff = ["github"]\nfolders = ["/nowhere/skills"]')
+    found = await local(config, skills.check)
+    assert [(one.level, one.what) for one in found] == [
+        ("warning", "skills.folders: there is no folder /nowhere/skills"),
+        ("warning", "skills.off: there is no skill github"),
+    ]
 
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What shell brings to one run of the app."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import reap
 from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.layout import missing_programs
 from elwood.foundation.sandbox.picking import Picked, engines, find_engine, pick
 from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
@@ -154,13 +155,14 @@ def _lent(mount: FolderMount) -> LentFolder:
 async def check(context: CheckContext) -> list[Finding]:
     """For the doctor: ask the running Elwood; without one take a sandbox, and give it back."""
     settings, paths = context.config.of(SandboxSettings), context.config.of(Paths)
+    unknown = [] if settings.kind == "docker" else list(_unknown_programs(context.config))
     if settings.kind == "direct":
-        return [_unconfined(context.config)]
+        return [*unknown, _unconfined(context.config)]
     try:
         answer = await context.blocking(lambda: ask(paths.runtime, COMMAND))
     except ServiceUnreachable:
         if not (paths.state.is_dir() and paths.workspace.is_dir()):
-            return []  # told with the folders
+            return unknown  # the folders are told with the others
         seen = await _tried(settings, paths, context)
         text, is_sound = (
             f"{seen.text}\n- tried from here: a service may be allowed less",
@@ -170,9 +172,18 @@ async def check(context: CheckContext) -> list[Finding]:
         text, is_sound = f"{answer.text}\n- so says the Elwood that runs", answer.ok
     what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
-        return [Finding("ok", "sandbox", what)]
+        return [*unknown, Finding("ok", "sandbox", what)]
     remedy = "; ".join(filter(None, ("see docs/sandbox.md", engines())))
-    return [Finding("warning", "sandbox", what, remedy)]
+    return [*unknown, Finding("warning", "sandbox", what, remedy)]
+
+
+def _unknown_programs(config: Config) -> Iterator[Finding]:
+    """Find rules for commands of programs that are not there: they may be misspelt."""
+    policy = config.of(PolicySettings)
+    for key, rules in (("ask", policy.ask_commands), ("safe", policy.safe_commands)):
+        for name in missing_programs(rule.split()[0] for rule in rules if rule.strip()):
+            what = f"policy.{key}_commands: commands find no program {name}"
+            yield Finding("warning", "policy", what, "correct its name, or install it")
 
 
 async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext) -> Seen:

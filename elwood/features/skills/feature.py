@@ -90,6 +90,7 @@ COMMAND = CliCommand(
 FEATURE = Feature(
     name="skills",
     build=imported("elwood.features.skills.parts", "build"),
+    checks=(imported("elwood.features.skills.parts", "check"),),
     settings=(SkillSettings,),
     cli=(COMMAND,),
     tools={"activate_skill": "skills.skill.read"},

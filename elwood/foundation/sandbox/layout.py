@@ -7,10 +7,11 @@ the rest.
 """
 
 import os
+import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -107,6 +108,12 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
         folders.insert(0, f"{NIXOS}/sw/bin")
     least = {"PATH": ":".join(folders), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb"}
     return least | dict(given)
+
+
+def missing_programs(programs: Iterable[str]) -> list[str]:
+    """List those of *programs* that commands do not find."""
+    path = environment({}, home="/")["PATH"]
+    return [name for name in programs if shutil.which(name, path=path) is None]
 
 
 class Layout(msgspec.Struct, frozen=True):
