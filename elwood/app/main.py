@@ -103,5 +103,6 @@ def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
 
 # What is looked at before each start; it asks nobody, and keeps nothing from starting.
 AT_START: "tuple[Callable[[Config], Iterable[Finding]], ...]" = (
+    imported("elwood.agent.models.check", "check_models"),
     imported("elwood.agent.media.check", "programs"),
 )

@@ -123,7 +123,7 @@ WRONG = [
     ('[providers."a/b"]\napi = "offline"',
      ": providers.a/b: not a name for a provider; use small letters, digits, - and _"),
     ('[models]\ndefault = "claude"',
-     ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
+     ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5.4"),
     ('[models]\ndefault = "antropic/claude"',
      ": models.default: there is no provider antropic; did you mean anthropic?"),
     ('memory.embeddings = "offline/rules"',

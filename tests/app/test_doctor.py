@@ -16,6 +16,7 @@ import trio
 
 from elwood.agent.media.check import programs
 from elwood.agent.models import check as models
+from elwood.agent.models.check import USUAL, find_doubts
 from elwood.app.cli import main
 from elwood.app.config.load import load
 from elwood.app.doctor import configuration, examine, examine_machine
@@ -177,6 +178,62 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
         ("warning", "the model anthropic/claude-haiku-5-5 is deprecated and retires on 2026-11-30",
          "choose another in [models]"),
     ]  # fmt: skip
+
+
+async def test_a_day_on_which_openai_ends_a_model_is_named(tmp_path: Path) -> None:
+    listed = {"data": [{"id": "gpt-4.2", "shutdown_date": "2027-03-01"}, {"id": "gpt-5.4"}]}
+    async with serving(partial(answer_with, reply(200, listed))) as url:
+        text = f'providers.openai.base_url = "{url}"\nmodels.default = "openai/gpt-4.2"'
+        config = configured(tmp_path, f'{text}\nmodels.summarizer = "openai/gpt-5.4"')
+        async with a_client() as client:
+            found = await found_by(config, client, models.check)
+    assert about("openai", found)[1:] == [
+        ("warning", "openai says that it shuts the model openai/gpt-4.2 down on 2027-03-01",
+         "choose another in [models]"),
+    ]  # fmt: skip
+
+
+RESPONSES = "takes tools only over OpenAI's Responses API, which Elwood does not speak yet"
+
+
+@pytest.mark.parametrize(
+    ("model", "today", "level", "said"),
+    [
+        ("openai/gpt-5", "2026-11-27", "warning", "shuts down on 2026-12-11"),
+        ("openai/gpt-5-mini-2025-08-07", "2026-12-11", "problem", "is shut down"),
+        ("openai/o3-mini", "2026-11-27", "problem", "is shut down"),
+        ("openai/gpt-5.6-sol", "2026-11-27", "problem", RESPONSES),
+        ("openai/gpt-6.1-terra", "2026-11-27", "problem", RESPONSES),
+        ("openai/gpt-5.5", "2026-11-27", "warning", RESPONSES.replace("takes", "may take")),
+        ("openai/gpt-5.4", "2026-11-27", "", ""),
+        ("openai/gpt-5.4-mini", "2026-11-27", "", ""),
+        ("openai/gpt-oss-120b", "2026-11-27", "", ""),
+        ("anthropic/claude-sonnet-4-5-20250929", "2026-11-27", "warning", "on 2026-11-30"),
+        ("anthropic/claude-3-5-haiku-latest", "2026-11-27", "problem", "is shut down"),
+        ("anthropic/claude-sonnet-4-6", "2026-11-27", "", ""),
+        ("proxy/gpt-6-sol", "2026-11-27", "", ""),
+    ],
+)
+def test_models_that_end_or_need_another_api_are_named(
+    tmp_path: Path, model: str, today: str, level: str, said: str
+) -> None:
+    proxy = 'providers.proxy = { api = "openai", base_url = "https://proxy.example/v1" }'
+    found = list(find_doubts(configured(tmp_path, f'{proxy}\nmodels.default = "{model}"'), today))
+    assert [one.level for one in found] == ([level] if level else [])
+    if found:
+        assert found[0].what.startswith(f"the model {model} ")
+        assert found[0].what.endswith(said)
+        assert found[0].remedy.startswith("choose ")
+
+
+def test_what_elwood_recommends_works(tmp_path: Path) -> None:
+    """Its defaults, and what `elwood init` offers."""
+    for model, cheap in (USUAL["openai"], USUAL["anthropic"]):
+        name = "openai" if model.startswith("gpt") else "anthropic"
+        config = configured(
+            tmp_path, f'models.default = "{name}/{model}"\nmodels.summarizer = "{name}/{cheap}"'
+        )
+        assert not list(find_doubts(config, "2026-12-31"))
 
 
 async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
