@@ -18,7 +18,7 @@ from elwood.features.telegram.bot_api import (
     read_updates,
 )
 from elwood.features.telegram.feature import TelegramSettings
-from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
+from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable, retry_after
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Bot:
         if offset is not None:
             ask["offset"] = offset
         answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
-        reply = self._judge("getUpdates", answer.status, answer.body)
+        reply = self._judge("getUpdates", answer)
         updates = read_updates(reply)
         if updates is None:
             raise TelegramError("getUpdates", 502, "the result is not a list of updates")
@@ -103,7 +103,9 @@ class Bot:
                 f"{self._files}{quote(path)}", read_timeout=CALL_TIMEOUT, limit=MAX_DOWNLOAD
             )
             if answer.status != 200:
-                raise TelegramError("download", answer.status, "the file was not given")
+                waits = retry_after(answer.headers)
+                what = "the file was not given"
+                raise TelegramError("download", answer.status, what, retry_after=waits)
             return answer.body
         raise Interrupted(f"the file did not come within {DOWNLOAD_TIMEOUT:.0f} s", stalled=True)
 
@@ -230,7 +232,7 @@ class Bot:
             *((field, file.name, file.data) for field, file in files.items()),
             read_timeout=UPLOAD_TIMEOUT,
         )
-        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+        return self._read(method, self._judge(method, answer), kind)
 
     async def _edit(self, method: str, ask: dict[str, Any]) -> None:
         try:
@@ -243,7 +245,7 @@ class Bot:
         self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
     ) -> T:
         answer = await self._send(method, ask, limit)
-        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+        return self._read(method, self._judge(method, answer), kind)
 
     @staticmethod
     def _read(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -257,14 +259,16 @@ class Bot:
         body = msgspec.json.encode(ask)
         return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
 
-    def _judge(self, method: str, status: int, body: bytes) -> bytes | msgspec.Raw:
+    def _judge(self, method: str, answer: Answer) -> bytes | msgspec.Raw:
         """Return the result, or raise what the API says is wrong."""
+        status, waits = answer.status, retry_after(answer.headers)
         try:
-            reply = msgspec.json.decode(body, type=_Reply)
+            reply = msgspec.json.decode(answer.body, type=_Reply)
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status == 200:
-                return body  # hostile text may be the reason; who reads it decides
-            raise TelegramError(method, status, "an answer that is not the Bot API's") from None
+                return answer.body  # hostile text may be the reason; who reads it decides
+            what = "an answer that is not the Bot API's"
+            raise TelegramError(method, status, what, retry_after=waits) from None
         if reply.ok:
             return reply.result
         parameters = reply.parameters or {}
@@ -272,7 +276,7 @@ class Bot:
             method,
             reply.error_code or status,
             self._clean(reply.description),
-            retry_after=parameters.get("retry_after"),
+            retry_after=parameters.get("retry_after", waits),
             migrate_to=parameters.get("migrate_to_chat_id"),
         )
 

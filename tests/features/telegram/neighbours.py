@@ -73,8 +73,8 @@ HOME = Route("telegram", OWNER)
 
 
 def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
-    more.setdefault("owners", (OWNER,))
-    return TelegramSettings(token=Secret(TOKEN), base_url=fake.url, **more)
+    given = {"owners": (OWNER,), "base_url": fake.url} | more
+    return TelegramSettings(token=Secret(TOKEN), **given)
 
 
 def half() -> float:
