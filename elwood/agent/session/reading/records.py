@@ -143,12 +143,22 @@ class History:
         match entry:
             case Received():
                 receive(self._waiting, entry)
-            case entries.Retried(id_, text, untrusted, files=files) if id_ in self._waiting:
+            case entries.Fetched(_, input_, found) if turn is not None:
+                for place, one in enumerate(turn.heard):
+                    if one.received.id == input_:
+                        received = one.received.with_fetched(found)
+                        turn.heard[place] = msgspec.structs.replace(one, received=received)
+            case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
                 asked = msgspec.structs.replace(
-                    asked, text=text, untrusted=untrusted, files=files, speaker=""
+                    asked,
+                    text=text,
+                    untrusted=untrusted,
+                    files=entry.files,
+                    pending=entry.pending,
+                    speaker="",
                 )
                 self._waiting[id_] = asked
             case entries.TurnStarted() | entries.Joined() if turn is not None:
