@@ -266,3 +266,14 @@ async def test_a_message_is_on_the_disk_before_telegram_forgets_it(h: Home) -> N
         await life.settled()
     assert sum(isinstance(one, Fetched) for one in h.entries()) == 1
     assert h.broken() == []
+
+
+async def test_hostile_names_do_no_harm(h: Home) -> None:
+    async with h.life() as life:
+        for name in ("half \ud83d.txt", "../../x\0y\n.txt", "\u202e" * 4000 + ".txt"):
+            document = h.fake.file(b"words", file_name=name)
+            h.fake.say("read this", document=document)
+            await life.settled()
+            assert h.texts()[-1].endswith("\nread this")
+    assert len([*(h.folder / "workspace" / "received").rglob("*.txt")]) == 3
+    assert h.broken() == []

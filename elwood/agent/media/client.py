@@ -99,8 +99,9 @@ class FileFetcher:
 
     async def _transcribe(self, file: ReceivedFile) -> str:
         """Return the words of a recording.  Raises NotUnderstood, PathRefused, Unconfined."""
-        keeper = self._keeper
-        data = await keeper.blocking(partial(keeper.root.read, file.path, MAX_RECORDING))
+        keeper, data = self._keeper, b""
+        if not self._settings.transcription_command:  # that reads the file itself
+            data = await keeper.blocking(partial(keeper.root.read, file.path, MAX_RECORDING))
         path = keeper.root.path / file.path
         return await write_down(self._settings, self._client, keeper.child, path, data)
 

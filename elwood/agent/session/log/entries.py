@@ -71,6 +71,12 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
         )
 
     @property
+    def missing(self) -> str:
+        """The kinds of the pending files, in brackets; empty if there are none."""
+        kinds = ", ".join(file.kind for file in self.pending)
+        return kinds and f"({kinds})"
+
+    @property
     def role(self) -> Role:
         """Whose rights the words have: those of others have a guest's, whoever passes them on."""
         return "admin" if not self.untrusted else "member" if self.member else "guest"

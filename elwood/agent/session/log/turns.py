@@ -333,8 +333,7 @@ def asked(received: Received) -> str:
     """Give the words of a message in a short line, without what it replies to."""
     if received.errand is not None:
         return f"(the task {received.errand.job})"
-    kinds = ", ".join(file.kind for file in received.pending)
-    return plain_words(_own(received.text)) or (kinds and f"({kinds})")
+    return plain_words(_own(received.text)) or received.missing
 
 
 def _own(text: str) -> str:

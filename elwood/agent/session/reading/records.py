@@ -96,6 +96,12 @@ class TurnRecord(msgspec.Struct):
     parent: int = 0
 
     @property
+    def words(self) -> str:
+        """What people said in it, to tell it from others."""
+        said = (one.received.text or one.received.missing for one in self.heard)
+        return " / ".join(said) or "(a call that had waited)"
+
+    @property
     def number(self) -> int:
         """How it is called by people: ``7`` is the turn t7."""
         return int(self.id[1:]) if self.id[1:].isdecimal() else 0
