@@ -236,7 +236,8 @@ class Commands:
         """Let a command stand for what is *meant* by it, which a turn answers."""
         text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
         files = tuple(file for one in meant for file in one.files)
-        await self._log.keep(Retried(received.id, text, untrusted, files=files))
+        pending = tuple(file for one in meant for file in one.pending)
+        await self._log.keep(Retried(received.id, text, untrusted, files=files, pending=pending))
         self._runner.arrived()
         self._runner.work(nursery)
 

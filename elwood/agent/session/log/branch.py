@@ -103,7 +103,9 @@ class Branch(msgspec.Struct):
         self.members = self.members or received.member
         # What a run told the person is the model's: what it names, the owner has not named.
         is_told = errand is not None and errand.says in TOLD
-        if not (self.taint.sources or received.untrusted or is_told):
+        # A file that must still be fetched counts as one that is here.
+        brings_files = any(not file.is_speech for file in received.pending)
+        if not (self.taint.sources or received.untrusted or is_told or brings_files):
             remember(self.named, received.text)
 
     def summarise(self, summary: str, upto: int, begun: int) -> None:

@@ -106,7 +106,8 @@ class Turn(msgspec.Struct):
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary; *left_out* calls were too many to be run.  *acted* says that
     something was begun that must not be done twice unasked, *has_acted* that a tool which does more
-    than look has succeeded.
+    than look has succeeded.  The model has been *shown* so many of the inputs; the others wait for
+    their files.
     """
 
     id: str
@@ -122,6 +123,12 @@ class Turn(msgspec.Struct):
     left_out: int = 0
     acted: bool = False
     has_acted: bool = False
+    shown: int = 0
+
+    @property
+    def hidden(self) -> list[Received]:
+        """The inputs that the model has not been shown yet."""
+        return self.inputs[self.shown :]
 
     @property
     def errand(self) -> TaskRun | None:
@@ -167,9 +174,11 @@ class Turn(msgspec.Struct):
 
     @property
     def running(self) -> str:
-        """Name the calls that run; empty if none does."""
+        """Name the calls that run, or the file that is fetched; empty if nothing does."""
         open_ = [call.started for call in self.calls.values() if call.ended is None]
-        return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
+        running = [f"{one.tool} {one.target}".strip() for one in open_ if one is not None]
+        files = [f"fetching the {file.kind}" for one in self.inputs for file in one.pending]
+        return ", ".join(running or files[:1])
 
     @property
     def asking(self) -> str:
@@ -324,7 +333,7 @@ def asked(received: Received) -> str:
     """Give the words of a message in a short line, without what it replies to."""
     if received.errand is not None:
         return f"(the task {received.errand.job})"
-    return plain_words(_own(received.text))
+    return plain_words(_own(received.text)) or received.missing
 
 
 def _own(text: str) -> str:

@@ -228,6 +228,8 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
         lines += map(described, received.files)
+        lines += [f"[{trouble}]" for trouble in received.troubles]
+        lines += [f"[a {file.kind}, which was not fetched]" for file in received.pending]
         if not (received.text.strip() or (received.files and received.speaker)):
             continue
         if received.heard:

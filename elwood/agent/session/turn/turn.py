@@ -80,7 +80,8 @@ class TurnRun:
 
     *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
     *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
-    *arrivals* tells when another message has come.
+    *arrivals* tells when another message has come.  *fetch* fetches the pending files of inputs,
+    and shows these inputs to the model.
     """
 
     log: SessionLog
@@ -92,6 +93,7 @@ class TurnRun:
     clock: OwnerClock
     arrivals: Signal
     showing: Showing | None = None
+    fetch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
 
     def __attrs_post_init__(self) -> None:
         self._turn = turn = self.log.turn
@@ -225,8 +227,11 @@ class TurnRun:
         joining = inputs(self.log.state)
         if joining:
             ids = tuple(received.id for received in joining)
-            text = render(joining, self.clock)
+            is_pending = any(received.pending for received in joining)
+            text = "" if is_pending else render(joining, self.clock)
             await self.log.stage(entries.Joined(self._turn.id, ids, text))
+            if is_pending:
+                await self.fetch()
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
