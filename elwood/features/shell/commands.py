@@ -1,5 +1,6 @@
 """The command /workspace: the owner looks at instruction files that commands changed."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,12 +27,18 @@ MAX_CHANGES = 5
 
 
 class WorkspaceReview:
-    """Answers /workspace for the folder *workspace*; the files wait in *state*."""
+    """Answers /workspace for the folder *workspace*; the files wait in *state*.
 
-    def __init__(self, workspace: Root, state: Path, blocking: Blocking) -> None:
+    *decided* is called with each file about which the owner decided.
+    """
+
+    def __init__(
+        self, workspace: Root, state: Path, blocking: Blocking, decided: Callable[[SetAside], None]
+    ) -> None:
         self._workspace = workspace
         self._state = state
         self._blocking = blocking
+        self._decided = decided
 
     async def answer(self, call: CommandCall) -> CommandAnswer:
         verb, _, id_ = call.given.strip().partition(" ")
@@ -44,7 +51,10 @@ class WorkspaceReview:
         if one is None:
             known = "It was decided already. " if call.again else ""
             return CommandAnswer(f"{known}Nothing with that ID waits for you. {USAGE}")
-        return await self._blocking(lambda: self._decide(verb, one))
+        answer = await self._blocking(lambda: self._decide(verb, one))
+        if one not in await self._blocking(partial(list_set_aside, self._state)):
+            self._decided(one)
+        return answer
 
     def _decide(self, verb: str, one: SetAside) -> CommandAnswer:
         name = escape_name(one.path)

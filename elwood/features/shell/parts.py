@@ -24,7 +24,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import reap
 from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.sandbox.following import finish_interrupted
-from elwood.foundation.sandbox.instructions import SetAside
+from elwood.foundation.sandbox.instructions import SetAside, list_set_aside
 from elwood.foundation.sandbox.picking import Picked, engines, find_engine, pick
 from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
@@ -134,11 +134,14 @@ async def build(core: Core, others: Gathered) -> Parts:
     def report(changed: Sequence[SetAside]) -> None:
         for one in changed:
             log.warning("instruction file set aside", extra={"file": one.path, "id": one.id})
-            what = f"a command changed {escape_name(one.path)}, so I set its version aside"
-            core.table.warn(f"set aside {one.id}", f"{what}: look at it with /workspace review")
+            what = f"A command changed {escape_name(one.path)}, so I set its version aside"
+            core.table.warn(_subject(one), f"{what}: look at it with /workspace review")
 
-    report(await blocking(lambda: finish_interrupted(core.workspace, paths.state)))
-    review = WorkspaceReview(core.workspace, paths.state, blocking)
+    await blocking(lambda: finish_interrupted(core.workspace, paths.state))
+    report(await blocking(lambda: list_set_aside(paths.state)))
+    review = WorkspaceReview(
+        core.workspace, paths.state, blocking, lambda one: core.table.end_warning(_subject(one))
+    )
     sandbox = found if isinstance(found, NoSandbox) else found.executor
     look = looking(sandbox, paths.workspace, core.config.of(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
@@ -165,6 +168,10 @@ async def build(core: Core, others: Gathered) -> Parts:
         control=[ControlCommand(name=COMMAND, run=answer)],
         status=[] if seen.warning else [lambda: seen.words],  # warnings stand there anyway
     )
+
+
+def _subject(one: SetAside) -> str:
+    return f"set aside {one.id}"
 
 
 def _lent(mount: FolderMount) -> LentFolder:

@@ -141,9 +141,8 @@ def begin(
     return followed
 
 
-def finish_interrupted(workspace: Root, state: Path) -> list[SetAside]:
-    """Do what commands left undone that a crash ended; return the instructions they changed."""
-    changed: list[SetAside] = []
+def finish_interrupted(workspace: Root, state: Path) -> None:
+    """Mark files and set instructions aside for the commands that a crash ended."""
     for folder in sorted((state / RUNNING).glob("*")):
         with suppress(FileNotFoundError, msgspec.DecodeError):  # it had not begun
             since = (folder / _NOTE).stat().st_ctime_ns
@@ -153,9 +152,8 @@ def finish_interrupted(workspace: Root, state: Path) -> list[SetAside]:
                 if path.is_dir() and (note.untrusted or was_read_since(root, since)):
                     mark_changes(path, partial(_is_later, since, note.guarded))
             if not note.guarded:
-                changed += set_changes_aside(workspace, folder, state)
+                set_changes_aside(workspace, folder, state)
         rmtree(folder, ignore_errors=True)
-    return changed
 
 
 def _is_later(since: int, guarded: Collection[str], found: Traced) -> bool:
