@@ -169,6 +169,13 @@ class SkillStore:
                 path = root.path / folder
                 left -= 1
                 try:
+                    if (
+                        place != "."
+                        and folder == place
+                        and root.located(place).rstrip("/") != place
+                    ):
+                        problems.append(f"{path} is a link, and skills are read from no link")
+                        continue
                     items, more = root.items(folder, MAX_ENTRIES)
                 except PathMissing:
                     if root is not self._workspace:
@@ -199,7 +206,8 @@ class SkillStore:
         with root.file(f"{folder}/{MANUAL}") as file:
             found = file.stat
             # Changes whenever the file is written, replaced, marked, linked to, or closed.
-            stamp = (found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino)
+            times = (found.st_ctime_ns, found.st_mtime_ns)
+            stamp = (*times, found.st_size, found.st_ino, int(file.untrusted))
             known = self._known.get(root.path / folder)
             if known is not None and known[0] == stamp:
                 return known

@@ -151,6 +151,8 @@ def read_documents(root: Root) -> Documents:
 def read_document(root: Root, name: str) -> WorkspaceDocument:
     """Read the document *name*; blocks.  Raises Unconfined."""
     try:
+        if root.located(name).rstrip("/") != name:
+            return WorkspaceDocument(note=f"{name} is a link, and documents are read from no link.")
         with root.file(name) as file:
             content, untrusted = file.read(MAX_DOCUMENT + 1), file.untrusted
     except PathMissing:
