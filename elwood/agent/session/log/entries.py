@@ -264,13 +264,15 @@ class Observed(msgspec.Struct, frozen=True, tag="observed"):
 class Node(msgspec.Struct, frozen=True):
     """One message on the present path of the conversation, and the entry that brought it.
 
-    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.
+    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.  *own* are
+    the places of the owner's words in its text, from and to; None if they are not known.
     """
 
     seq: int
     message: Message
     tokens: int
     begins: bool = False
+    own: tuple[tuple[int, int], ...] | None = None
 
 
 class Branched(msgspec.Struct, frozen=True, tag="branched"):

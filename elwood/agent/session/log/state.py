@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Calibration, Human, Notice, are_da
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, said_node, to_look_at
+from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -135,7 +135,7 @@ class Session(Branch):
                 turn.inputs.extend(joined)
                 turn.attempts = 1
                 self._preface(seq, inputs)
-                self.push(seq, Human(text, to_look_at(joined)))
+                self.push(seq, Human(text, to_look_at(joined)), own=find_own_words(text, joined))
             case entries.Prompted(prompt, blind):
                 self.begin_epoch(prompt, blind=blind)
             case entries.Said():
@@ -271,7 +271,8 @@ class Session(Branch):
             turn.calls[key] = kept.opened(key)
         self._preface(seq, entry.inputs)
         if entry.text:
-            self.push(seq, Human(entry.text, to_look_at(inputs)), begins=True)
+            message = Human(entry.text, to_look_at(inputs))
+            self.push(seq, message, begins=True, own=find_own_words(entry.text, inputs))
         self.taint.add(Label(private=are_days_private(entry.text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:
