@@ -37,11 +37,11 @@ Destination = Literal["allowed", "ask", "blocked", "open"]
 class Quotation(msgspec.Struct, frozen=True):
     """Text of a conversation that a call would carry out of Elwood.
 
-    *source* names where the text comes from.  *private* is False if all of it stands in the owner's
-    own words too.
+    *what* describes it: "text from notes/plan.md".  *private* is False if all of it is also in the
+    owner's own words.
     """
 
-    source: str
+    what: str
     private: bool = True
 
 

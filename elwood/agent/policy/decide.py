@@ -175,7 +175,7 @@ def _of_act(action: Action, situation: Situation) -> Decision:
             return _of_fetch(action, situation)
         case SearchWeb(quotes):
             if _may_leak(quotes, situation):
-                return Ask(f"the words to search for carry {_text_of(quotes)}", remember=True)
+                return Ask(f"the words to search for carry {_short(quotes.what)}", remember=True)
             return Allow()
         case SendRequest(host, destination):
             if destination == "blocked":
@@ -189,7 +189,7 @@ def _of_act(action: Action, situation: Situation) -> Decision:
         case Reschedule(own=True):
             return Allow("it is the task whose run this is")
         case Schedule(quotes) if not untrusted and _may_leak(quotes, situation):
-            return Ask(f"it plans an address with {_text_of(quotes)}", remember=False)
+            return Ask(f"it plans an address with {_short(quotes.what)}", remember=False)
         case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
         case CallRemote("read", open_world, quotes):
@@ -197,7 +197,7 @@ def _of_act(action: Action, situation: Situation) -> Decision:
                 why = "it takes private data to a service that others can see"
                 return Ask(why, remember=False)
             if open_world and _may_leak(quotes, situation):
-                why = f"it takes {_text_of(quotes)} to a service that others can see"
+                why = f"it takes {_short(quotes.what)} to a service that others can see"
                 return Ask(why, remember=True)
             return Allow()
         case CallRemote(risk) | Other(risk):
@@ -217,14 +217,14 @@ def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
     if untrusted and situation.label.private:
         if _is_named(fetch, before):
             return Allow("you named this page before anything untrusted was read")
-        what = _text_of(quotes) if quotes else "private data"
+        what = _short(quotes.what) if quotes else "private data"
         return Ask(f"the address at {host} could carry {what} out", remember=False)
     if _is_named(fetch, named):
         return Allow("you named this page")
     if fetch.destination == "allowed" and not untrusted:
         return Allow("the host is on your list")
     if _may_leak(quotes, situation):
-        return Ask(f"the address at {host} carries {_text_of(quotes)}", remember=True)
+        return Ask(f"the address at {host} carries {_short(quotes.what)}", remember=True)
     if fetch.extra > MAX_EXTRA:
         return Ask(f"the address at {host} carries {fetch.extra} characters", remember=True)
     return Allow("you named the host" if host in named else "")
@@ -233,10 +233,6 @@ def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
 def _is_named(fetch: FetchUrl, named: Set[str]) -> bool:
     # The empty path or "/": nothing can be said in it.
     return fetch.url in named or (fetch.host in named and fetch.extra <= 1)
-
-
-def _text_of(quotes: Quotation) -> str:
-    return f"text from {_short(quotes.source)}"
 
 
 def _may_leak(quotes: Quotation | None, situation: Situation) -> TypeGuard[Quotation]:

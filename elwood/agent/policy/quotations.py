@@ -6,7 +6,7 @@ All functions take time in proportion to the length of their texts.
 import re
 import unicodedata
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from elwood.foundation.text.words import fold
@@ -25,6 +25,7 @@ LONGEST_WORD = 20
 # Categories of characters that are not compared: marks on letters, control, format, blanks.
 _SILENT = frozenset({"Mn", "Me", "Cc", "Cf", "Zs", "Zl", "Zp"})
 _LONG_WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{LEAST},{LONGEST_WORD}}}(?![^\W_])")
+_ORIGIN = re.compile(r"(?i)https?://([^\s/?#]*)")
 # Characters that stand for blanks in addresses.
 _BETWEEN = re.compile(r"[-_+./&=?,:;~|]+")
 # Encodings of at least LEAST characters.
@@ -33,13 +34,11 @@ _HEX = re.compile(rf"[0-9A-Fa-f]{{{2 * LEAST},}}")
 
 
 class OutgoingText:
-    """The runs of `LEAST` characters in the readings of *texts*, which would leave together."""
+    """The runs of `LEAST` characters in the readings of *text*, which would leave."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.is_too_long = sum(map(len, texts)) > MAX_TEXT
-        found = (
-            [] if self.is_too_long else [_plain(one) for text in texts for one in _readings(text)]
-        )
+    def __init__(self, text: str) -> None:
+        self.is_too_long = len(text) > MAX_TEXT
+        found = [] if self.is_too_long else [_plain(one) for one in _readings(text)]
         if sum(map(len, found)) > MAX_READINGS:
             self.is_too_long, found = True, []
         self.runs = frozenset(run for text in found for run in _runs(text))
@@ -50,9 +49,9 @@ class OutgoingText:
 
         Case, accents, blanks, the width of letters and invisible characters do not count.
 
-        >>> OutgoingText(["price of  PARTNUMBER-77"]).shared_with("the partnumber-77x is ours")
+        >>> OutgoingText("price of  PARTNUMBER-77").shared_with("the partnumber-77x is ours")
         {'partnumber-7', 'artnumber-77'}
-        >>> OutgoingText(["weather in Berlin"]).shared_with("I live in Berlin")
+        >>> OutgoingText("weather in Berlin").shared_with("I live in Berlin")
         set()
         """
         text, keys, runs = _plain(known), self._keys, self.runs
@@ -74,17 +73,15 @@ def runs_of_words(text: str) -> set[str]:
     return {run for word in _LONG_WORD.findall(text) for run in _runs(_plain(word))}
 
 
-def address_parts(url: str) -> tuple[str, str]:
-    """Return the parts of *url* that the sender can choose: the first labels of the host, the rest.
+def without_origins(text: str) -> str:
+    """Return *text* with only those parts of its addresses that their sender can choose.
 
-    The last two labels belong to whoever owns the name.
+    The last two labels of a host belong to whoever owns the name.
 
-    >>> address_parts("https://a.b.example.org/c?d")
-    ('a.b', '/c?d')
+    >>> without_origins("see https://a.b.example.org/c?d and http://example.org:81/e")
+    'see a.b /c?d and  /e'
     """
-    place = url.partition("://")[2]
-    host = re.split(r"[/?#]", place, maxsplit=1)[0]
-    return ".".join(host.split(".")[:-2]), place[len(host) :]
+    return _ORIGIN.sub(lambda found: ".".join(found[1].split(".")[:-2]) + " ", text)
 
 
 def _readings(text: str) -> Iterator[str]:

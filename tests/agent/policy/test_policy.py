@@ -57,7 +57,10 @@ EFFECTS: list[Action] = [
 ]
 
 
-QUOTED, OWN = Quotation("notes/plan.md"), Quotation("your own words", private=False)
+QUOTED, OWN = (
+    Quotation("text from notes/plan.md"),
+    Quotation("text from your own words", private=False),
+)
 
 
 def fetch(extra: int = 13, url: str = PAGE, quotes: Quotation | None = None) -> FetchUrl:
@@ -65,8 +68,8 @@ def fetch(extra: int = 13, url: str = PAGE, quotes: Quotation | None = None) -> 
 
 
 def search(words: str) -> SearchWeb:
-    assert OutgoingText([words]).shared_with(NOTES)
-    return SearchWeb(Quotation("notes.md"))
+    assert OutgoingText(words).shared_with(NOTES)
+    return SearchWeb(Quotation("text from notes.md"))
 
 
 # What each row is about, by hand.  A row about several acts has them all.
@@ -211,7 +214,7 @@ def test_the_owners_words_are_asked_about_once_strangers_may_steer(
 
 
 def test_the_source_of_a_quotation_is_a_stranger_s_to_name() -> None:
-    source = Quotation("x\u202e\ny" + "z" * 500)
+    source = Quotation("text from x\u202e\ny" + "z" * 500)
 
     decision = decide("t", SearchWeb(source), Situation(label=P, principal="owner"), Rules())
 

@@ -13,8 +13,8 @@ from elwood.agent.policy.quotations import (
     LEAST,
     MAX_TEXT,
     OutgoingText,
-    address_parts,
     runs_of_words,
+    without_origins,
 )
 
 # ASCII letters to the full-width ones of East Asian writing.
@@ -23,7 +23,7 @@ NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is cl
 
 
 def quotes(text: str, private: Iterable[str]) -> bool:
-    outgoing = OutgoingText([text])
+    outgoing = OutgoingText(text)
     return outgoing.is_too_long or any(map(outgoing.shared_with, private))
 
 
@@ -67,7 +67,7 @@ def test_it_is_what_a_search_for_every_piece_finds(text: str, known: str) -> Non
     plain, held = text.replace(" ", ""), known.replace(" ", "")
     pieces = [plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)]
 
-    shared = OutgoingText([text]).shared_with(known)
+    shared = OutgoingText(text).shared_with(known)
 
     assert shared == {piece for piece in pieces if piece in held}
 
@@ -91,14 +91,14 @@ SECRET = "number C01X00T47 and Zoë's café"
     ],
 )
 def test_an_address_is_read_as_its_receiver_would_read_it(target: str) -> None:
-    assert OutgoingText(address_parts(f"https://evil.example{target}")).shared_with(NOTES)
+    assert OutgoingText(without_origins(f"https://evil.example{target}")).shared_with(NOTES)
 
 
 def test_labels_of_a_host_can_quote_but_its_domain_cannot() -> None:
-    parts = address_parts("https://number.C01X00T47.and.evil.example/")
-    assert OutgoingText(parts).shared_with(NOTES)
-    parts = address_parts("https://passportoffice.example/")
-    assert not OutgoingText(parts).shared_with("see https://passportoffice.example/ for the rest")
+    sent = without_origins("https://number.C01X00T47.and.evil.example/")
+    assert OutgoingText(sent).shared_with(NOTES)
+    sent = without_origins("https://passportoffice.example/")
+    assert not OutgoingText(sent).shared_with("see https://passportoffice.example/ for the rest")
 
 
 def test_a_usual_word_is_known_and_a_long_one_is_none() -> None:

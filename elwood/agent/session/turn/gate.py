@@ -6,7 +6,7 @@ stands there before it does.
 
 import logging
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -27,7 +27,7 @@ from elwood.agent.conversation.calls import (
     exact,
     hashed,
 )
-from elwood.agent.conversation.labels import CLEAN, Label, addresses
+from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, Assistant, ToolCall
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
@@ -42,7 +42,7 @@ from elwood.agent.policy.decide import (
     decide,
     version,
 )
-from elwood.agent.policy.quotations import OutgoingText, address_parts, runs_of_words
+from elwood.agent.policy.quotations import OutgoingText
 from elwood.agent.policy.settings import PolicySettings, Word, is_about
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.branch import PrivateText
@@ -50,7 +50,7 @@ from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
-from elwood.agent.session.turn.prompt import documents_in
+from elwood.agent.session.turn.quoting import find_quotation, is_public, known_texts, leaving_text
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, in_words
 from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable, waiting
@@ -212,73 +212,47 @@ class Gate:
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
     async def _quoted(self, tool: Tool, given: object, plan: Plan) -> Quotation | None:
-        """Find text of this conversation that the call would carry out."""
-        state = self._log.state
-        outgoing = OutgoingText(self._outgoing(tool, given, plan))
+        """Find what only this conversation knows and the call would carry out."""
+        state, sent = self._log.state, self._sent(tool)
+        public = [name for name, one in self._tools.items() if one.gives == STRANGE]
+
+        def is_known(url: str) -> bool:
+            is_named = url in state.named or url in self._log.turn.named
+            # A target that was cut could be that of another address.
+            was_read = url in sent and len(url) <= MAX_TARGET
+            return is_named or was_read or is_public(state, url, public)
+
+        leaving = leaving_text(plan, given, is_known)
+        if isinstance(leaving, Quotation):
+            return leaving
+        outgoing = OutgoingText(leaving)
         if outgoing.is_too_long:
-            return Quotation("this conversation, maybe: it is too long to compare", private=False)
+            return Quotation("more text than can be compared", private=False)
         if not outgoing.runs:
             return None
-        own = await _shared(outgoing, words := state.own_words())
-        documents = documents_in(state.prompt.system) if state.prompt is not None else []
-        private = [
-            *state.private_texts(),
-            *(PrivateText(text, source=name) for name, text in documents),
-        ]
-        quoted = [
-            (part, found) for part in private if (found := await _shared(outgoing, [part.text]))
-        ]
-        for part, found in quoted:
-            if found - own - runs_of_words(part.text):
-                return Quotation(part.source or self._name_of(part.call))
-        if quoted:
-            part, _ = quoted[0]
-            return Quotation(part.source or self._name_of(part.call), private=False)
-        # What this tool has been given before is no news to whoever gets it.
-        known = await _shared(outgoing, self._sent(tool)) if own else set[str]()
-        if own - known - runs_of_words("\n".join(words) if own - known else ""):
-            return Quotation("your own words in this conversation", private=False)
-        return None
-
-    def _outgoing(self, tool: Tool, given: object, plan: Plan) -> Sequence[str]:
-        """List the texts of a call that would leave and may be the model's choice."""
-        state, turn = self._log.state, self._log.turn
-        named = state.named.keys() | turn.named
-        match plan.action:
-            case FetchUrl(url):
-                public = [name for name, one in self._tools.items() if one.gives == STRANGE]
-                texts = [*state.public_texts(public), state.prompt.system if state.prompt else ""]
-                is_old = len(url) <= MAX_TARGET and url in self._sent(tool)
-                is_known = url in named or is_old or any(url in text for text in texts)
-                return () if is_known else address_parts(url)
-            case SearchWeb():
-                return (plan.outgoing,)
-            case CallRemote("read", True):
-                return list(_texts(msgspec.to_builtins(given)))
-            case Schedule():
-                urls = [one for one in addresses(plan.outgoing) if "://" in one]
-                return () if named.issuperset(urls) else (plan.outgoing,)
-            case _:
-                return ()
+        compared = []
+        for known in known_texts(state, sent if isinstance(plan.action, SearchWeb) else ()):
+            await trio.lowlevel.checkpoint()  # a long conversation must not hold the others up
+            if shared := outgoing.shared_with(known.part.text):
+                compared.append((known, shared))
+        return find_quotation(compared, self._name_of)
 
     def _sent(self, tool: Tool) -> list[str]:
         """List what *tool* was called about before, as far as receipts are remembered."""
         receipts = self._log.state.receipts
         return [one.target for one in receipts if one.tool == tool.name and one.outcome == "ok"]
 
-    def _name_of(self, call: str) -> str:
-        """Name what the newest call of the id *call* gave."""
+    def _name_of(self, part: PrivateText) -> str:
+        """Name where *part* comes from."""
         messages = (node.message for node in reversed(self._log.state.path))
-        made = (
-            one for message in messages if isinstance(message, Assistant) for one in message.calls
-        )
-        found = next((one for one in made if one.id == call), None)
-        if found is None:
-            return "an earlier result"
+        calls = (one for each in messages if isinstance(each, Assistant) for one in each.calls)
+        call = None if part.source else next((one for one in calls if one.id == part.call), None)
+        if call is None:
+            return part.source or "an earlier result"
         with suppress(CallNotRun):
-            tool, given = self._find(found)
-            return f"{self._target(tool, given)} ({found.name})"
-        return f"a result of {found.name}"
+            tool, given = self._find(call)
+            return f"{self._target(tool, given)} ({call.name})"
+        return f"a result of {call.name}"
 
     async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
         """Add what the owner may permit with the call, as they are to be asked.  Raises CallNotRun.
@@ -472,27 +446,6 @@ class Gate:
         """Tell whether *call* changes nothing, so that it may run beside others, and again."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
-
-
-async def _shared(outgoing: OutgoingText, texts: Iterable[str]) -> set[str]:
-    found = set[str]()
-    for text in texts:
-        await trio.lowlevel.checkpoint()  # a long conversation holds up nobody
-        found |= outgoing.shared_with(text)
-    return found
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in arguments of a call, without the names of the fields."""
-    match value:
-        case str():
-            yield value
-        case Mapping():
-            for one in value.values():
-                yield from _texts(one)
-        case list():
-            for one in value:
-                yield from _texts(one)
 
 
 def toolset(
