@@ -5,7 +5,7 @@ model sees, and what it has been told.  Of every other line only a small record 
 line itself is read from the log again when it is resumed (decision 15).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from elwood.agent.conversation.message import (
     Prompt,
     ReceivedFile,
     Results,
+    ToolCall,
     Usage,
     are_days_private,
     days_of,
@@ -47,14 +48,11 @@ CHARACTERS = 3
 
 
 class PrivateText(msgspec.Struct, frozen=True):
-    """Private data that the model sees.
-
-    *call* is the id of the call that gave it; empty if *source* names where it comes from.
-    """
+    """Private data that the model sees; *call* gave it, or *source* names where it comes from."""
 
     text: str
-    call: str = ""
-    source: str = ""
+    call: ToolCall | None = None
+    source: str = "an earlier result"
 
 
 class Branch(msgspec.Struct):
@@ -272,12 +270,14 @@ def private_texts(
     path: Iterable[Node], calls: Collection[str], *, summed_up: bool
 ) -> Iterator[PrivateText]:
     """Yield what *calls* gave, what came by itself, and if *summed_up* what may repeat it."""
+    made: Mapping[str, ToolCall] = {}
     for message in (node.message for node in path):
         match message:
+            case Assistant():
+                made = {call.id: call for call in message.calls}
             case Results(results):
-                for one in results:
-                    if one.call in calls:
-                        yield PrivateText(one.text, one.call)
+                private = (one for one in results if one.call in calls)
+                yield from (PrivateText(one.text, made.get(one.call)) for one in private)
             case Notice(text) if text.startswith(OFFERED):
                 yield PrivateText(text, source="your notes")
             case Notice(text) if text.startswith(PLANNED):

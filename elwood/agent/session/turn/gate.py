@@ -28,7 +28,7 @@ from elwood.agent.conversation.calls import (
     hashed,
 )
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import INTERRUPTED, Assistant, ToolCall
+from elwood.agent.conversation.message import INTERRUPTED, ToolCall
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
@@ -244,15 +244,12 @@ class Gate:
 
     def _name_of(self, part: PrivateText) -> str:
         """Name where *part* comes from."""
-        messages = (node.message for node in reversed(self._log.state.path))
-        calls = (one for each in messages if isinstance(each, Assistant) for one in each.calls)
-        call = None if part.source else next((one for one in calls if one.id == part.call), None)
-        if call is None:
-            return part.source or "an earlier result"
+        if part.call is None:
+            return part.source
         with suppress(CallNotRun):
-            tool, given = self._find(call)
-            return f"{self._target(tool, given)} ({call.name})"
-        return f"a result of {call.name}"
+            tool, given = self._find(part.call)
+            return f"{self._target(tool, given)} ({tool.name})"
+        return f"a result of {part.call.name}"
 
     async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
         """Add what the owner may permit with the call, as they are to be asked.  Raises CallNotRun.
