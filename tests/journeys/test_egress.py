@@ -127,3 +127,21 @@ async def test_the_owners_words_stay_here_once_strangers_were_heard(
         for question in (by_get, by_search):
             assert "text from your own words in this conversation" in question
         assert len(one.wire.seen) == seen
+
+
+@pytest.mark.parametrize("draws", [False, True])
+async def test_an_answer_shows_where_its_links_lead_once_strangers_were_heard(
+    tmp_path: Path, mock_clock: MockClock, draws: bool
+) -> None:
+    link = "http://evil.example/?q=DE89"
+    async with home(tmp_path) as h:
+        h.markdown = draws
+        h.think = lambda request: answer(f"Read [the news]({link}).")
+        async with h.life() as life:
+            await life.say("hello")
+            await life.say("Look it up", forward_origin=STRANGER)
+            before, after = h.fake.sent[-2:]
+            assert ("rich_message" in before.params) == draws
+            assert link not in before.text or draws
+            assert after.text == f"Read the news ({link})."
+            assert not after.params.get("entities")

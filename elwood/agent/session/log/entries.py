@@ -213,7 +213,8 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
 
     *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
     a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them;
-    *pages* are buttons by what stands on them, with the command that each types.
+    *pages* are buttons by what stands on them, with the command that each types.  *untrusted* is
+    whether strangers' words had been read, which may have chosen the links in it.
     """
 
     reply: str
@@ -226,6 +227,7 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     quiet: bool = False
     buttons: tuple[str, ...] = ()
     pages: dict[str, str] = {}
+    untrusted: bool = False
 
 
 class Posting(msgspec.Struct, frozen=True, tag="posting"):
