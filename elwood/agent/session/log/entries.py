@@ -256,7 +256,8 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
 
     *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
     a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them;
-    *pages* are buttons by what stands on them, with the command that each types.
+    *pages* are buttons by what stands on them, with the command that each types.  *untrusted* is
+    whether strangers' words had been read, which may have chosen the links in it.
     """
 
     reply: str
@@ -269,6 +270,7 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     quiet: bool = False
     buttons: tuple[str, ...] = ()
     pages: dict[str, str] = {}
+    untrusted: bool = False
 
 
 class Posting(msgspec.Struct, frozen=True, tag="posting"):
@@ -307,13 +309,15 @@ class Observed(msgspec.Struct, frozen=True, tag="observed"):
 class Node(msgspec.Struct, frozen=True):
     """One message on the present path of the conversation, and the entry that brought it.
 
-    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.
+    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.  *own* are
+    the places of the owner's words in its text, from and to; None if they are not known.
     """
 
     seq: int
     message: Message
     tokens: int
     begins: bool = False
+    own: tuple[tuple[int, int], ...] | None = None
 
 
 class Branched(msgspec.Struct, frozen=True, tag="branched"):

@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Calibration, Human, Notice, are_da
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, said_node, to_look_at
+from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -288,7 +288,8 @@ class Session(Branch):
         """Let *text* tell the model the hidden inputs of *turn*."""
         hidden, turn.shown = turn.hidden, len(turn.inputs)
         self._preface(seq, tuple(one.id for one in hidden))
-        self.push(seq, Human(text, to_look_at(hidden)), begins=begins)
+        own = find_own_words(text, hidden)
+        self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
         self.taint.add(Label(private=are_days_private(text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:

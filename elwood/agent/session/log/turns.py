@@ -32,6 +32,9 @@ TOLD = {
     "text": "The person was sent the reminder that they had asked for: {}",
     "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
 }
+# What begins the words about results and answers that come later than their calls and runs.
+_ALLOWED = "The owner allowed the call that waited: "
+RESULTS_LATER = (_ALLOWED, *(text.partition("{")[0] for text in TOLD.values()))
 UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
@@ -231,7 +234,7 @@ def late(call: OpenCall) -> str:
     """Say to the model what came of a call that waited longer than its turn."""
     result = result_of(call)
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
-    head = f"The owner allowed the call that waited: {what}."
+    head = f"{_ALLOWED}{what}."
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
 
 

@@ -416,6 +416,7 @@ class TurnRunner:
             # Who says stop is answered.
             quiet=(quiet and stop is None) or self._dropped == turn.id,
             pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else pages,
+            untrusted=self._log.state.taint.label.untrusted,
         )
         for extension in self._extensions:
             await extension.settle()  # the turn before, which this one takes the place of
