@@ -1,5 +1,6 @@
 """Single characters: which can be sent, how Telegram counts them, which are shown or escaped."""
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -196,6 +197,19 @@ def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
     inner = _TAG.sub("&lt;", clean(text)).strip()
     head = f"{tag} {about}".rstrip()
     return f"<{head}>\n{inner}\n</{tag}>"
+
+
+# Python refuses a number of more than 4,300 digits; the greatest character has seven.
+_ENDLESS = re.compile(r"&#[0-9]{1000,}+;?")
+
+
+def unescape_entities(text: str) -> str:
+    """Replace HTML entities with their characters; a number without end becomes U+FFFD.
+
+    >>> unescape_entities("&lt;&#97;"), unescape_entities(f"&#{'1' * 5000};")
+    ('<a', '\ufffd')
+    """
+    return html.unescape(_ENDLESS.sub("\ufffd", text))
 
 
 # Of codes that people type, none taken for another: without 0 O 1 I L, and U for V.
