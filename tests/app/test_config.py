@@ -141,6 +141,14 @@ WRONG = [
      ": telegram.token: file:here is not an absolute path; write it from / on"),
     ('[providers.openai]\nkey = ""',
      ": providers.openai.key: the value is empty; write the secret into it"),
+    ("[policy]\nblocked_patterns = ['prod', '(?!safe)rm']",
+     ": policy.blocked_patterns[1]: RE2 cannot use this regular expression: invalid perl operator: "
+     "(?!; write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
+     "which has no look-around such as (?=…) and no back-references such as \\1"),
+    ("[policy]\ndangerous_patterns = ['[a']",
+     ": policy.dangerous_patterns[0]: RE2 cannot use this regular expression: missing ]: [a; "
+     "write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
+     "which has no look-around such as (?=…) and no back-references such as \\1"),
     ('a = 1\nb = ', ": not TOML: Invalid value (at end of document); see https://toml.io"),
 ]  # fmt: skip
 
