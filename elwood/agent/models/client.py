@@ -432,11 +432,12 @@ def decode(data: bytes) -> Any:
     Raises ValueError.
     """
     try:
-        return msgspec.json.decode(data)
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return json.loads(data)  # the standard library lets "\ud83d" pass
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    except msgspec.DecodeError:
-        return json.loads(data)  # the standard library lets "\ud83d" pass
 
 
 def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
