@@ -317,7 +317,8 @@ class ResponseStream(ABC):
     def tell(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
 
-        What is thought is shown as long as there is no text.
+        What is thought is shown as long as there is no text.  Halves of characters are repaired
+        by who draws a part of it: here all the text would be searched for them at each word.
 
         Raises ModelFailure if it is longer than any may be.
         """
@@ -326,10 +327,10 @@ class ResponseStream(ABC):
             if len(text) > self._most:
                 raise self._too_long()
             self._told = len(text)
-            show(well_formed(text))
+            show(text)
         if not text and len(thought := self.thought) > self._thought:
             self._thought = len(thought)
-            show(Thought(well_formed(thought)))
+            show(Thought(thought))
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
