@@ -5,18 +5,23 @@ that it needs is text; else `CALLS` says how to call it, or `EXCLUDED` why not. 
 with texts of 50,000 and 200,000 characters, in CPU time of this thread.
 """
 
+import gc
 import importlib
 import inspect
 import json
 import pkgutil
 import time
+from argparse import ArgumentTypeError
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from zipfile import BadZipFile
 from zlib import crc32
 
 import pytest
+from pypdf.errors import PyPdfError
 
 import elwood
 from elwood.agent.approvals.prompt_text import details_message, request_messages
@@ -39,7 +44,8 @@ from elwood.agent.session.reading import render
 from elwood.agent.session.reading.cli import since
 from elwood.agent.session.turn import prompt
 from elwood.agent.session.turn.unsupported_claims import with_receipts
-from elwood.app.config.load import load_own
+from elwood.agent.tools.tool import ToolFailure
+from elwood.app.config.load import ConfigErrors, load_own
 from elwood.features.console import drawing
 from elwood.features.console.outbox import readable
 from elwood.features.daily_notes import notes
@@ -51,6 +57,7 @@ from elwood.features.memory.note import Note
 from elwood.features.shell.rules import rule
 from elwood.features.shell.scope import scope_of
 from elwood.features.skills import skill
+from elwood.features.skills.store import SkillRefused
 from elwood.features.tasks import heartbeat, texts
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
@@ -62,14 +69,18 @@ from elwood.features.telegram.bot_api import (
     TelegramUser,
     TextQuote,
 )
+from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net import control
+from elwood.foundation.net.control import BadLine
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.http import Client, EventParser
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import Url, follow, parse
 from elwood.foundation.secrets.redaction import Redactor, Secret, redact
 from elwood.foundation.settings import Config
+from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.text import lines, splitting, tokens
+from elwood.foundation.text.front_matter import FrontMatterError
 from elwood.foundation.text.words import having
 from tests.agent.approvals.approving import question
 from tests.hostile_text import SHAPES, Shape
@@ -79,26 +90,29 @@ SHORT, LONG = 50_000, 200_000
 MOST = 8
 # Seconds of CPU below which nothing is compared: there noise is more than the work.
 FLOOR = 0.02
+# Seconds for SHORT after which LONG is not tried.
+HOPELESS = 5.0
 # Attempts to see it linear: another program may evict our caches.
 TRIES = 4
 # Shapes for each function in a usual run; all of them for those that see the most.
-SAMPLE = 3
+SAMPLE = 2
 EXPOSED = (
-    "agent.session.turn.unsupported_claims",
-    "foundation.secrets.redaction",
-    "foundation.text.characters",
-    "foundation.text.html",
-    "foundation.text.lines",
-    "foundation.text.markdown",
-    "foundation.text.readable",
-    "foundation.text.splitting",
+    "agent.session.turn.unsupported_claims.neutralise",
+    "agent.session.turn.unsupported_claims.speaks_of_deeds",
+    "foundation.secrets.redaction.redact",
+    "foundation.text.lines.wrap",
+    "foundation.text.markdown.to_entities",
+    "foundation.text.readable.article",
 )
 
 # Parameters of type `str` that are names of ours, or are checked where they are made.
 OURS = frozenset(
-    "agent by call channel code command_line default definition exact_hash folder format_ head here"
-    " id id_ key kind mode model place plan policy records server service session source today tool"
-    " tools_note turn verb weekly zone".split()
+    {
+        *("agent", "by", "call", "channel", "code", "command_line", "default", "definition"),
+        *("exact_hash", "folder", "format_", "head", "here", "id", "id_", "key", "kind", "mode"),
+        *("model", "place", "plan", "policy", "records", "server", "service", "session", "source"),
+        *("today", "tool", "tools_note", "turn", "verb", "weekly", "zone"),
+    }
 )
 
 Called = Callable[[str], object]
@@ -107,7 +121,7 @@ Called = Callable[[str], object]
 @cache
 def functions() -> dict[str, Callable[..., Any]]:
     """Return the public functions of all modules that have text among their parameters."""
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for module in pkgutil.walk_packages(elwood.__path__, "elwood."):
         if module.name.endswith("__main__"):
             continue
@@ -131,6 +145,7 @@ def is_text(parameter: inspect.Parameter) -> bool:
 # --- how to call what needs more than text --------------------------------------------------------
 
 
+HOLDING = Config.holding()
 SECRETS = [Secret("correct-horse-battery"), Secret("-----aaaaaaaa1-----")]
 BOT = reading.BotIdentity(bot=9, username="elwood_bot", owners=frozenset([3]))
 AT = datetime(2026, 3, 1, 8, 5, tzinfo=UTC)
@@ -148,6 +163,10 @@ def request_of(text: str) -> ApprovalRequest:
 
 def said_by(text: str) -> Received:
     return Received("tg:1", text, "tg:1", CHAT, NOW, speaker="Ann")
+
+
+def turn_of(text: str) -> Turn:
+    return Turn("t1", [said_by(text)], 0)
 
 
 def rule_patterns(text: str) -> object:
@@ -194,19 +213,21 @@ def streamed(text: str) -> object:
     """Read *text* as an answer in pieces of a word, and show each of them."""
     settings = ProviderSettings(api="openai", base_url="http://x.example")
     provider = OpenAI("x", settings, Client(), lambda: "c1")
-    stream = provider.begin(ModelRequest(model="m", prompt=Prompt(""), messages=(), max_tokens=1_000_000))
-    parser, seen = EventParser(), list[object]()
+    wanted = ModelRequest(model="m", prompt=Prompt(""), messages=(), max_tokens=1_000_000)
+    stream = provider.begin(wanted)
+    parser, seen = EventParser(), deque[object](maxlen=1)
     for at in range(0, len(text), 40):
         delta = {"choices": [{"delta": {"content": text[at : at + 40]}}]}
         for event in parser.feed(b"data: " + json.dumps(delta).encode() + b"\n\n"):
             stream.take(event)
             stream.tell(seen.append)
-    return seen[-1:]
+    return seen
 
 
 def fed(text: str) -> object:
     """Feed an event of many lines in chunks of a network."""
-    data, parser = b"data:" + text.encode("utf-8", "replace").replace(b"\n", b"\ndata:"), EventParser()
+    data = b"data:" + text.encode("utf-8", "replace").replace(b"\n", b"\ndata:")
+    parser = EventParser()
     return [parser.feed(data[at : at + 4096]) for at in range(0, len(data), 4096)]
 
 
@@ -218,19 +239,18 @@ CALLS: dict[str, Called] = {
     "agent.conversation.stop_words.says_stop": lambda t: says_stop(t, ["en", "de"]),
     "agent.models.client.classify": lambda t: classify(400, {"code": t, "type": t}, t, {}),
     "agent.policy.decide.quotes": lambda t: quotes(t[:MAX_TEXT], [t, t[::-1]]),
-    "agent.session.commands.model_choice.choose": lambda t: choose(Config.holding(), "", t),
+    "agent.session.commands.model_choice.choose": lambda t: choose(HOLDING, "", t),
     "agent.session.commands.people.answer": lambda t: people.answer([], t, "tg:1", UTC),
     "agent.session.commands.slash.help_text": lambda t: slash.help_text([], f"x{t}"),
     "agent.session.commands.slash.parse": lambda t: slash.parse(f"/{t}"),
-    "agent.session.log.turns.spoken": lambda t: turns.spoken(Turn("t1", [said_by(t)], 0), t, failed=False),
+    "agent.session.log.turns.spoken": lambda t: turns.spoken(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
     "agent.session.reading.render.listing": lambda t: render.listing([], t, UTC),
     "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, []),
     "agent.session.turn.prompt.spoken": lambda t: prompt.spoken(said_by(t)),
-    "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, Turn("t1", [said_by(t)], 0)),
-    "app.config.load.load_own": lambda t: load_own(t, Config.holding(), []),
+    "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, turn_of(t)),
+    "app.config.load.load_own": lambda t: load_own(t, HOLDING, []),
     "features.console.drawing.words": lambda t: drawing.words(t, 80),
-    "features.console.drawing.markdown": lambda t: drawing.markdown(t, 80),
     "features.console.drawing.said": lambda t: drawing.said(t, [t], 80),
     "features.console.drawing.tail": lambda t: drawing.tail(t, 80, 24),
     "features.daily_notes.notes.add": lambda t: notes.add(
@@ -281,7 +301,7 @@ MORE: dict[str, Called] = {
         [{"type": "text", "text": t}, {"type": "resource_link", "uri": t}], {"a": t}, "received/x"
     ),
     "features.skills.skill.review": lambda t: skill.review(skill_with(t)),
-    "features.tasks.heartbeat.read": lambda t: heartbeat.read(Config.holding(), heartbeat.Written(t)),
+    "features.tasks.heartbeat.read": lambda t: heartbeat.read(HOLDING, heartbeat.Written(t)),
     "features.telegram.reading.identify": lambda t: reading.identify(telegram(t), BOT),
     "features.telegram.reading.quoted": lambda t: reading.quoted(telegram(t), BOT),
     "foundation.net.http.EventParser": fed,
@@ -290,19 +310,62 @@ MORE: dict[str, Called] = {
 }
 
 
-# Characters that a function is given at most, and where that is seen to before.
+# Characters with which a function is measured, if not LONG: what it is given at most, by whom.
 BOUNDS: dict[str, tuple[int, str]] = {
+    "app.config.load.load_own": (20_000, "features.own_settings.store.read"),
+    # Drawn by rich, 10 µs a line, in the process of the terminal.
+    "features.console.drawing.said": (20_000, "a person types it"),
+    "features.console.drawing.words": (20_000, "a tenth shows the same"),
+    "features.tasks.store.matches": (500, "features.tasks.task.check_pattern"),
+    # Longer Markdown is shown as it stands.
+    "foundation.text.html.to_html": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.markdown.to_entities": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.splitting.parts": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.splitting.with_footer": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "features.shell.danger.danger": (2_000, "features.shell.judge.judge"),
 }
-# Functions that are not called, and why.
-EXCLUDED: dict[str, str] = {
-    name: why
-    for why, names in {
-        "asks at a terminal": "foundation.command_line.is_wanted foundation.command_line.ask "
-        "foundation.command_line.put_out",
-    }.items()
-    for name in names.split()
+# Functions that are not called, by the reason.
+REASONS: dict[str, str] = {
+    "it acts on the world with a name, and does nothing with a text": (
+        "agent.media.client.write_down agent.session.store.remove_old "
+        "agent.session.turn.prompt.read_document features.console.cli.chat "
+        "features.console.client.once features.console.client.say features.console.screen.sit "
+        "features.conversations.store.find features.files.tools.folder_scope "
+        "features.mcp.client.remote features.skills.store.refuse_second "
+        "features.skills.store.uninstall features.skills.tools.read_skill "
+        "features.tasks.store.fingerprint features.web.client.find foundation.command_line.ask "
+        "foundation.command_line.is_wanted foundation.command_line.put_out "
+        "foundation.net.control.ask foundation.net.control.ask_over foundation.net.control.settle "
+        "foundation.net.egress.resolved foundation.storage.confined.open_beneath "
+        "foundation.storage.disk.fatal foundation.storage.files.placed "
+        "foundation.storage.files.raw_lines"
+    ),
+    "the text is a name or a word of ours, or of the configuration": (
+        "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
+        "agent.models.providers.make_provider agent.models.settings.candidates "
+        "agent.session.commands.paging.page agent.session.commands.rights.refusal "
+        "agent.session.log.restored.settle agent.session.reading.cli.newest_calls "
+        "agent.session.reading.export.exported features.backup.rules.member "
+        "features.console.drawing.decided features.health.actor.health_file "
+        "features.mcp.tools.tool_of features.shell.judge.looking features.shell.judge.options "
+        "features.shell.judge.safe "
+        "features.skills.skill.candidate features.skills.skill.review "
+        "features.tasks.rules.close_times features.tasks.state.is_cancelled "
+        "foundation.checks.unreached foundation.command_line.show_list "
+        "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
+        "foundation.secrets.store.look_up foundation.settings.from_home "
+        "foundation.settings.secret foundation.settings.setting "
+        "foundation.storage.confined.refused foundation.storage.files.not_written "
+        "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
+    ),
+    "rich draws it in the process of the terminal, 64,000 characters in 2 s at worst": (
+        "features.console.drawing.markdown"
+    ),
+    "the text is compared or handed on as it is": (
+        "agent.session.extension.news features.files.tools.named foundation.text.rich_text.trimmed"
+    ),
 }
+EXCLUDED = {name for names in REASONS.values() for name in names.split()}
 
 
 def called(name: str, function: Callable[..., Any]) -> Called | None:
@@ -322,4 +385,72 @@ def called(name: str, function: Callable[..., Any]) -> Called | None:
     return call
 
 
-CALLED = {name: call for name, one in functions().items() if (call := called(name, one))}
+def calls() -> dict[str, Called]:
+    found = {name: called(name, one) for name, one in functions().items() if name not in EXCLUDED}
+    return MORE | {name: call for name, call in found.items() if call is not None}
+
+
+CALLED = calls()
+
+
+def test_every_function_on_text_is_measured_or_excluded() -> None:
+    known = {*CALLED, *EXCLUDED}
+    assert set(functions()) <= known, "say in CALLS how to call it, or in REASONS why not"
+    assert known - set(MORE) <= set(functions()), "is no function any more"
+    assert not EXCLUDED & set(CALLS)
+
+
+# How functions say that a text is not what they take.
+REFUSALS = (
+    ArgumentTypeError, BadLine, BadZipFile, CliFailure, ConfigErrors, FrontMatterError, PathRefused,
+    PyPdfError, SkillRefused, ToolFailure, ValueError,
+)  # fmt: skip
+
+
+def seconds(call: Called, text: str) -> float:
+    """Return the CPU time of this thread that *call* takes; a refusal is an answer.
+
+    Without the garbage collector, which goes through the objects of all other tests too.
+    """
+    gc.disable()
+    start = time.thread_time()
+    try:
+        result = call(text)
+        if isinstance(result, Iterator):
+            for _ in result:
+                pass
+    except REFUSALS:
+        pass
+    finally:
+        gc.enable()
+    return time.thread_time() - start
+
+
+def is_linear(call: Called, shape: Shape, longest: int) -> bool:
+    short, long = (shape(size) for size in (longest * SHORT // LONG, longest))
+    for _ in range(TRIES):
+        before = seconds(call, short)
+        if before > HOPELESS:
+            return False
+        if seconds(call, long) < MOST * before + FLOOR:
+            return True
+    return False
+
+
+def shapes_of(name: str, *, everything: bool) -> Mapping[str, Shape]:
+    """Choose the shapes for a function: all, or a few by its name."""
+    if everything or name.startswith(EXPOSED):
+        return SHAPES
+    names = list(SHAPES)
+    start, step = crc32(name.encode()) % len(names), len(names) // SAMPLE
+    chosen = [names[(start + step * number) % len(names)] for number in range(SAMPLE)]
+    return {one: SHAPES[one] for one in chosen}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_time_is_linear_in_the_text(name: str, request: pytest.FixtureRequest) -> None:
+    everything = request.config.getoption("--all-shapes")
+    longest, _ = BOUNDS.get(name, (LONG, ""))
+    shapes = shapes_of(name, everything=everything)
+    call = CALLED[name]
+    assert [one for one, shape in shapes.items() if not is_linear(call, shape, longest)] == []
