@@ -318,7 +318,8 @@ def _coverage(question: Question) -> str:
 
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
-    return one_line(escape_invisible(text).replace("⏎", ""), limit)
+    # Of 22 characters three at least are shown: no more than 20 blanks stand in a row.
+    return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
 
 
 def _asker(question: Question, at: Route) -> str:

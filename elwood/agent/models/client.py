@@ -316,7 +316,8 @@ class ResponseStream(ABC):
     def tell(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
 
-        What is thought is shown as long as there is no text.
+        What is thought is shown as long as there is no text.  Halves of characters are repaired
+        by who draws a part of it: here all the text would be searched for them at each word.
 
         Raises ModelFailure if it is longer than any may be.
         """
@@ -325,10 +326,10 @@ class ResponseStream(ABC):
             if len(text) > self._most:
                 raise self._too_long()
             self._told = len(text)
-            show(well_formed(text))
+            show(text)
         if not text and len(thought := self.thought) > self._thought:
             self._thought = len(thought)
-            show(Thought(well_formed(thought)))
+            show(Thought(thought))
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
@@ -431,11 +432,12 @@ def decode(data: bytes) -> Any:
     Raises ValueError.
     """
     try:
-        return msgspec.json.decode(data)
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return json.loads(data)  # the standard library lets "\ud83d" pass
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    except msgspec.DecodeError:
-        return json.loads(data)  # the standard library lets "\ud83d" pass
 
 
 def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:

@@ -60,7 +60,7 @@ def read(line: bytes) -> wire.ToTerminal:
     """Read a frame.  Raises CliFailure."""
     try:
         frame: wire.ToTerminal = msgspec.json.decode(line, type=wire.ToTerminal)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CliFailure(f"The running Elwood is of another version: {error}") from error
     return frame
 

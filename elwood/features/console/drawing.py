@@ -38,6 +38,8 @@ MIN_WIDTH = 20
 MAX_WIDTH = 110
 # Characters of an answer that are drawn while it is being written: 10 ms, for which keys wait.
 TAIL = 1500
+# Lines that are wrapped together: the time for it grows faster than their number.
+BLOCK = 100
 # Keys that press a choice.
 DIGITS = "123456789"
 DIM, BOLD = Style(dim=True), Style(bold=True)
@@ -164,13 +166,15 @@ def safe(text: str) -> str:
 
 def words(text: str, width: int, style: Style | None = None) -> list[Line]:
     """Draw *text* as it stands, wrapped at words."""
-    return _lines(Text(safe(text), style or ""), width)
+    lines = safe(text).split("\n")
+    blocks = ("\n".join(lines[at : at + BLOCK]) for at in range(0, len(lines), BLOCK))
+    return [line for block in blocks for line in _lines(Text(block, style or ""), width)]
 
 
 def markdown(text: str, width: int) -> list[Line]:
     text = safe(text).strip("\n")
-    drawn = Text(text) if len(text) > MAX_MARKDOWN else _Answer(text)
-    return _lines(drawn, min(width, MAX_WIDTH))
+    width = min(width, MAX_WIDTH)
+    return words(text, width) if len(text) > MAX_MARKDOWN else _lines(_Answer(text), width)
 
 
 def tail(text: str, width: int, rows: int) -> list[Line]:
