@@ -68,9 +68,16 @@ def read(line: bytes) -> wire.ToTerminal:
 def shown(message: wire.Message) -> str:
     """Put a message into plain lines."""
     files = [f"[file {escape_name(file.name)}, {file.size:,} bytes]" for file in message.files]
-    options = [f"{number}. {one.says}" for number, one in enumerate(message.choices, 1)]
+    options = [_option(number, one) for number, one in enumerate(message.choices, 1)]
     text = "\n".join(filter(None, (message.text.rstrip("\n"), *files, *options)))
     return f"(again) {text}" if message.is_repeat else text
+
+
+def _option(number: int, choice: wire.Choice) -> str:
+    """Write what can be typed; a number is understood only where the model asks."""
+    if choice.says.startswith("/"):
+        return f"  {choice.text}: {choice.says}" if choice.text != choice.says else choice.says
+    return f"{number}. {choice.says}"
 
 
 # --- one message ----------------------------------------------------------------------------------
