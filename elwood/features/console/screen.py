@@ -272,6 +272,8 @@ class _Screen:
                 self._took(id, why)
             case wire.State():
                 self._turn(frame)
+            case wire.StopWanted():
+                pass  # it is for `once`
             case _:
                 assert_never(frame)
 
