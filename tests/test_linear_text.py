@@ -59,7 +59,7 @@ from elwood.features.shell.rules import rule
 from elwood.features.shell.scope import scope_of
 from elwood.features.skills import skill
 from elwood.features.skills.store import SkillRefused
-from elwood.features.tasks import heartbeat, texts
+from elwood.features.tasks import heartbeat, texts, when
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.features.telegram import reading
@@ -282,6 +282,8 @@ CALLS: dict[str, Called] = {
     "features.tasks.texts.missed": lambda t: texts.missed(TASK, NOW, NOW, 2, t, "UTC"),
     "features.tasks.texts.result": lambda t: texts.result("Failed", TASK, t),
     "features.tasks.texts.framed": lambda t: texts.framed(t, t, t, TASK, NOW, NOW, "UTC"),
+    "features.tasks.when.read_moment": lambda t: when.read_moment(t, "UTC"),
+    "features.tasks.when.read_when": lambda t: when.read_when(t, "UTC"),
     "features.telegram.reading.chosen": lambda t: reading.chosen(telegram(t), t),
     "features.telegram.reading.said": lambda t: reading.said(telegram(t), t),
     "foundation.net.control.decode": lambda t: control.decode(t.encode(errors="replace"), dict),
@@ -320,6 +322,8 @@ BOUNDS: dict[str, tuple[int, str]] = {
     # Drawn by rich, 10 µs a line, in the process of the terminal.
     "features.console.drawing.said": (20_000, "a person types it"),
     "features.console.drawing.words": (20_000, "a tenth shows the same"),
+    "features.files.search_tools.searcher": (500, "features.files.search_tools.Grep"),
+    "foundation.text.regex.compile_regex": (500, "features.files.search_tools.Grep"),
     "features.tasks.store.matches": (500, "features.tasks.task.check_pattern"),
     # Longer Markdown is shown as it stands.
     "foundation.text.html.to_html": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
@@ -360,7 +364,7 @@ REASONS: dict[str, str] = {
         "foundation.checks.unreached foundation.command_line.show_list "
         "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
         "foundation.secrets.store.look_up foundation.settings.from_home "
-        "foundation.settings.secret foundation.settings.setting "
+        "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "
         "foundation.storage.confined.refused foundation.storage.files.not_written "
         "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
     ),

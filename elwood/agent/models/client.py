@@ -255,6 +255,10 @@ class HttpProvider(ABC):
         log.debug("unknown part of a response", extra={"provider": self.name, "part": what})
 
 
+# A response is shown when it has grown by one part of so many: all of it is gone through each time.
+GROWTH = 256
+
+
 class ResponseStream(ABC):
     """The response to *request* in the making.
 
@@ -271,6 +275,7 @@ class ResponseStream(ABC):
         self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
         self._told: int | None = None
+        self._told_at = 0  # of what was received
         self._thought = 0
 
     @property
@@ -321,6 +326,9 @@ class ResponseStream(ABC):
 
         Raises ModelFailure if it is longer than any may be.
         """
+        if self._received - self._told_at < self._told_at // GROWTH:
+            return
+        self._told_at = self._received
         text = self.text
         if text is not None and self._told != len(text) and self.error is None:
             if len(text) > self._most:
