@@ -279,5 +279,9 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 FEATURE = Feature(
-    name="parcels", build=build, settings=(ParcelSettings,), cli=(COMMAND,), checks=(check,)
+    name="parcels",
+    build=build,
+    settings=("tests.example_feature:ParcelSettings",),
+    cli=(COMMAND,),
+    checks=(check,),
 )

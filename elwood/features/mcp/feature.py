@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
-from elwood.features.mcp.settings import McpServers
 from elwood.foundation.command_line import CliCommand
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     """Make the servers' actors; what that takes is imported only if there is a server."""
     from elwood.agent.parts import Parts
     from elwood.features.mcp.commands import mcp
+    from elwood.features.mcp.settings import McpServers
 
     if not core.config.of(McpServers).by_name:
         return Parts(commands=[mcp({})])
@@ -37,4 +37,6 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     return await parts.build(core, others)
 
 
-FEATURE = Feature(name="mcp", build=build, settings=(McpServers,), cli=(COMMAND,))
+FEATURE = Feature(
+    name="mcp", build=build, settings=("elwood.features.mcp.settings:McpServers",), cli=(COMMAND,)
+)

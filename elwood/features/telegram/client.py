@@ -17,7 +17,7 @@ from elwood.features.telegram.bot_api import (
     WebhookInfo,
     read_updates,
 )
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
 from elwood.foundation.text.markdown import Entity
 

@@ -51,7 +51,6 @@ from elwood.features.telegram.bot_api import (
     Update,
 )
 from elwood.features.telegram.client import FAILURES, MAX_DOWNLOAD, Bot, TelegramError, explain
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.poll import Poll, Webhook
 from elwood.features.telegram.reading import (
     Addressed,
@@ -73,6 +72,7 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root

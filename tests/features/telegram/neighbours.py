@@ -42,9 +42,9 @@ from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,
