@@ -284,4 +284,5 @@ FEATURE = Feature(
     settings=("tests.example_feature:ParcelSettings",),
     cli=(COMMAND,),
     checks=(check,),
+    tools={"track_parcel": "parcels.parcel.track"},
 )

@@ -2,6 +2,7 @@
 
 import base64
 import re
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -105,8 +106,12 @@ def _data_problem(kind: str, text: str) -> str | None:
 
 
 def chat_problem(body: Json) -> Problem | None:
-    """Return what Chat Completions rejects."""
+    """Return what Chat Completions rejects, at the strictest of the servers that speak it."""
     wanted: list[str] = []
+    if (wrong := _order_problem([message["role"] for message in body["messages"]])) is not None:
+        return invalid(wrong)
+    if (wrong := _template_problem(body["messages"])) is not None:
+        return invalid(wrong)
     for message in [*body["messages"], {"role": "user", "content": "."}]:
         if message["role"] == "tool":
             if message["tool_call_id"] not in wanted:
@@ -130,6 +135,42 @@ def chat_problem(body: Json) -> Problem | None:
             wanted = [call["id"] for call in calls]
             for call in calls:
                 msgspec.json.decode(call["function"]["arguments"])
+    return None
+
+
+# What Mistral's API accepts behind each role.
+FOLLOWERS = {
+    "system": ("user",),
+    "user": ("assistant",),
+    "assistant": ("user", "tool"),
+    "tool": ("tool", "assistant"),
+}
+
+
+def _order_problem(roles: list[str]) -> str | None:
+    """Return what Mistral's API rejects in the order of *roles*."""
+    if roles[0] not in ("system", "user"):
+        return f"Expected the first role to be 'system' or 'user', got '{roles[0]}'"
+    for before, role in pairwise(roles):
+        if role not in FOLLOWERS[before]:
+            return f"Unexpected role '{role}' after role '{before}'"
+    if roles[-1] not in ("user", "tool"):
+        return f"Expected last role User or Tool for serving but got {roles[-1]}"
+    return None
+
+
+def _template_problem(messages: list[Json]) -> str | None:
+    """Return what chat templates reject: Mistral's, and Gemma's as llama.cpp fills it.
+
+    The first leaves out calls and their results, the second makes the results the user's words.
+    """
+    talk = [message for message in messages if message["role"] != "system"]
+    plain = [m["role"] for m in talk if m["role"] != "tool" and not m.get("tool_calls")]
+    sides = [key for key, _ in groupby(m["role"].replace("tool", "user") for m in talk)]
+    results = sum(one["role"] == two["role"] == "tool" for one, two in pairwise(talk))
+    for roles, count in ((plain, len(plain)), (sides, len(talk) - results)):
+        if roles != ["user", "assistant"] * (count // 2) + ["user"] * (count % 2):
+            return "Conversation roles must alternate user/assistant/user/assistant/..."
     return None
 
 

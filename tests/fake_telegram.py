@@ -111,6 +111,8 @@ class FakeTelegram:
         # What people have sent, by file id; and the paths under which it can be downloaded.
         self.shared: dict[str, bytes] = {}
         self._paths: dict[str, str] = {}
+        # Seconds that each download takes, by file id; else none.
+        self.slow: dict[str, float] = {}
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[int] = []
         # What the bot thinks of messages: chat and message id.
@@ -196,6 +198,10 @@ class FakeTelegram:
         self.shared[f"file{number}"] = data
         named = {"file_id": f"file{number}", "file_unique_id": f"u{number}", "file_size": len(data)}
         return named | more
+
+    def voice(self, words: bytes, **more: Any) -> dict[str, Any]:
+        """Let a person have recorded a voice message in which these words are heard."""
+        return self.file(b"OggS" + words, duration=12, mime_type="audio/ogg", **more)
 
     def photo(self, data: bytes, width: int, height: int) -> list[dict[str, Any]]:
         """Make the sizes of a picture that was sent as such: the last one is *data*."""
@@ -300,7 +306,7 @@ class FakeTelegram:
         if asked.path.startswith("/_/"):
             return await self._control(asked)
         if asked.path.startswith(f"/file/bot{self.token}/"):
-            return self._file(asked)
+            return await self._file(asked)
         head, _, method = asked.path.partition("?")[0][1:].rpartition("/")
         if head != f"bot{self.token}":
             known = head.startswith("bot") and ":" in head
@@ -334,10 +340,11 @@ class FakeTelegram:
             return LOST
         return json_reply({"ok": True, "result": result})
 
-    def _file(self, asked: Request) -> Reply:
+    async def _file(self, asked: Request) -> Reply:
         """Give a file whose path somebody has asked for."""
         fault = self._fault("download", {})
         path = asked.path.removeprefix(f"/file/bot{self.token}/")
+        await trio.sleep(self.slow.get(self._paths.get(path, ""), 0.0))
         self._note("download", {"path": path}, fault.kind if fault else "ok")
         if fault is not None and fault.kind == "drop":
             return LOST

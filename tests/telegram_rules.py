@@ -187,7 +187,7 @@ class Rates:
         elif method.startswith(("send", "edit")):
             # About one a second, of which short bursts pass; and thirty a second to all.
             group = [(chat, "group", 20, 60.0)] if chat < 0 else [(chat, "chat", 10, 5.0)]
-            windows = [*group, (0, "all", 60, 1.0)]
+            windows = [*group, (0, "all", 30, 1.0)]
             if chat > 0:
                 windows.append((chat, "minute", 65, 60.0))
         else:

@@ -1,6 +1,7 @@
 """What a feature is to the app: one record.  Imports little: commands that end at once read it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from elwood.foundation.command_line import imported as imported
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from elwood.foundation.settings import Answers, Config
 
 
+class LiveTools(NamedTuple):
+    """Tools that come and go: those *known* by now, and how the others begin; ids by names.
+
+    Reading it may block for a moment.
+    """
+
+    known: "Mapping[str, str]" = MappingProxyType({})
+    prefixes: "Mapping[str, str]" = MappingProxyType({})
+
+
 class Feature(NamedTuple):
     """One subject of the app: listed by hand in `app/main.py`, and nowhere else.
 
@@ -23,6 +34,9 @@ class Feature(NamedTuple):
     under its lock; it blocks, says what it did, and may raise CliFailure and OSError.  *set_up*
     asks at `elwood init`, given what holds unwritten, and changes nothing.  *owner* says as whom
     its channel knows the owner, "" if as nobody or as several.
+
+    *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
+    those that come and go.  *is_channel* if its name is that of a channel.
     """
 
     name: str
@@ -34,3 +48,6 @@ class Feature(NamedTuple):
     own: Sequence[str] = ()
     set_up: "Callable[[Config], Answers] | None" = None
     owner: "Callable[[Config], str]" = lambda config: ""
+    tools: "Mapping[str, str]" = MappingProxyType({})
+    live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
+    is_channel: bool = False

@@ -16,6 +16,7 @@ from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature
+from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
 from elwood.agent.models.embeddings import Embedder
@@ -192,7 +193,7 @@ def _core(
         clock=clock,
         redactor=Redactor(config.secrets),
         disk=disk,
-        workspace=Root(paths.workspace),
+        workspace=Root(paths.workspace, untrusted=(RECEIVED,)),
         table=table,
         sessions=sessions.address,
         approvals=approvals.address,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from elwood import __version__
 from elwood.agent.feature import Feature, imported
 from elwood.agent.session import cli as session
-from elwood.app.main import ALL, CHAT, ONCE, sections
+from elwood.app.main import ALL, CHAT, ONCE
 from elwood.foundation.command_line import (
     FAILURE,
     INTERRUPTED,
@@ -84,7 +84,7 @@ def _run(command: CliCommand, given: "Namespace") -> int:
         from elwood.foundation.settings import Paths
         from elwood.foundation.storage.version import refusal
 
-        config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
+        config = load(path, os.environ, given.features, secrets=needs == "secrets")
         if why := refusal(config.of(Paths).state):
             raise CliFailure(why)
     if needs != "nothing" or "verbose" in given:

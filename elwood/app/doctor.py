@@ -14,7 +14,7 @@ import trio
 from elwood.agent.feature import Feature
 from elwood.agent.session.reading.cli import journals_in
 from elwood.app.config.load import ConfigErrors, load, load_own
-from elwood.app.main import checks, own_sections, sections
+from elwood.app.main import checks, own_sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.command_line import show_list
 from elwood.foundation.net.http import Client
@@ -47,7 +47,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 def doctor(unread: Config, given: Namespace) -> int:
     try:
-        config = load(unread.file, os.environ, sections(given.features))
+        config = load(unread.file, os.environ, given.features)
     except ConfigErrors as errors:
         findings = [
             Finding("problem", "configuration", problem.complaint, problem.remedy)
@@ -148,6 +148,7 @@ def configuration(config: Config) -> Iterator[Finding]:
         yield Finding("problem", "configuration", what, command)
     else:
         yield Finding("ok", "configuration", f"{config.file} is valid")
+    yield from (Finding("warning", "configuration", *doubt) for doubt in config.warnings)
 
 
 def folders(config: Config) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
+from elwood.agent.tools.known import TALK
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
 from elwood.features.console.feature import chat, once, sit
@@ -27,8 +28,8 @@ from elwood.features.telegram.feature import FEATURE as telegram
 from elwood.features.web.feature import FEATURE as web
 
 if TYPE_CHECKING:
-    from elwood.foundation.checks import Check
-    from elwood.foundation.settings import Settings
+    from elwood.foundation.checks import Check, Finding
+    from elwood.foundation.settings import Config, Settings
 
 # What Elwood can do, in the order in which the model is told of its tools.  To leave a feature out
 # is to take its word away here.
@@ -95,9 +96,22 @@ def _imported(path: str) -> "type[Settings]":
     return section
 
 
+def tools(features: Iterable[Feature] = ALL) -> dict[str, str]:
+    """List the ids of all tools by their names, whether a run has them or not."""
+    return TALK | {name: id_ for feature in features for name, id_ in feature.tools.items()}
+
+
 def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
     return (
         imported("elwood.app.doctor", "check"),
         imported("elwood.agent.models.check", "check"),
+        imported("elwood.agent.media.check", "check"),
         *(check for feature in features for check in feature.checks),
     )
+
+
+# What is looked at before each start; it asks nobody, and keeps nothing from starting.
+AT_START: "tuple[Callable[[Config], Iterable[Finding]], ...]" = (
+    imported("elwood.agent.models.check", "check_models"),
+    imported("elwood.agent.media.check", "programs"),
+)

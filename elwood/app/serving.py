@@ -32,7 +32,7 @@ from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
 from elwood.app.installation import Installation, watch
-from elwood.app.main import CHAT, CONSOLE, FEATURES, SIT, TELEGRAM
+from elwood.app.main import AT_START, CHAT, CONSOLE, FEATURES, SIT, TELEGRAM
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.log import LogSettings, to_file
@@ -136,6 +136,11 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.of(Paths).workspace, say=log.info)
             to_file(config.of(LogSettings), lambda text: redact(text, config.secrets))
+            for what, remedy in config.warnings:
+                log.warning(f"{what}; {remedy}")
+            for finding in (one for look in AT_START for one in look(config)):
+                level = logging.ERROR if finding.level == "problem" else logging.WARNING
+                log.log(level, f"{finding.what}; {finding.remedy}")
             _tune_collector()
             return trio.run(body)
     except CliFailure as error:

@@ -8,7 +8,7 @@ reference page, the first config.toml and the variables of the environment are m
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -25,6 +25,9 @@ Answers = dict[Where, object]
 Complaint = tuple[Where, str, str]
 Report = Callable[[Where, str, str], None]
 Check = Callable[[Any], None]
+# What the value of a setting can name: a tool, a tool or a pattern of ids, a channel (before a
+# colon).  Whoever reads the configuration knows which there are.
+Kind = Literal["tool", "tool pattern", "channel"]
 
 
 class BadSetting(ValueError):
@@ -47,6 +50,8 @@ class Key:
     computed; *example* is TOML for keys without a default worth showing.  A secret is the
     *credential* of that name, or comes from the first of *variables* that is set; in all of them
     NAME is that of its table.  In a table of secrets KEY is that of each, in small letters.
+    *names* is the kind of thing that the value must be the name of; *named_by_key* if the keys of
+    a table are the names.
     """
 
     help: str
@@ -55,6 +60,8 @@ class Key:
     example: str | None = None
     credential: str = ""
     variables: tuple[str, ...] = ()
+    names: Kind | None = None
+    named_by_key: bool = False
 
 
 def setting(
@@ -65,9 +72,18 @@ def setting(
     default: str | None = None,
     example: str | None = None,
     converter: Callable[[Any], T] | None = None,
+    names: Kind | None = None,
+    named_by_key: bool = False,
 ) -> T:
     """Make a field of a class of settings; *value* is what holds unless something is written."""
-    key = Key(help=help, check=check, default=default, example=example)
+    key = Key(
+        help=help,
+        check=check,
+        default=default,
+        example=example,
+        names=names,
+        named_by_key=named_by_key,
+    )
     made: T = attrs.field(default=value, converter=converter, metadata={Key: key})
     return made
 
@@ -162,12 +178,14 @@ class Settings(Protocol):
 class Config:
     """What the operator has decided: a value of each class of settings.
 
-    *file* is where it stands; *inline* names the secrets in clear in it.
+    *file* is where it stands; *inline* names the secrets in clear in it.  *warnings* are doubts
+    about it, each with its remedy; they keep nothing from starting.
     """
 
     values: Mapping[type, object]
     file: Path
     inline: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def holding(cls, *values: object, file: Path = Path("config.toml")) -> Self:

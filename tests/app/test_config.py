@@ -123,7 +123,7 @@ WRONG = [
     ('[providers."a/b"]\napi = "offline"',
      ": providers.a/b: not a name for a provider; use small letters, digits, - and _"),
     ('[models]\ndefault = "claude"',
-     ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
+     ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5.4"),
     ('[models]\ndefault = "antropic/claude"',
      ": models.default: there is no provider antropic; did you mean anthropic?"),
     ('memory.embeddings = "offline/rules"',
@@ -141,6 +141,24 @@ WRONG = [
      ": telegram.token: file:here is not an absolute path; write it from / on"),
     ('[providers.openai]\nkey = ""',
      ": providers.openai.key: the value is empty; write the secret into it"),
+    ('[policy]\ndeny = ["run_comand"]',
+     ": policy.deny[0]: there is no tool run_comand; did you mean run_command?"),
+    ('[policy]\nask = ["files.file.wirte"]',
+     ": policy.ask[0]: there is no tool files.file.wirte; did you mean files.file.write?"),
+    ('[policy]\nallow = ["xyzzy"]', ": policy.allow[0]: there is no tool xyzzy; "
+     "docs/reference/tools.md lists all tools"),
+    ('[policy]\ndeny = ["tme__now"]\n[mcp_servers.time]\ncommand = "time"',
+     ": policy.deny[0]: there is no tool tme__now; docs/reference/tools.md lists all tools"),
+    ('policy.timeout = { web_fech = 5 }',
+     ": policy.timeout.web_fech: there is no tool web_fech; did you mean web_fetch?"),
+    ('policy.timeout = { "web.page.read" = 5 }',
+     ": policy.timeout.web.page.read: there is no tool web.page.read; did you mean web_fetch?"),
+    ('[[tasks]]\nwhen = "daily"\ntool = "list_file"',
+     ": tasks[0].tool: there is no tool list_file; did you mean list_files?"),
+    ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ntools = ["grep", "web.*"]',
+     ": tasks[0].tools[1]: web.* is not the name of a tool; write names, without wildcards"),
+    ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegrm:-100"',
+     ": tasks[0].deliver: there is no channel telegrm; did you mean telegram?"),
     ('a = 1\nb = ', ": not TOML: Invalid value (at end of document); see https://toml.io"),
 ]  # fmt: skip
 
@@ -148,6 +166,38 @@ WRONG = [
 @pytest.mark.parametrize(("text", "said"), WRONG)
 def test_a_wrong_value_is_named_with_place_and_remedy(tmp_path: Path, text: str, said: str) -> None:
     assert complaints(tmp_path, text) == [f"config.toml{said}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "doubt"),
+    [
+        ('deny = ["web_*"]', "deny[0]: no tool matches web_*; did you mean web.*?"),
+        ('deny = ["wbe.*"]', "deny[0]: no tool matches wbe.*; did you mean web.*?"),
+        ('ask = ["x?"]', "ask[0]: no tool matches x?; patterns are compared with the ids in "
+         "docs/reference/tools.md, such as web.*"),
+        ('deny = ["time__later"]', "deny[0]: no tool time__later of an MCP server has been "
+         "accepted; compare it with what /mcp shows"),
+        ('deny = ["mcp.time.l*"]', "deny[0]: no tool of an MCP server that was accepted matches "
+         "mcp.time.l*; compare it with what /mcp shows"),
+        ("timeout = { time__later = 5 }", "timeout.time__later: no tool time__later of an MCP "
+         "server has been accepted; compare it with what /mcp shows"),
+        ('deny = ["web.*", "time__now", "mcp.time.now", "mcp.time.*", "*", "read_resource"]', ""),
+        ("timeout = { time__now = 5, run_command = 5 }", ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_may_come_to_be_is_a_warning(tmp_path: Path, text: str, doubt: str) -> None:
+    """The tools of an MCP server are known when they were accepted."""
+    (tmp_path / "mcp").mkdir()
+    (tmp_path / "mcp" / "time.json").write_text('{"accepted": {"now": {"name": "now"}}}')
+    server = f'[mcp_servers.time]\ncommand = "time"\n[paths]\nstate = "{tmp_path}"'
+    config = configured(tmp_path, f"[policy]\n{text}\n{server}")
+    expected = [f"{tmp_path}/config.toml: policy.{doubt}"] if doubt else []
+    assert [f"{what}; {remedy}" for what, remedy in config.warnings] == expected
+
+
+def test_a_tool_that_this_run_has_not_can_be_named(tmp_path: Path) -> None:
+    """Such as those of MCP servers, where there is none."""
+    assert not configured(tmp_path, '[policy]\ndeny = ["read_resource", "mcp.*"]').warnings
 
 
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:

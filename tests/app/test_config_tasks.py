@@ -34,7 +34,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         deliver = "telegram:-1001:7"
         silent = true
         session = "tg-1"
-        model = "openai/gpt-5"
+        model = "openai/gpt-5.4"
         tools = ["read_file"]
         tokens = 1000
         usd = 1
@@ -56,7 +56,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         session="tg-1",
         route=Route("telegram", -1001, 7, private=False),
         silent=True,
-        role="openai/gpt-5",
+        role="openai/gpt-5.4",
         tools=("read_file",),
         purse=Purse(1000, 1.0),
         catch_up=600.0,
@@ -69,7 +69,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         "drink", "Drink!", Every(7200.0), zone="Europe/Berlin", message="Drink!", origin="config"
     )
     assert {
-        "openai/gpt-5",
+        "openai/gpt-5.4",
         config.of(ModelSettings).default,
         config.of(ModelSettings).summarizer,
     } == set(models_in_use(config))

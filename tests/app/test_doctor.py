@@ -14,14 +14,17 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.agent.media.check import programs
 from elwood.agent.models import check as models
+from elwood.agent.models.check import USUAL, find_doubts
 from elwood.app.cli import main
 from elwood.app.config.load import load
-from elwood.app.doctor import examine, examine_machine
+from elwood.app.doctor import configuration, examine, examine_machine
 from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.own_settings.feature import FEATURE as own_settings
 from elwood.features.shell import parts as shell
+from elwood.features.skills import parts as skills
 from elwood.features.tasks import parts as tasks
 from elwood.features.tasks.feature import FEATURE as heartbeat
 from elwood.features.telegram import parts as telegram
@@ -175,6 +178,62 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
         ("warning", "the model anthropic/claude-haiku-5-5 is deprecated and retires on 2026-11-30",
          "choose another in [models]"),
     ]  # fmt: skip
+
+
+async def test_a_day_on_which_openai_ends_a_model_is_named(tmp_path: Path) -> None:
+    listed = {"data": [{"id": "gpt-4.2", "shutdown_date": "2027-03-01"}, {"id": "gpt-5.4"}]}
+    async with serving(partial(answer_with, reply(200, listed))) as url:
+        text = f'providers.openai.base_url = "{url}"\nmodels.default = "openai/gpt-4.2"'
+        config = configured(tmp_path, f'{text}\nmodels.summarizer = "openai/gpt-5.4"')
+        async with a_client() as client:
+            found = await found_by(config, client, models.check)
+    assert about("openai", found)[1:] == [
+        ("warning", "openai says that it shuts the model openai/gpt-4.2 down on 2027-03-01",
+         "choose another in [models]"),
+    ]  # fmt: skip
+
+
+RESPONSES = "takes tools only over OpenAI's Responses API, which Elwood does not speak yet"
+
+
+@pytest.mark.parametrize(
+    ("model", "today", "level", "said"),
+    [
+        ("openai/gpt-5", "2026-11-27", "warning", "shuts down on 2026-12-11"),
+        ("openai/gpt-5-mini-2025-08-07", "2026-12-11", "problem", "is shut down"),
+        ("openai/o3-mini", "2026-11-27", "problem", "is shut down"),
+        ("openai/gpt-5.6-sol", "2026-11-27", "problem", RESPONSES),
+        ("openai/gpt-6.1-terra", "2026-11-27", "problem", RESPONSES),
+        ("openai/gpt-5.5", "2026-11-27", "warning", RESPONSES.replace("takes", "may take")),
+        ("openai/gpt-5.4", "2026-11-27", "", ""),
+        ("openai/gpt-5.4-mini", "2026-11-27", "", ""),
+        ("openai/gpt-oss-120b", "2026-11-27", "", ""),
+        ("anthropic/claude-sonnet-4-5-20250929", "2026-11-27", "warning", "on 2026-11-30"),
+        ("anthropic/claude-3-5-haiku-latest", "2026-11-27", "problem", "is shut down"),
+        ("anthropic/claude-sonnet-4-6", "2026-11-27", "", ""),
+        ("proxy/gpt-6-sol", "2026-11-27", "", ""),
+    ],
+)
+def test_models_that_end_or_need_another_api_are_named(
+    tmp_path: Path, model: str, today: str, level: str, said: str
+) -> None:
+    proxy = 'providers.proxy = { api = "openai", base_url = "https://proxy.example/v1" }'
+    found = list(find_doubts(configured(tmp_path, f'{proxy}\nmodels.default = "{model}"'), today))
+    assert [one.level for one in found] == ([level] if level else [])
+    if found:
+        assert found[0].what.startswith(f"the model {model} ")
+        assert found[0].what.endswith(said)
+        assert found[0].remedy.startswith("choose ")
+
+
+def test_what_elwood_recommends_works(tmp_path: Path) -> None:
+    """Its defaults, and what `elwood init` offers."""
+    for model, cheap in (USUAL["openai"], USUAL["anthropic"]):
+        name = "openai" if model.startswith("gpt") else "anthropic"
+        config = configured(
+            tmp_path, f'models.default = "{name}/{model}"\nmodels.summarizer = "{name}/{cheap}"'
+        )
+        assert not list(find_doubts(config, "2026-12-31"))
 
 
 async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
@@ -426,6 +485,49 @@ async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
 
 
 # --- the sandbox ---------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
+    config = configured(tmp_path, '[policy]\ndeny = ["web_*"]')
+    found = [one for one in configuration(config) if one.level == "warning"]
+    what = f"{config.file}: policy.deny[0]: no tool matches web_*"
+    assert found == [Finding("warning", "configuration", what, "did you mean web.*?")]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["sh"], ""),
+        (["/bin/sh", "-c", "x"], ""),
+        (["wisper"], "media.transcription_command: there is no program wisper"),
+        (["/opt/none/x"], "media.transcription_command: there is no program /opt/none/x"),
+    ],
+)
+def test_a_program_that_is_not_there_is_a_problem(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
+    found = programs(configured(tmp_path, f"media.transcription_command = {command}"))
+    assert [(one.level, one.what) for one in found] == ([("problem", said)] if said else [])
+
+
+async def test_rules_for_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
+    rules = 'ask_commands = ["gti log", "sh -c"]\nsafe_commands = ["mkae"]'
+    config = configured(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
+    found = await local(config, shell.check)
+    assert [one.what for one in found if one.subject == "policy"] == [
+        "policy.ask_commands: commands find no program gti",
+        "policy.safe_commands: commands find no program mkae",
+    ]
+
+
+async def test_skills_that_are_not_there_are_named(tmp_path: Path) -> None:
+    (tmp_path / "state/workspace").mkdir(parents=True)
+    config = configured(tmp_path, '[skills]\noff = ["github"]\nfolders = ["/nowhere/skills"]')
+    found = await local(config, skills.check)
+    assert [(one.level, one.what) for one in found] == [
+        ("warning", "skills.folders: there is no folder /nowhere/skills"),
+        ("warning", "skills.off: there is no skill github"),
+    ]
 
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
 from elwood.app.config.load import load
-from elwood.app.main import FEATURES, sections
+from elwood.app.main import FEATURES, tools
+from elwood.features.mcp.settings import ServerSettings
+from elwood.features.mcp.tools import readers
 from elwood.foundation import log
 from elwood.foundation.command_line import OK
 from elwood.foundation.net import control
@@ -31,6 +33,7 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from tests import example_feature
 from tests.agent.session.scripted import answer, call
+from tests.every_tool import every_tool
 from tests.example_feature import ParcelSettings
 from tests.journeys.home import short_folder
 from tests.line import talking
@@ -59,6 +62,13 @@ class Tracker:
         if found := re.search(r"track (\w+)$", said):
             return call(("c1", "track_parcel", f'{{"number": "{found[1]}"}}'))
         return answer("Well.")
+
+
+def test_the_declared_tools_are_those_that_are_built() -> None:
+    """What the configuration may name is declared: nothing is built to read it."""
+    servers = {"time": ServerSettings(command="time")}
+    built = (*every_tool(), *readers(servers, {}))
+    assert tools() == {tool.name: tool.id for tool in built}
 
 
 def settings(folder: Path, runtime: Path, model: str) -> Config:
@@ -177,7 +187,7 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o600)
     file.write_text(f'[parcels]\nkey = "file:{tmp_path}/key"\nevery = 2\n')
-    config = load(file, {"HOME": str(tmp_path)}, sections([example_feature.FEATURE]))
+    config = load(file, {"HOME": str(tmp_path)}, [example_feature.FEATURE])
     assert config.of(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
     assert Secret(KEY) in config.secrets
 

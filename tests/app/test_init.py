@@ -172,6 +172,22 @@ async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+async def test_a_model_that_cannot_use_tools_is_named_before_it_is_chosen(tmp_path: Path) -> None:
+    def look() -> None:
+        """Type nothing."""
+
+    steps: Sequence[Step] = [
+        ("Which one?", "openai"),
+        ("Its key", KEY),
+        ("models? [gpt-5.4]", "gpt-6.1-terra"),
+        ("The model openai/gpt-6.1-terra takes tools only over OpenAI's Responses API", look),
+        ("choose openai/gpt-5.4 or openai/gpt-5.4-mini.", look),
+        ("a asks you again:", CTRL_C),
+    ]
+    code, _ = await dialogue(tmp_path, steps)
+    assert code == 130
+
+
 async def test_all_that_is_wrong_around_it_is_said_before_anything_is_asked(tmp_path: Path) -> None:
     environ = {"ELWOOD__OWNER__TIMEZONE": "Atlantis", "ELWOOD__TURN__DEADLINE": "soon"}
     code, shown = await dialogue(tmp_path, [], **environ)

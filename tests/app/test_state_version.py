@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "c5ef45c9a842",
+        "sessions": "bb162be3de1e",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "74bbcae42f6e",

@@ -1,4 +1,6 @@
-"""`elwood run` with one tool more, of class once: ``python -m tests.journeys.effectful``.
+"""`elwood` with one tool more, of class once: ``python -m tests.journeys.effectful``.
+
+Without a command it is `elwood run`.
 
 ``act`` appends a line to *effects* in the workspace.  While there is a file *hold*, it then does
 not come to its end.
@@ -17,7 +19,9 @@ from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
+from elwood.app.cli import main
 from elwood.app.config.load import load
+from elwood.app.main import ALL
 from elwood.foundation import log
 from elwood.foundation.log import LogSettings
 from elwood.foundation.secrets.redaction import redact
@@ -51,10 +55,14 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 if __name__ == "__main__":
+    effects = Feature(name="effects", build=build, tools={"act": "own.act"})
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
-    config = load(parser.parse_args().config, os.environ)
+    given, command = parser.parse_known_args()
+    if command:
+        sys.exit(main(features=(*ALL, effects)))
+    config = load(given.config, os.environ, (*ALL, effects))
     log.set_up(
         config.of(LogSettings), lambda text: redact(text, config.secrets), environ=os.environ
     )
-    sys.exit(serving.run(config, more=(Feature(name="effects", build=build),), grace=GRACE))
+    sys.exit(serving.run(config, more=(effects,), grace=GRACE))

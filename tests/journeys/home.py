@@ -32,7 +32,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
-from elwood.agent.media.client import file_keeper
+from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
@@ -50,7 +50,7 @@ from elwood.app.build import App, build
 from elwood.app.main import FEATURES
 from elwood.features.memory.parts import build as build_memory
 from elwood.features.tasks.messages import Woken
-from elwood.features.telegram.client import Bot
+from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
@@ -460,6 +460,10 @@ class Life:
         async def build_(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
             post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
+            media, blocking = core.config.of(MediaSettings), core.environment.blocking
+            fetching = self._client()
+            keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
+            downloads = Downloads(Bot(settings, fetching), None, blocking)
             bot = Bot(settings, self._client())
             actor = Intake(
                 Bot(settings, self._client()),
@@ -467,13 +471,6 @@ class Life:
                 sessions=core.sessions,
                 approvals=core.approvals,
                 outbox=post.address,
-                keeper=file_keeper(
-                    core.config.of(MediaSettings),
-                    core.workspace,
-                    core.paths.state,
-                    core.environment.blocking,
-                    self._client(),
-                ),
                 random=core.environment.random,
                 now=core.clock.now,
                 commands=others.commands,
@@ -498,6 +495,7 @@ class Life:
                 files=True,
                 markdown=home.markdown,
                 buttons=True,
+                fetch=FileFetcher(keeper, downloads.download, media, fetching).fetch,
             )
             listening = Mailbox[None]("telegram", 16)
             return Parts(

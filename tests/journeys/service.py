@@ -89,7 +89,7 @@ class Town:
         # Where its processes find Elwood.
         self.root = ROOT
         self._polls = 0
-        self._free = list(free)
+        self._free = [tool for tool in free if effectful or tool != "act"]
         self._more = more
         self._ahead = ahead
         self._elwood = "tests.journeys.dated" if ahead else "elwood"
@@ -181,7 +181,7 @@ class Town:
 
     async def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run an `elwood` command to its end."""
-        command = [sys.executable, "-m", self._elwood, "--config", str(self.config), *arguments]
+        command = [sys.executable, "-m", self._entry, "--config", str(self.config), *arguments]
         with trio.fail_after(PATIENCE):
             return await trio.run_process(
                 command,

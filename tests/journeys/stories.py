@@ -10,6 +10,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Notice, Results
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
+from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
@@ -21,6 +22,7 @@ from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import Named, answer, call
+from tests.fake_http import Reply, Request, json_reply
 from tests.journeys.crashing import Story, Trial
 from tests.journeys.home import EPOCH, FREE, MINE, Home, obedient
 
@@ -341,6 +343,38 @@ def reading(h: Home) -> None:
     h.more_tools = (Tool("browse", "See.", Named, browse, risk="read", effect="pure"),)
 
 
+async def transcribed(asked: Request) -> Reply:
+    """Take ten seconds for the words of a recording; one without words is refused."""
+    await trio.sleep(10)
+    [(_, data)] = asked.form()[1].values()
+    words = data.removeprefix(b"OggS").decode()
+    return json_reply({"text": words}, 200 if words else 500)
+
+
+def listening(h: Home) -> None:
+    """Let a service transcribe recordings."""
+    h.settings["media"] = MediaSettings(transcription_url=h.network.serve(transcribed))
+
+
+async def is_recorded(trial: Trial) -> None:
+    """Let the owner speak: with a text behind it, in vain, in vain with words, and until a stop."""
+    fake = trial.home.fake
+    await trial.quiet()
+    trial.disk.armed = True
+    fake.say(None, voice=fake.voice(b"buy milk"))
+    fake.say("and bread")
+    await trial.quiet()
+    fake.say(None, voice=fake.voice(b""))
+    await trial.quiet()
+    fake.say(None, voice=fake.voice(b""), caption="hear this")
+    await trial.quiet()
+    fake.say(None, voice=fake.voice(b"and no butter"))
+    await trio.sleep(5)
+    fake.say("/stop")
+    await trial.quiet()
+    trial.disk.armed = False
+
+
 OF_TALK = {
     "talk": tells("hello", "call look around, act boldly", "/status", asks=False),
     "in time, and late": tells("call act soon a, act late b", "and?"),
@@ -368,5 +402,11 @@ OF_TALK = {
         "one", "call act x", "two", "/undo", "/retry", "/resume", "last", asks=False
     ),
     "many at once": tells("call act soon a, act soon b, act soon c"),
+    "recordings": Story(
+        happen=is_recorded,
+        think=told,
+        settings=NO_TASKS | {"backup": BackupSettings(every=0)},
+        prepare=listening,
+    ),
 }
 STORIES = OF_TALK | OF_TASKS

@@ -211,7 +211,10 @@ async def test_always_is_for_what_people_mean_by_it(h: Home) -> None:
     asking(h).settings["policy"] = PolicySettings(ask=("write_file",))
     h.think = think
     h.features = (
-        featured("shell", shell_tools(sandbox, files, inline, PolicySettings())),
+        featured(
+            "shell",
+            shell_tools(sandbox, files, h.folder, inline, PolicySettings(), lambda changed: None),
+        ),
         featured("files", writing_tools(files, inline)),
     )
     h.more_tools = ("run_command", "write_file")

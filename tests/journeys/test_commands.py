@@ -172,7 +172,7 @@ async def test_another_model_thinks_in_one_conversation_until_it_ends(busy: Home
         h.fake.press(data, message=message)
         await life.settled()
         assert h.texts()[-1].startswith(f"From the next answer on I think with {DEAR}")
-        for other in ("openai/gpt-5", "nonsense"):
+        for other in ("openai/gpt-5.4", "nonsense"):
             assert f"Which one is {other}?" in await life.say(f"/model {other}")
         life.kill()
     async with h.life() as life:

@@ -193,6 +193,7 @@ def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
         "left open": ([], ["waiting"]),
         "back and forth": ([], ["ok"]),
         "many at once": (["once", "once", "once"], ["ok", "ok", "ok"]),
+        "recordings": ([], []),
     }
     heard = [str(request.messages) for request in told["stopped while it runs"].home.asked]
     assert INTERRUPTED in heard[-1]

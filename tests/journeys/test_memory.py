@@ -65,7 +65,7 @@ async def test_notes_that_fit_go_along_and_bring_their_label(h: Home) -> None:
         assert reminded.label == Label(private=True)
         state = h.fold()
         assert state.taint.label == Label(private=True)
-        assert any("4 May" in text for text in state.private_texts())
+        assert any("4 May" in one.text for one in state.private_texts())
         # The prompt is as it was; what is in view is not offered again; what does not fit, not.
         assert all(OFFERED not in request.prompt.system for request in h.asked)
         assert "obey" not in "".join(request.prompt.system for request in h.asked)

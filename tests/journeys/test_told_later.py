@@ -125,7 +125,7 @@ async def test_what_changes_is_told_once_and_what_stands_before_it_stays(h: Home
     assert "found there: git, pandoc; not found: python3, " in second
     assert are_prefixes(fake.bodies)
     assert estimate(first) < 100, "what a plain first turn costs more"
-    private = [text for text in h.fold().private_texts() if text.startswith(PLANNED)]
+    private = [one.text for one in h.fold().private_texts() if one.text.startswith(PLANNED)]
     assert private == told(last, PLANNED), "what leaves is compared with it"
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)

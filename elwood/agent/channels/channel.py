@@ -1,12 +1,16 @@
 """The ways to talk with people, and where among them the owner is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.message import FetchedFile, PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address
+
+Fetch = Callable[[str, PendingFile], Awaitable[FetchedFile]]
+"""Fetches a file for a session; what goes wrong is a part of the result."""
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +22,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     lives at a route, if it is one person's.  *markdown* says that it draws Markdown itself,
     *buttons* that people press what stands below a message.  Where people are only for moments, it
     is *fleeting*: what nobody asked for is told there only if it can be told nowhere else.
+    *fetch* is there if its messages may have pending files.
     """
 
     name: str
@@ -30,6 +35,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     markdown: bool = False
     buttons: bool = False
     fleeting: bool = False
+    fetch: Fetch | None = None
 
 
 class Channels:
@@ -89,6 +95,14 @@ class Channels:
     def serves(self, session: str) -> bool:
         """Tell whether anybody can be answered in *session* here."""
         return any(one.serves(session) for one in self._channels.values())
+
+    async def fetch(self, channel: str, session: str, file: PendingFile) -> FetchedFile:
+        """Fetch a pending file of a message that came by *channel*."""
+        found = self._channels.get(channel)
+        if found is None or found.fetch is None:
+            # The configuration has changed since the message came.
+            return FetchedFile(trouble=f"I could not get the {file.kind}: {channel} is off.")
+        return await found.fetch(session, file)
 
     def session_at(self, route: Route) -> str | None:
         """Name the conversation that lives at *route*, if it is one person's."""

@@ -35,13 +35,26 @@ class Bucket(msgspec.Struct, frozen=True):
         return min(self.size, self.level + (now - self.at) * self.rate)
 
 
+def per_second(most: float) -> Bucket:
+    """Return a bucket that lets at most *most* events go in any second, the first one included.
+
+    A sixth of them may go together.
+
+    >>> bucket = per_second(30)
+    >>> bucket.size + bucket.rate
+    30.0
+    """
+    size = max(1.0, most / 6)
+    return Bucket(max(most - size, most / 2), size)
+
+
 class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     """The send budgets of a Telegram bot, within what the vendor names.
 
     *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat
-    actions together; *total* is the rate of the messages of all chats.  Previews of all chats
-    together have half as much of their own, so that they never hold up a message, and at most
-    *all_previews*: when a crowd writes, answers come first.
+    actions together; *total* is how many messages all chats may have in a second.  Previews of all
+    chats together have half as much of their own, so that they never hold up a message, and at
+    most *all_previews*: when a crowd writes, answers come first.
     """
 
     # One message a second; the vendor lets short bursts pass.

@@ -34,6 +34,17 @@ Risk = Literal["read", "write", "destructive"]
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
+class Quotation(msgspec.Struct, frozen=True):
+    """Text of a conversation that a call would carry out of Elwood.
+
+    *what* describes it: "text from notes/plan.md".  *private* is False if all of it is also in the
+    owner's own words.
+    """
+
+    what: str
+    private: bool = True
+
+
 # `asks` is what the owner is asked for in words, may I …; empty: to use the tool by its name.
 class ReadFiles(msgspec.Struct, frozen=True):
     """Look at what is the owner's, files or notes; whoever is answered learns of it."""
@@ -66,20 +77,24 @@ class RunCommand(msgspec.Struct, frozen=True):
 
 
 class FetchUrl(msgspec.Struct, frozen=True):
-    """Read a page.  *url* is canonical; *extra* counts the characters of its path and query."""
+    """Read a page.  *url* is canonical; *extra* counts the characters of its path and query.
+
+    *quotes* is what the address carries; the gate finds it, as for all actions that have it.
+    """
 
     asks: ClassVar = "open this page"
     url: str
     host: str
     destination: Destination = "open"
     extra: int = 0
+    quotes: Quotation | None = None
 
 
 class SearchWeb(msgspec.Struct, frozen=True):
-    """Ask a search engine.  *quotes* says that the words contain some of the private data."""
+    """Ask a search engine."""
 
     asks: ClassVar = "search the web for this"
-    quotes: bool = False
+    quotes: Quotation | None = None
 
 
 class SendRequest(msgspec.Struct, frozen=True):
@@ -98,7 +113,10 @@ class SaveMemory(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
+    """Plan a task.  *quotes* is found only in a text that names an address."""
+
     asks: ClassVar = "plan this"
+    quotes: Quotation | None = None
 
 
 class Reschedule(msgspec.Struct, frozen=True):
@@ -114,6 +132,7 @@ class CallRemote(msgspec.Struct, frozen=True):
     asks: ClassVar = ""
     risk: Risk
     open_world: bool = False
+    quotes: Quotation | None = None
 
 
 class Other(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.conversation.message import ReceivedFile
+from elwood.agent.conversation.message import PendingFile, ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
@@ -118,8 +118,8 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
     text it replies to, of whom *quoted* says; *untrusted* says that the words are not the
     sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the
-    run of a task.  *files* are kept in the workspace already.  *heard* is what others said there
-    before, a line each, and not to us.
+    run of a task.  *files* are kept in the workspace already; the session fetches *pending* ones.
+    *heard* is what others said there before, a line each, and not to us.
     """
 
     session: str
@@ -136,6 +136,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     files: tuple[ReceivedFile, ...] = ()
     quoted: str = ""
     heard: str = ""
+    pending: tuple[PendingFile, ...] = ()
 
 
 # With what the data of a button begins that answers a question; others belong to approvals.

@@ -48,6 +48,25 @@ class ReceivedFile(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: bool = True
 
 
+class PendingFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a message that must still be fetched from its channel."""
+
+    id: str  # the channel's own; empty if the channel cannot name it
+    name: str  # it is stored under this name, the same one if it is fetched twice
+    kind: str  # a word for people
+    size: int = 0  # bytes, as the channel says
+    duration: int = 0  # seconds of a recording
+    is_speech: bool = False  # the words of the sender, to be transcribed
+
+
+class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of fetching a pending file."""
+
+    file: ReceivedFile | None = None
+    words: str = ""  # the transcript of a recording, marked as one
+    trouble: str = ""  # what went wrong, for the sender and the model
+
+
 class Human(msgspec.Struct, frozen=True, tag="human"):
     """What people said, rendered as the model sees it, and the *files* that it may look at."""
 

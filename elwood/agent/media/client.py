@@ -1,11 +1,13 @@
-"""Has recordings written down, by a service or a program of this machine; and what keeps files."""
+"""Fetch the files that people send: store them, read them, and transcribe recordings."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
+from elwood.agent.conversation.message import FetchedFile, PendingFile, ReceivedFile
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.media.store import FileKeeper
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
@@ -14,8 +16,10 @@ from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched
 from elwood.foundation.sandbox.layout import SandboxContext
 from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.lines import escape_names
 
 # Megabytes of data for a program that reads a document, or writes a recording down.
 MEMORY = 8000
@@ -25,6 +29,81 @@ NOBODY = (
     "nobody is set up to write it down: set media.transcription_url or "
     "media.transcription_command in config.toml"
 )
+
+
+# Files that one channel downloads and reads at the same time, for all its conversations: each is in
+# memory meanwhile.  A conversation fetches one after another.
+FETCHES = 8
+# Recordings that are transcribed at the same time: each may be a program that uses this machine.
+# They hold up no download.
+TRANSCRIPTIONS = 4
+# Bytes of a recording that is sent to a service; larger files are not downloaded.
+MAX_RECORDING = 100 << 20
+NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
+NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
+
+
+class NotFetched(Exception):
+    """A channel cannot give a file, after all its tries; the text says why, for the sender."""
+
+
+Download = Callable[[PendingFile], Awaitable[bytes]]
+"""Downloads a file from its channel.  Raises NotFetched."""
+
+
+class FileFetcher:
+    """Fetches the files of one channel's messages: *download* gets them, *keeper* stores them.
+
+    Fetching a file twice stores it once.
+    """
+
+    def __init__(
+        self, keeper: FileKeeper, download: Download, settings: MediaSettings, client: Client
+    ) -> None:
+        self._keeper = keeper
+        self._download = download
+        self._settings = settings
+        self._client = client
+        self._fetches = trio.CapacityLimiter(FETCHES)
+        self._transcriptions = trio.CapacityLimiter(TRANSCRIPTIONS)
+
+    async def fetch(self, session: str, pending: PendingFile) -> FetchedFile:
+        """Store and read a file for *session*."""
+        keeper, kind = self._keeper, pending.kind
+        try:
+            async with self._fetches:
+                data = await self._download(pending)
+                file, removed = await keeper.keep(session, pending.name, kind, data)
+                if not pending.is_speech:
+                    file = await keeper.understand(session, file, data)
+        except (NotFetched, PathRefused, Unconfined) as error:
+            return FetchedFile(trouble=NOT_FETCHED.format(kind, error))
+        trouble = ""
+        if removed:
+            trouble = f"To make room I removed {escape_names(removed)} (media.budget)."
+        if not pending.is_speech:
+            return FetchedFile(file=file, trouble=trouble)
+        del data  # many recordings may wait for their turn
+        file = msgspec.structs.replace(file, untrusted=False)
+        words = ""
+        try:
+            async with self._transcriptions:
+                words = await self._transcribe(file)
+        except (NotUnderstood, PathRefused, Unconfined) as error:
+            why = NOT_HEARD.format(kind, error, file.path)
+            trouble = "\n".join(filter(None, (trouble, why)))
+        else:
+            minutes, seconds = divmod(pending.duration, 60)
+            words = f"[machine transcript of a {kind}, {minutes}:{seconds:02}]\n{words}"
+        return FetchedFile(file=file, words=words, trouble=trouble)
+
+    async def _transcribe(self, file: ReceivedFile) -> str:
+        """Return the words of a recording.  Raises NotUnderstood, PathRefused, Unconfined."""
+        keeper, data = self._keeper, b""
+        if not self._settings.transcription_command:  # that reads the file itself
+            data = await keeper.blocking(partial(keeper.root.read, file.path, MAX_RECORDING))
+        path = keeper.root.path / file.path
+        return await write_down(self._settings, self._client, keeper.child, path, data)
 
 
 class NotUnderstood(Exception):
@@ -82,13 +161,11 @@ async def _asked(settings: MediaSettings, client: Client, name: str, data: bytes
 
 
 def file_keeper(
-    media: MediaSettings, workspace: Root, state: Path, blocking: Blocking, client: Client
+    media: MediaSettings, workspace: Root, state: Path, blocking: Blocking
 ) -> FileKeeper:
     """Make what keeps the files of messages; programs that read them run with limits."""
     limits = SandboxSettings(memory=MEMORY)
     context = SandboxContext(
         workspace=workspace.path, state=state, settings=limits, blocking=blocking
     )
-    child = Launched(context, "direct")
-    listen = partial(write_down, media, client, child)
-    return FileKeeper(workspace, blocking, media.budget << 20, child, listen)
+    return FileKeeper(workspace, blocking, media.budget << 20, Launched(context, "direct"))

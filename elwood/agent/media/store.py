@@ -4,9 +4,8 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import attrs
 from msgspec.structs import replace
@@ -42,15 +41,13 @@ _PICTURES = {
 class FileKeeper:
     """Keeps files beneath *root*, at most *budget* bytes for each conversation.
 
-    *child* runs what reads them.  *write_down* says what is heard in a recording, of which it is
-    given the path and the content; it raises NotUnderstood.
+    *child* runs what reads them.
     """
 
     root: Root
     blocking: Blocking
     budget: int
     child: Executor
-    write_down: Callable[[Path, bytes], Awaitable[str]]
 
     async def keep(
         self, session: str, name: str, kind: str, data: bytes

@@ -2,6 +2,7 @@
 ``elwood init`` asks: which is to think.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ import trio
 
 from elwood.agent.conversation.message import Human, Prompt
 from elwood.agent.models.client import HttpProvider, ModelFailure, ModelRequest
+from elwood.agent.models.lifecycle import RECOMMENDED, find_doubt
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import describe, split_name
 from elwood.agent.models.settings import (
@@ -23,7 +25,7 @@ from elwood.agent.models.settings import (
     key_remedy,
     models_in_use,
 )
-from elwood.agent.models.spending import price_of
+from elwood.agent.models.spending import day_of, price_of
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import ask
 from elwood.foundation.net.http import Client
@@ -48,7 +50,21 @@ async def check(context: CheckContext) -> list[Finding]:
         for name in by_provider:
             nursery.start_soon(ask, name)
     services = (finding for name in sorted(asked) for finding in asked[name])
-    return [*credentials(context.config), *prices(context.config), *services]
+    doubts = find_doubts(context.config, day_of(context.now, "UTC"))
+    return [*credentials(context.config), *prices(context.config), *doubts, *services]
+
+
+def check_models(config: Config) -> Iterator[Finding]:
+    """Find what is known against the models in use, at a start: no service is asked."""
+    return find_doubts(config, day_of(time.time(), "UTC"))
+
+
+def find_doubts(config: Config, today: str) -> Iterator[Finding]:
+    """Find what is known against the models in use on the ISO date *today*."""
+    for model in models_in_use(config):
+        base = config.of(Providers).by_name[split_name(model)[0]].base_url
+        if (doubt := find_doubt(model, base, today)) is not None:
+            yield Finding("problem" if doubt.is_over else "warning", "models", *doubt[:2])
 
 
 def credentials(config: Config) -> Iterator[Finding]:
@@ -116,6 +132,7 @@ class _ListedModel(msgspec.Struct):
     id: str
     lifecycle: str | None = None
     retires_at: str | None = None
+    shutdown_date: str | None = None  # as OpenAI says it
 
 
 class _ModelList(msgspec.Struct):
@@ -144,14 +161,17 @@ def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
             case _ListedModel(lifecycle="deprecated", retires_at=day):
                 when = f" and retires on {day[:10]}" if day else ""
                 yield Finding("warning", name, f"the model {model} is deprecated{when}", remedy)
+            case _ListedModel(shutdown_date=str(day)):
+                what = f"{name} says that it shuts the model {model} down on {day[:10]}"
+                yield Finding("warning", name, what, remedy)
 
 
 # --- what `elwood init` asks ----------------------------------------------------------------------
 
 # The usual model of each service, and one that is cheaper and good enough for summaries.
 USUAL = {
-    "anthropic": ("claude-sonnet-5-5", "claude-haiku-5-5"),
-    "openai": ("gpt-5", "gpt-5-mini"),
+    "anthropic": RECOMMENDED["api.anthropic.com"],
+    "openai": RECOMMENDED["api.openai.com"],
     "openrouter": ("openrouter/auto", ""),
     "ollama": ("qwen3", ""),
 }
@@ -178,8 +198,12 @@ def set_up(config: Config) -> Answers:
             provider = attrs.evolve(provider, key=Secret(typed))
             answers["providers", name, "key"] = provider.key
         model = ask("Which of its models?", model)
-        print("  Asking it to say hello …", flush=True)
-        why = trio.run(_say_hello, name, provider, model)
+        doubt = find_doubt(f"{name}/{model}", provider.base_url, day_of(time.time(), "UTC"))
+        if doubt is not None:
+            why = f"{doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
+        else:
+            print("  Asking it to say hello …", flush=True)
+            why = trio.run(_say_hello, name, provider, model)
         again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
     chosen = {"default": f"{name}/{model}", "summarizer": f"{name}/{cheap or model}"}
     return answers | {("models", role): value for role, value in chosen.items()}

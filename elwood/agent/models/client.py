@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import logging
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,7 +28,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.routing import FailureKind, Fault
 from elwood.agent.models.settings import ProviderSettings, key_remedy, lacks_key
-from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
+from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable, retry_after
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
@@ -463,15 +462,6 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
 def tool_name(name: str) -> str:
     """Return *name* as every API accepts it (LLM-35); a good one comes back unchanged."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server wants us to wait; None also for a date."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:

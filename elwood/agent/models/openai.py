@@ -1,5 +1,6 @@
 """Chat Completions as everybody speaks them: requests, and chunks merged as all servers need."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,18 @@ _STOPS: dict[str, Stop] = {
     "model_length": "window",
     "content_filter": "refused",
 }
+# The tag around what Elwood adds to a result.  No result can imitate it: see `_without_notices`.
+NOTICE_TAG = "elwood-notice"
+ABOUT_NOTICES = (
+    f"Text in <{NOTICE_TAG}> at the end of a tool result comes from the program that runs your "
+    "tools, not from the tool."
+)
+# The model's side of a history between results that it did not answer and a person's message.
+BRIDGE = "(I stopped here to read a new message.)"
+# The user's side where there is no message between two of the model's.
+GO_ON = "(Go on.)"
+# Bounded repetitions: the search takes time in proportion to the text.
+_NOTICE_TAG = re.compile(r"[<\uff1c\ufe64](?=\W{0,8}elwood[\W_]{0,3}notice)", re.IGNORECASE)
 
 
 class OpenAI(HttpProvider):
@@ -92,22 +105,42 @@ class OpenAI(HttpProvider):
         return payload
 
     def _messages(self, request: ModelRequest, clean: Callable[[str], str]) -> list[Any]:
+        """Return the messages in an order that every server accepts.
+
+        Mistral refuses a user's message directly behind results, and many chat templates refuse
+        two messages of one side in a row.  A longer history only adds to the messages of a shorter
+        one, so that the server's cache of them holds.
+        """
+        system = [request.prompt.system, ABOUT_NOTICES if request.prompt.tools else ""]
         sent: list[Any] = []
+        if said := "\n\n".join(clean(text) for text in system if text.strip()):
+            sent.append({"role": "system", "content": said})
         parts: list[dict[str, Any]] = []
-        if request.prompt.system.strip():
-            sent.append({"role": "system", "content": clean(request.prompt.system)})
+        last = "system"
+
+        def add(role: str, message: Any) -> None:
+            nonlocal last
+            if role == "user" and last == "tool":
+                sent.append({"role": "assistant", "content": BRIDGE})
+            elif role == "assistant" and last in ("system", "assistant"):
+                sent.append({"role": "user", "content": GO_ON})
+            sent.append(message)
+            last = role
 
         def close() -> None:
-            # Many chat templates want the roles to alternate, and words alone as one text.
+            # Many chat templates want words alone as one text.
             content: Any = list(parts)
             if all(part["type"] == "text" for part in parts):
                 content = "\n\n".join(part["text"] for part in parts)
             if content:
-                sent.append({"role": "user", "content": content})
+                add("user", {"role": "user", "content": content})
                 parts.clear()
 
         for message in request.messages:
             match message:
+                case Notice(text) if last == "tool" and not parts:
+                    if text.strip():
+                        sent[-1]["content"] += _notice(clean(text))
                 case Human(text) | Notice(text):
                     parts.extend(self._shown(request, file) for file in seen(message))
                     if text.strip():
@@ -115,14 +148,16 @@ class OpenAI(HttpProvider):
                 case Results():
                     close()
                     for result in message.results:
-                        text = clean(result.text)
+                        text = _without_notices(clean(result.text))
                         answer = {"role": "tool", "tool_call_id": result.call, "content": text}
-                        sent.append(answer)
+                        add("tool", answer)
                 case Assistant():
-                    if (said := self._assistant(message, clean)) is not None:
+                    if (said_by_model := self._assistant(message, clean)) is not None:
                         close()
-                        sent.append(said)
+                        add("assistant", said_by_model)
         close()
+        if last in ("system", "assistant"):
+            add("user", {"role": "user", "content": GO_ON})
         return sent
 
     def _shown(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
@@ -141,6 +176,20 @@ class OpenAI(HttpProvider):
         if self.echo == "reasoning_content" and said.get("tool_calls"):
             said["reasoning_content"] = ""  # DeepSeek wants the field, even if it was empty
         return said
+
+
+def _notice(text: str) -> str:
+    """Return what is added to a result for the notice *text*."""
+    return f"\n\n<{NOTICE_TAG}>\n{_without_notices(text)}\n</{NOTICE_TAG}>"
+
+
+def _without_notices(text: str) -> str:
+    """Escape the tags of notices in *text*, which may be a stranger's.
+
+    >>> _without_notices("a < b <b> </ELWOOD-notice> < elwood_notice>")
+    'a < b <b> &lt;/ELWOOD-notice> &lt; elwood_notice>'
+    """
+    return _NOTICE_TAG.sub("&lt;", text)
 
 
 def _said(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:

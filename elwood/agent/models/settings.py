@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 EchoReasoning = Literal["none", "reasoning", "reasoning_content", "reasoning_details"]
 
 
-def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5") -> None:
+def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5.4") -> None:
     """Check for ``provider/name``."""
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
@@ -94,7 +94,7 @@ class ModelSettings:
         (),
         help="models to try, in this order, when the default cannot answer",
         check=is_model,
-        example='["openai/gpt-5"]',
+        example='["openai/gpt-5.4"]',
     )
     max_tokens: int = setting(16_000, help="most tokens of one response", check=at_least(1))
     patience: float = setting(
@@ -109,7 +109,7 @@ class ModelSettings:
     prices: Mapping[str, PriceSettings] = setting(
         {},
         help="what models cost that Elwood knows no price of, by `provider/name`, or `provider/*`",
-        example='{ "openai/gpt-5" = { input = 1.25, output = 10.0 } }',
+        example='{ "ollama/*" = { input = 0.0, output = 0.0 } }',
     )
 
 
@@ -230,7 +230,7 @@ class Providers:
             example="""\
 #[providers.local]
 #api = "openai"
-#base_url = "http://127.0.0.1:8080/v1"
+#base_url = "http://127.0.0.1:9931/v1"
 """,
             built_in={
                 "anthropic": {

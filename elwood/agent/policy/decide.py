@@ -6,9 +6,8 @@ asks for it: a label more, or somebody else than the owner, gives the same answe
 
 import hashlib
 import json
-import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Literal, assert_never
+from collections.abc import Mapping, Set
+from typing import Literal, TypeGuard, assert_never
 
 import msgspec
 
@@ -17,6 +16,7 @@ from elwood.agent.conversation.calls import (
     CallRemote,
     FetchUrl,
     Other,
+    Quotation,
     ReadFiles,
     Reschedule,
     RunCommand,
@@ -31,24 +31,14 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import cut
-from elwood.foundation.text.words import fold
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
-VERSION = 2
-# Characters of path and query that a model may send to a stranger's host: a page needs no more
-# (TA-16).
+VERSION = 3
+# Characters of path and query that a model may choose: a page needs no more (TA-16).
 MAX_EXTRA = 200
 # Sources named in a reason, and characters of each: the question shows them all.
 MAX_NAMES = 3
 MAX_NAME = 60
-
-# Characters in a row that two texts do not share by chance (TA-33).
-LEAST = 12
-# A longer text counts as a quotation unread: it has room for anything, and what is compared is
-# held in memory (about 100 bytes a character).
-MAX_TEXT = 100_000
-# Categories of characters that are not compared: marks on letters, control, format, blanks.
-_SILENT = frozenset({"Mn", "Me", "Cc", "Cf", "Zs", "Zl", "Zp"})
 
 Who = Literal["owner", "guest", "task"]
 
@@ -184,8 +174,9 @@ def _of_act(action: Action, situation: Situation) -> Decision:
         case FetchUrl():
             return _of_fetch(action, situation)
         case SearchWeb(quotes):
-            why = "the words to search for contain private data"
-            return Ask(why, remember=False) if untrusted and quotes else Allow()
+            if _may_leak(quotes, situation):
+                return Ask(f"the words to search for carry {_short(quotes.what)}", remember=True)
+            return Allow()
         case SendRequest(host, destination):
             if destination == "blocked":
                 return Deny(f"your settings block {host}")
@@ -197,11 +188,18 @@ def _of_act(action: Action, situation: Situation) -> Decision:
             return Ask(f"it says something to {whom}", remember=True)
         case Reschedule(own=True):
             return Allow("it is the task whose run this is")
+        case Schedule(quotes) if not untrusted and _may_leak(quotes, situation):
+            return Ask(f"it plans an address with {_short(quotes.what)}", remember=False)
         case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
-        case CallRemote("read", open_world):
-            why = "it takes private data to a service that others can see"
-            return Ask(why, remember=False) if leaking and open_world else Allow()
+        case CallRemote("read", open_world, quotes):
+            if leaking and open_world:
+                why = "it takes private data to a service that others can see"
+                return Ask(why, remember=False)
+            if open_world and _may_leak(quotes, situation):
+                why = f"it takes {_short(quotes.what)} to a service that others can see"
+                return Ask(why, remember=True)
+            return Allow()
         case CallRemote(risk) | Other(risk):
             return _of_risk(risk)
         case _:
@@ -209,24 +207,37 @@ def _of_act(action: Action, situation: Situation) -> Decision:
 
 
 def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
+    host, quotes = fetch.host, fetch.quotes
     if fetch.destination == "blocked":
-        return Deny(f"your settings block {fetch.host}")
+        return Deny(f"your settings block {host}")
     if fetch.destination == "ask":
-        return Ask(f"your settings ask about {fetch.host}", remember=False)
-    if not situation.is_untrusted:
-        return Allow()
-    before = situation.named_before
-    if situation.label.private:
-        # The empty path or "/": nothing can be said in it.
-        if fetch.url in before or (fetch.host in before and fetch.extra <= 1):
+        return Ask(f"your settings ask about {host}", remember=False)
+    untrusted = situation.is_untrusted
+    before, named = situation.named_before, situation.named_before | situation.named_now
+    if untrusted and situation.label.private:
+        if _is_named(fetch, before):
             return Allow("you named this page before anything untrusted was read")
-        return Ask(f"the address at {fetch.host} could carry private data out", remember=False)
-    if {fetch.url, fetch.host} & (before | situation.named_now):
-        return Allow("you named the host")
+        what = _short(quotes.what) if quotes else "private data"
+        return Ask(f"the address at {host} could carry {what} out", remember=False)
+    if _is_named(fetch, named):
+        return Allow("you named this page")
+    if fetch.destination == "allowed" and not untrusted:
+        return Allow("the host is on your list")
+    if _may_leak(quotes, situation):
+        return Ask(f"the address at {host} carries {_short(quotes.what)}", remember=True)
     if fetch.extra > MAX_EXTRA:
-        why = f"the address at {fetch.host} carries {fetch.extra} characters"
-        return Ask(why, remember=False)
-    return Allow()
+        return Ask(f"the address at {host} carries {fetch.extra} characters", remember=True)
+    return Allow("you named the host" if host in named else "")
+
+
+def _is_named(fetch: FetchUrl, named: Set[str]) -> bool:
+    # The empty path or "/": nothing can be said in it.
+    return fetch.url in named or (fetch.host in named and fetch.extra <= 1)
+
+
+def _may_leak(quotes: Quotation | None, situation: Situation) -> TypeGuard[Quotation]:
+    """Check whether the owner must see *quotes*; their own words go out until strangers steer."""
+    return quotes is not None and (quotes.private or situation.is_untrusted)
 
 
 def _of_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
@@ -250,7 +261,8 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
                 return None
             case _:
                 return Ask("a guest wants it", remember=False)
-    if situation.principal == "task" and action in (Schedule(), Reschedule()):
+    plans = isinstance(action, Schedule) or action == Reschedule()
+    if situation.principal == "task" and plans:
         return Ask("a task wants to change what is done later", remember=False)
     everything = Label(untrusted=True, private=True)
     if situation.principal == "task" and situation.label == everything and has_effect(action):
@@ -290,38 +302,3 @@ def _read(situation: Situation) -> str:
 def _short(name: str) -> str:
     # Strangers choose the names of what is theirs.
     return escape_invisible(cut(name, MAX_NAME)).replace("\n", "")
-
-
-def quotes(text: str, private: Iterable[str]) -> bool:
-    """Tell whether *text* has `LEAST` characters in a row that one of *private* has too.
-
-    Case, accents and blanks do not count, nor characters that show nothing, nor the width of
-    letters.  Takes time in proportion to the length of all texts together.  What is spelled
-    otherwise (in base64, with a dash between the letters) is not found.
-
-    >>> quotes("price of  PARTNUMBER-77", ["the partnumber-77x is ours"])
-    True
-    >>> quotes("weather in Berlin", ["I live in Berlin"])
-    False
-    """
-    if len(text) > MAX_TEXT:
-        return True
-    plain = _plain(text)
-    if len(plain) > MAX_TEXT:
-        return True
-    grams = {plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)}
-    if not grams:
-        return False
-    return any(_shares(_plain(known), grams) for known in private)
-
-
-def _shares(known: str, grams: set[str]) -> bool:
-    return any(known[at : at + LEAST] in grams for at in range(len(known) - LEAST + 1))
-
-
-def _plain(text: str) -> str:
-    joined = "".join(text.split())
-    if joined.isascii() and joined.isprintable():
-        return joined.lower()
-    plain = "".join(char for char in fold(joined) if unicodedata.category(char) not in _SILENT)
-    return unicodedata.normalize("NFC", plain).casefold()

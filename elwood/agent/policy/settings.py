@@ -34,12 +34,17 @@ class PolicySettings:
     )
 
     allow: tuple[str, ...] = setting(
-        (), help="tools that need no question", example='["run_command"]'
+        (), help="tools that need no question", example='["run_command"]', names="tool pattern"
     )
     ask: tuple[str, ...] = setting(
-        (), help="tools whose every call is asked about", example='["write_file"]'
+        (),
+        help="tools whose every call is asked about",
+        example='["write_file"]',
+        names="tool pattern",
     )
-    deny: tuple[str, ...] = setting((), help="tools that are never run", example='["web_request"]')
+    deny: tuple[str, ...] = setting(
+        (), help="tools that are never run", example='["web_request"]', names="tool pattern"
+    )
     safe_commands: tuple[str, ...] = setting(
         (),
         help="commands that run unasked, in conversations without strangers' words: programs, with "
@@ -66,6 +71,8 @@ class PolicySettings:
         help="seconds after which a call of a tool is ended, by its name; turn.tool_deadline holds",
         check=between(1, 86_400),
         example="{ run_command = 120 }",
+        names="tool",
+        named_by_key=True,
     )
 
     def words(self) -> Iterator[tuple[Word, str]]:

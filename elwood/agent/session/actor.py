@@ -35,7 +35,7 @@ from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
 from elwood.agent.session.turn.prompt import SystemPrompt
-from elwood.agent.session.turn.runner import TurnRunner
+from elwood.agent.session.turn.runner import NOT_KEPT, TurnRunner
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind, event
@@ -66,8 +66,6 @@ ALARM = 30.0
 # Seconds that a response may still take after the stop: a restart is not to wait for a long one.
 LAST_RESPONSE = 1.5
 
-# What stands in the log for a message that was nothing but a credential.
-NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
     "That looks like a credential ({}). I have not kept it, and the model has not seen it. It "
     "still stands in this chat: delete it here, and replace it if others may have read it.\n\n"
@@ -268,6 +266,7 @@ class SessionActor:
             who.member and not inbound.untrusted,
             "" if inbound.route.private or inbound.errand else who.speaker,
             self._core.redactor(well_formed(inbound.heard)),
+            inbound.pending,
         )
         if state.is_as_before(received):
             return Taken()

@@ -137,7 +137,8 @@ class Delivery:
         replied = undelivered.replied
         markdown = ""
         if self._channels.draws_markdown(replied.route) and not undelivered.posted:
-            markdown = native(replied.text, replied.footer)
+            hide = not replied.untrusted
+            markdown = native(replied.text, replied.footer, hide_targets=hide)
         made = partial(
             _messages, replied, self._channels.takes_files(replied.route), bool(markdown)
         )
@@ -226,12 +227,14 @@ def _messages(
 
     More than people would read in a chat is a file, with its beginning before it.
     """
+    # Who presses a link sends its address off; strangers' words may have chosen it.
+    hide = not replied.untrusted
     if whole:
-        return [(with_footer(replied.text, replied.footer), ())]
-    pieces = parts(replied.text, replied.footer)
+        return [(with_footer(replied.text, replied.footer, hide_targets=hide), ())]
+    pieces = parts(replied.text, replied.footer, hide_targets=hide)
     if len(pieces) <= MAX_MESSAGES or not takes_files:
         return [(piece, ()) for piece in pieces]
-    beginning = split(to_entities(replied.text), BEGINNING)[0]
+    beginning = split(to_entities(replied.text, hide_targets=hide), BEGINNING)[0]
     told = Rich(f"{beginning.text}\n\n{IN_A_FILE}", beginning.entities)
     *footers, caption = parts("", replied.footer) if replied.footer else [Rich("")]
     file = Attachment("answer.txt", replied.text.encode())

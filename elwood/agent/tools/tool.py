@@ -1,6 +1,7 @@
 """What the model may do: the contracts of a tool and of a search, and the files tools reach."""
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -217,12 +218,14 @@ class ForgettingFailed(Exception):
 class LentFolder:
     """The folder *root* beside the workspace; file tools find it at *place* as well.
 
-    Only conversations in *chats* reach it; if there are none, all do.
+    Only conversations in *chats* reach it; if there are none, all do.  Strangers may have written
+    what is in an *untrusted* one.
     """
 
     root: Root
     place: str = ""
     chats: Collection[int] = ()
+    untrusted: bool = False
 
     def is_open(self, route: Route) -> bool:
         return not self.chats or route.chat in self.chats
@@ -266,9 +269,10 @@ class WorkspaceFiles:
                     return ReachedPath(root, inner, "" if root is self.root else f"{start}/")
         return ReachedPath(self.root, path)
 
-    def mounts(self, route: Route) -> list[str]:
-        """Name the places of mounts that a conversation at *route* reaches."""
-        return [one.place for one in self._lent if one.place and one.is_open(route)]
+    def named_mounts(self, command: str, route: Route) -> list[LentFolder]:
+        """List the mounts that *command* names, of those that are open at *route*."""
+        mounts = [one for one in self._lent if one.place and one.is_open(route)]
+        return [one for one in mounts if _is_named(one, command)]
 
     def _starts(self, route: Route) -> Iterator[tuple[str, Root]]:
         for one in (LentFolder(self.root), *self._lent):
@@ -277,6 +281,13 @@ class WorkspaceFiles:
             for place in (str(one.root.path), one.place, self._place(one.root.path)):
                 if place:
                     yield place, one.root
+
+
+def _is_named(mount: LentFolder, command: str) -> bool:
+    """Return True if *command* has the path of *mount*, or one that may mean any mount."""
+    parent = re.escape(mount.place.rpartition("/")[0])
+    is_any = re.search(rf"{parent}(?![\w-]|/[\w-]+(?![\w*?\[{{$-]))", command) is not None
+    return is_any or mount.place in command or str(mount.root.path) in command
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import os
 import re
 import tomllib
 import types
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -12,8 +13,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import attrs
 import msgspec
 
+from elwood.agent.feature import Feature
 from elwood.agent.session.settings import AGENT_FILE
-from elwood.app.main import sections as all_sections
+from elwood.app.config.names import DoubtfulSetting, KnownNames, check_names
+from elwood.app.main import ALL, sections, tools
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.secrets.store import SecretUnusable, look_up, read_private
@@ -82,11 +85,11 @@ def dotted(where: Where) -> str:
 def load(
     path: Path,
     environ: MutableMapping[str, str],
-    sections: Sequence[type[Settings]] | None = None,
+    features: Sequence[Feature] = ALL,
     *,
     secrets: bool = True,
 ) -> Config:
-    """Read the configuration in *path*, with what *environ* sets over it, into *sections*.
+    """Read the configuration of *features* in *path*, with what *environ* sets over it.
 
     Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
     for commands that need no secret and may not be allowed to read them.  What the file ``.env``
@@ -95,7 +98,8 @@ def load(
     """
     seen = {**_dotenv(path.with_name(".env"), secrets=secrets), **environ}
     try:
-        return _Loading(path, seen, sections or all_sections(), secrets).config(_read(path))
+        loading = _Loading(path, seen, sections(features), secrets, features=features)
+        return loading.config(_read(path))
     finally:
         for name in environ.keys() - seen.keys():
             del environ[name]
@@ -259,9 +263,11 @@ class _Loading:
         sections: Sequence[type[Settings]],
         secrets: bool,
         base: Config | None = None,
+        features: Sequence[Feature] = (),
     ) -> None:
         self._path = path
         self._base = base
+        self._features = features
         self._environ = environ
         self._sections = {kind.SECTION.name: kind for kind in sections}
         self._with_secrets = secrets
@@ -286,7 +292,7 @@ class _Loading:
         for name in self._source.tree:
             if name not in self._sections:
                 what, remedy = _unknown(name, self._sections)
-                if self._base is not None and name in (one.SECTION.name for one in all_sections()):
+                if self._base is not None and name in (one.SECTION.name for one in sections()):
                     what = "is for config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
         base = Config(values={}, file=self._path, inline=tuple(self._inline))
@@ -308,16 +314,39 @@ class _Loading:
         for section in self._descriptions():
             for where, what, remedy in section.verify(loaded):
                 self._report(where, what, remedy)
+        warnings = self._check_names(config)
         if self._problems:
             raise ConfigErrors([problem for _, problem in self._problems])
-        return config
+        return attrs.evolve(config, warnings=warnings)
 
     def _descriptions(self) -> Iterator[Section]:
         return (kind.SECTION for kind in self._sections.values())
 
+    def _check_names(self, config: Config) -> tuple[tuple[str, str], ...]:
+        """Report names that nothing has; return doubts about others."""
+        named = [one for one in self._values if one[1].names is not None]
+        if not named or self._base is not None:
+            return ()  # the assistant's half names nothing
+        live = [feature.live(config) for feature in self._features]
+        known = KnownNames(
+            tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
+            prefixes=dict(ChainMap(*(dict(one.prefixes) for one in live))),
+            channels=[feature.name for feature in self._features if feature.is_channel],
+        )
+        warnings = []
+        for where, error in check_names(named, known):
+            if isinstance(error, DoubtfulSetting):
+                warnings.append((self._located(where, error.what), error.remedy))
+            else:
+                self._complain(where, error)
+        return tuple(warnings)
+
     def _report(self, where: Where, what: str, remedy: str) -> None:
+        self._problems.append((where, Problem(self._located(where, what), remedy)))
+
+    def _located(self, where: Where, what: str) -> str:
         source = self._source.variable(where) or self._path
-        self._problems.append((where, Problem(f"{source}: {dotted(where)}: {what}", remedy)))
+        return f"{source}: {dotted(where)}: {what}"
 
     def _is_reported(self, where: Where) -> bool:
         return any(there == where for there, _ in self._problems)

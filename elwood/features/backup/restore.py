@@ -39,6 +39,7 @@ from elwood.features.backup.rules import (
     stamp,
 )
 from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
+from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
 from elwood.foundation.storage.anchors import AnchorsRestored
 from elwood.foundation.storage.disk import holding, sync_folder
@@ -216,7 +217,10 @@ def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
     """Plan the renames; nothing of this machine or this moment is touched, nor the backups."""
     state, workspace, new = scope.state, scope.workspace, scope.state / STAGE / STATE
     brings = beside.is_dir()
-    kept = {*DISPOSABLE, scope.folder.name} if scope.folder.parent == state else {*DISPOSABLE}
+    # The notes of commands that a crash ended are about the workspace that goes.
+    kept = {*DISPOSABLE} - {RUNNING}
+    if scope.folder.parent == state:
+        kept.add(scope.folder.name)
     if workspace.is_relative_to(state) and (workspace.parent == state or not brings):
         kept.add(workspace.relative_to(state).parts[0])
     fresh = {path.name for path in new.iterdir()}

@@ -52,6 +52,7 @@ from elwood.features.backup.rules import (
     shown,
 )
 from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
@@ -68,7 +69,9 @@ _WORK = ".elwood-backup-"
 SPOOL = 8 << 20
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
-DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
+DISPOSABLE = frozenset(
+    {"lock", "reserve", "running", RUNNING, "sandbox", "run", "restoring", "backups"}
+)
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
 # Databases right in the state folder are indexes of files and journals: made anew.

@@ -27,6 +27,7 @@ FEATURE = Feature(
     build=imported("elwood.features.console.parts", "join"),
     cli=(WATCH,),
     owner=lambda config: "console",
+    is_channel=True,
 )
 # What is typed, of which the app starts the house if none runs.
 chat = imported(CLI, "chat")

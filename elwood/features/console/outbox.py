@@ -272,7 +272,8 @@ class Terminals:
         """Tell *me* what has changed in its conversation."""
         state = self._core.live.states.get(me.session) or Session()
         turn, waiting = state.turn, state.waiting.values()
-        heard = [*(turn.inputs if turn else ()), *waiting]
+        # A recording is shown when it has words.
+        heard = [one for one in (*(turn.inputs if turn else ()), *waiting) if not one.pending]
         replied = [one.replied for one in state.undelivered.values()]
         said = _said(state)
         if me.mode != "once":

@@ -20,7 +20,6 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt
 from elwood.features.console.outbox import OWNER, ROUTE, Mode, Terminals, route_to
 from elwood.foundation.command_line import CliFailure
-from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Rich
 
@@ -40,8 +39,7 @@ def _console(core: Core, others: Gathered) -> tuple[Terminals, Parts]:
         return CommandResult(msgspec.json.encode(commands(others)).decode(), ok=True)
 
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
-    # Nothing is heard here, so it has nobody to speak to.
-    keeper = file_keeper(media, core.workspace, core.paths.state, blocking, Client(connections=1))
+    keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
     terminals = Terminals(core, keeper)
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
     channel = Channel(

@@ -28,4 +28,5 @@ FEATURE = Feature(
     name="conversations",
     build=imported("elwood.features.conversations.parts", "build"),
     cli=(COMMAND,),
+    tools={"search_conversations": "conversations.turn.search"},
 )

@@ -6,4 +6,8 @@ FEATURE = Feature(
     name="daily_notes",
     build=imported("elwood.features.daily_notes.parts", "build"),
     settings=("elwood.features.daily_notes.settings:DailyNotesSettings",),
+    tools={
+        "create_thread": "daily_notes.thread.create",
+        "append_thread": "daily_notes.thread.append",
+    },
 )

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, assert_never
 
 import trio
@@ -130,6 +131,7 @@ class McpServer:
         self._last_call = -math.inf
         self._calls: dict[int, str] = {}
         self._slots = trio.Semaphore(MAX_CALLS)
+        self._stray: tuple[str, ...] = ()
         self._is_wanted = False
         self._changed = Signal()
         # What the owner can cut off: a connection, or a delay before the next.
@@ -274,6 +276,7 @@ class McpServer:
             book.met = True
             await self._store.write(book)
         self._offer = compare(self.name, offered, book.accepted)
+        self._note_stray_rules([tool.name for tool in offered])
         self._publish()
         if self._offer.waiting and book.told != self._offer.code:
             book.told = self._offer.code
@@ -284,6 +287,19 @@ class McpServer:
                 f"{one_line(names, 500)}. They are off until you accept them."
             )
             nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",))
+
+    def _note_stray_rules(self, offered: Sequence[str]) -> None:
+        """Say which rules of the owner are about tools that the server does not have."""
+        stray = tuple(name for name in self._settings.tools if name not in offered)
+        if stray != self._stray:
+            for name in stray:
+                where = f"mcp_servers.{self.name}.tools.{name}"
+                near = get_close_matches(name, offered, n=1)
+                hint = {"did_you_mean": near[0]} if near else {}
+                log.warning(
+                    "rule for a tool that the server does not have", extra={"at": where, **hint}
+                )
+        self._stray = stray
 
     def _publish(self) -> None:
         """Let the model have what was accepted, whether the server is up or not."""
@@ -454,6 +470,11 @@ class McpServer:
         if self._offer is not None:
             waiting = f", {len(self._offer.waiting)} to accept" if self._offer.waiting else ""
             parts.append(f"{len(self._usable)} tools{waiting}")
+        if self._stray:
+            names = ", ".join(self._stray)
+            parts.append(
+                f"mcp_servers.{self.name}.tools names tools that it does not have: {names}"
+            )
         if self._restarts:
             parts.append(f"restarts: {self._restarts}")
         if self._why and self._state not in ("waiting", "parked"):

@@ -1,13 +1,15 @@
 """MCP servers, as the app sees them."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, LiveTools, imported
 from elwood.foundation.command_line import CliCommand
 
 if TYPE_CHECKING:
     from elwood.agent.parts import Gathered, Parts
     from elwood.agent.session.core import Core
+    from elwood.foundation.settings import Config
 
 COMMAND = CliCommand(
     "auth",
@@ -37,6 +39,31 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     return await parts.build(core, others)
 
 
+def live(config: "Config") -> LiveTools:
+    """Find the tools that were accepted, and how those of each server begin."""
+    from elwood.features.mcp.settings import McpServers
+    from elwood.foundation.settings import Paths
+
+    servers = config.of(McpServers).by_name
+    prefixes = {f"{name}__": f"mcp.{name}." for name in servers}
+    if not servers or Paths not in config.values:
+        return LiveTools(prefixes=prefixes)
+    from elwood.features.mcp.definitions import model_name
+    from elwood.features.mcp.store import book_path, read_book
+
+    known = dict[str, str]()
+    for name in servers:
+        with suppress(OSError):  # a command may run as somebody who may not look there
+            book = read_book(book_path(config.of(Paths).state, name))
+            known |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
+    return LiveTools(known, prefixes)
+
+
 FEATURE = Feature(
-    name="mcp", build=build, settings=("elwood.features.mcp.settings:McpServers",), cli=(COMMAND,)
+    name="mcp",
+    build=build,
+    settings=("elwood.features.mcp.settings:McpServers",),
+    cli=(COMMAND,),
+    live=live,
+    tools={"read_resource": "mcp.resource.read", "read_prompt": "mcp.prompt.read"},
 )

@@ -156,6 +156,7 @@ async def _run(
             Command(
                 argv=(settings.command, *settings.args),
                 timeout=math.inf,
+                writable=False,
                 environment=environment,
                 secrets={key: value.reveal() for key, value in settings.secrets.items()},
                 streams=streams,

@@ -198,13 +198,20 @@ def _of_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _verify(loaded: Loaded) -> Iterator[Complaint]:
-    """Find folders that would show a server what is kept from every command."""
-    state = os.path.realpath(loaded.config.of(Paths).state) if Paths in loaded.config.values else ""
+    """Find folders that a server must not see, or not write."""
+    if Paths not in loaded.config.values:
+        return
+    paths = loaded.config.of(Paths)
+    state, workspace = (Path(os.path.realpath(one)) for one in (paths.state, paths.workspace))
     for name, server in loaded.config.of(McpServers).by_name.items():
-        for folder in server.shown:
-            real = os.path.realpath(folder)
-            if state and (Path(state).is_relative_to(real) or Path(real).is_relative_to(state)):
-                where = ("mcp_servers", name, "mounts")
+        where = ("mcp_servers", name, "mounts")
+        for folder, is_written in server.shown.items():
+            real = Path(os.path.realpath(folder))
+            if real.is_relative_to(workspace):
+                if is_written:
+                    what = f"{folder} is in the workspace, where its files would count as yours"
+                    yield where, what, "mount a folder outside of the workspace"
+            elif state.is_relative_to(real) or real.is_relative_to(state):
                 yield where, f"Elwood's state folder is in {folder}", "mount a folder without it"
 
 

@@ -26,20 +26,29 @@ class ServerBook(msgspec.Struct):
     met: bool = False
 
 
+def book_path(state: Path, name: str) -> Path:
+    return state / "mcp" / f"{name}.json"
+
+
+def read_book(path: Path) -> ServerBook:
+    """Read what is known of a server; nothing is accepted if that is damaged.  Blocks."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServerBook)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return ServerBook()
+
+
 class ServerStore:
     """The file of the server *name* in the state folder *state*."""
 
     def __init__(self, state: Path, name: str, disk: Disk) -> None:
-        self._path = state / "mcp" / f"{name}.json"
+        self._path = book_path(state, name)
         self._disk = disk
         self._one = trio.Lock()
 
     def read(self) -> ServerBook:
         """Read what is known; nothing is accepted if that is damaged.  Blocks."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ServerBook)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return ServerBook()
+        return read_book(self._path)
 
     async def write(self, book: ServerBook) -> None:
         """Keep *book*, on the disk when this returns.  Raises DiskFull."""

@@ -165,12 +165,13 @@ class MemoryExtension(SessionExtension):
                 return None
         if not notes:
             return None
-        seen = "\n".join(private_texts(session.path, (), summed_up=False))
+        private = private_texts(session.path, (), summed_up=False)
+        seen = "\n".join(one.text for one in private)
         chosen = relevant([n for n in notes if n.text not in seen], message, self._offered)
         if not chosen:
             return None
-        private = any(note.label.private for note in chosen)
-        return Reminded(turn.id, self._learning.redact(offered(chosen)), Label(private=private))
+        label = Label(private=any(note.label.private for note in chosen))
+        return Reminded(turn.id, self._learning.redact(offered(chosen)), label)
 
     @property
     def is_behind(self) -> bool:

@@ -73,4 +73,9 @@ FEATURE = Feature(
     ),
     cli=(COMMAND,),
     own=("elwood.features.memory.settings:OwnLearning",),
+    tools={
+        "save_memory": "memory.note.save",
+        "search_memory": "memory.note.search",
+        "forget_memory": "memory.note.forget",
+    },
 )

@@ -7,4 +7,5 @@ FEATURE = Feature(
     build=imported("elwood.features.own_settings.parts", "build"),
     own=("elwood.features.own_settings.settings:Personality",),
     checks=(imported("elwood.features.own_settings.check", "check"),),
+    tools={"change_settings": "own_settings.file.change"},
 )

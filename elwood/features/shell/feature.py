@@ -32,4 +32,5 @@ FEATURE = Feature(
     settings=("elwood.foundation.sandbox.settings:SandboxSettings",),
     cli=(COMMAND,),
     checks=(imported("elwood.features.shell.parts", "check"),),
+    tools={"run_command": "shell.command.run"},
 )

@@ -1,7 +1,7 @@
 """What shell brings to one run of the app."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.tools.tool import LentFolder, WorkspaceFiles
+from elwood.features.shell.commands import WorkspaceReview
 from elwood.features.shell.extension import EnvironmentExtension, looking
 from elwood.features.shell.tools import ID, NAME, tools
 from elwood.foundation.checks import CheckContext, Finding
@@ -22,10 +23,14 @@ from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import reap
 from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.following import finish_interrupted
+from elwood.foundation.sandbox.instructions import SetAside, list_set_aside
+from elwood.foundation.sandbox.layout import missing_programs
 from elwood.foundation.sandbox.picking import Picked, engines, find_engine, pick
 from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import escape_name
 
 log = logging.getLogger("elwood.shell")
 # What `elwood` may ask the running service.
@@ -89,7 +94,10 @@ class MountedFolders:
         if not self.mounts:
             return ""
         lines = await self.blocking(lambda: [self._line(one) for one in self.mounts])
-        head = f"The owner has opened folders outside of the workspace to you; in them {CLOSED}:"
+        head = (
+            "The owner has opened folders outside of the workspace to you. A command sees one only "
+            f"if it names its path. In them {CLOSED}:"
+        )
         return "\n".join((head, *lines))
 
     def _line(self, one: FolderMount) -> str:
@@ -124,11 +132,22 @@ async def build(core: Core, others: Gathered) -> Parts:
     async def answer(words: object) -> CommandResult:
         return CommandResult(seen.text, ok=seen.is_sound)
 
+    def report(changed: Sequence[SetAside]) -> None:
+        for one in changed:
+            log.warning("instruction file set aside", extra={"file": one.path, "id": one.id})
+            what = f"A command changed {escape_name(one.path)}, so I set its version aside"
+            core.table.warn(_subject(one), f"{what}: look at it with /workspace review")
+
+    await blocking(lambda: finish_interrupted(core.workspace, paths.state))
+    report(await blocking(lambda: list_set_aside(paths.state)))
+    review = WorkspaceReview(
+        core.workspace, paths.state, blocking, lambda one: core.table.end_warning(_subject(one))
+    )
     sandbox = found if isinstance(found, NoSandbox) else found.executor
     look = looking(sandbox, paths.workspace, core.config.of(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
-        tools=tools(sandbox, files, blocking, core.config.of(PolicySettings)),
+        tools=tools(sandbox, files, paths.state, blocking, core.config.of(PolicySettings), report),
         sandbox=sandbox,
         lent=[_lent(one) for one in settings.mounts],
         sessions=[partial(EnvironmentExtension, look)],
@@ -139,28 +158,40 @@ async def build(core: Core, others: Gathered) -> Parts:
                 help="where commands run, and what holds",
                 run=show,
                 group="What I may do",
-            )
+            ),
+            SlashCommand(
+                name="workspace",
+                help="instruction files that a command changed; review, accept ID, discard ID",
+                run=review.answer,
+                group="What I may do",
+            ),
         ],
         control=[ControlCommand(name=COMMAND, run=answer)],
         status=[] if seen.warning else [lambda: seen.words],  # warnings stand there anyway
     )
 
 
+def _subject(one: SetAside) -> str:
+    return f"set aside {one.id}"
+
+
 def _lent(mount: FolderMount) -> LentFolder:
-    root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False)
-    return LentFolder(root, mount.place, mount.chats)
+    strange = (".",) if mount.untrusted else ()
+    root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False, untrusted=strange)
+    return LentFolder(root, mount.place, mount.chats, mount.untrusted)
 
 
 async def check(context: CheckContext) -> list[Finding]:
     """For the doctor: ask the running Elwood; without one take a sandbox, and give it back."""
     settings, paths = context.config.of(SandboxSettings), context.config.of(Paths)
+    unknown = [] if settings.kind == "docker" else list(_unknown_programs(context.config))
     if settings.kind == "direct":
-        return [_unconfined(context.config)]
+        return [*unknown, _unconfined(context.config)]
     try:
         answer = await context.blocking(lambda: ask(paths.runtime, COMMAND))
     except ServiceUnreachable:
         if not (paths.state.is_dir() and paths.workspace.is_dir()):
-            return []  # told with the folders
+            return unknown  # the folders are told with the others
         seen = await _tried(settings, paths, context)
         text, is_sound = (
             f"{seen.text}\n- tried from here: a service may be allowed less",
@@ -170,9 +201,18 @@ async def check(context: CheckContext) -> list[Finding]:
         text, is_sound = f"{answer.text}\n- so says the Elwood that runs", answer.ok
     what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
-        return [Finding("ok", "sandbox", what)]
+        return [*unknown, Finding("ok", "sandbox", what)]
     remedy = "; ".join(filter(None, ("see docs/sandbox.md", engines())))
-    return [Finding("warning", "sandbox", what, remedy)]
+    return [*unknown, Finding("warning", "sandbox", what, remedy)]
+
+
+def _unknown_programs(config: Config) -> Iterator[Finding]:
+    """Find rules for commands of programs that are not there: they may be misspelt."""
+    policy = config.of(PolicySettings)
+    for key, rules in (("ask", policy.ask_commands), ("safe", policy.safe_commands)):
+        for name in missing_programs(rule.split()[0] for rule in rules if rule.strip()):
+            what = f"policy.{key}_commands: commands find no program {name}"
+            yield Finding("warning", "policy", what, "correct its name, or install it")
 
 
 async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext) -> Seen:

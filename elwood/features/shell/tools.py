@@ -1,18 +1,30 @@
 """The tool that runs commands, in the sandbox."""
 
 import hashlib
+import logging
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
+import trio
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import Plan, RunCommand
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.route import Route
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, WorkspaceFiles
+from elwood.agent.tools.tool import (
+    LentFolder,
+    Output,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    WorkspaceFiles,
+)
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
     READ_KINDS,
@@ -34,12 +46,19 @@ from elwood.foundation.sandbox.command import (
     CommandOutcome,
     Executor,
     NoSandbox,
+    Rung,
     SandboxFailed,
 )
+from elwood.foundation.sandbox.following import FollowedCommand, begin
+from elwood.foundation.sandbox.instructions import SetAside
+from elwood.foundation.sandbox.layout import INSTRUCTIONS
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import holds_secrets
-from elwood.foundation.text.lines import escape_names
+from elwood.foundation.storage.traces import TooManyFiles
+from elwood.foundation.text.lines import escape_name, escape_names
+
+log = logging.getLogger("elwood.shell")
 
 NAME, ID = "run_command", "shell.command.run"
 # Seconds for one command, unless the model says more, and the most; the tool itself has more, so
@@ -51,6 +70,12 @@ MAX_OUTPUT = 45_000
 MAX_PIPED = 8 << 20
 # Files named in a command whose content is part of what is approved, and bytes of each.
 MAX_FILES, MAX_BYTES = 20, 16 << 20
+# Words of a command that are looked up as names of files; with more, it may read everything.
+MAX_WORDS = 500
+NO_MARKS = (
+    "words of strangers were read, and the file system keeps no marks on files (it has no user "
+    "extended attributes)"
+)
 # What a word may be set apart by in a shell command.
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
 
@@ -83,19 +108,24 @@ class CommandTool:
     """Runs commands in *sandbox*, which may also say why none can be run.
 
     *files* are those that a command may name: what is in them is part of what is approved.
+    *report* is given what commands changed of the instruction files; *state* is Elwood's folder.
     """
 
     def __init__(
         self,
         sandbox: Executor | NoSandbox,
         files: WorkspaceFiles,
+        state: Path,
         blocking: Blocking,
         policy: PolicySettings,
+        report: Callable[[Sequence[SetAside]], None],
     ) -> None:
         self._sandbox = sandbox
         self._files = files
+        self._state = state
         self._blocking = blocking
         self._policy = policy
+        self._report = report
 
     async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
         """Judge a command by its words, and say what else its outcome hangs on."""
@@ -111,23 +141,114 @@ class CommandTool:
         scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
         return Plan(action, given.command, facts, scope=scope)
 
-    async def run_command(self, given: ShellCommand, context: ToolContext) -> str:
+    async def run_command(self, given: ShellCommand, context: ToolContext) -> str | Output:
         """Run a command; what only looks runs as it was read, anything else in bash."""
         sandbox = self._usable()
         verdict = judge(given.command, str(self._files.root.path))
+        script = verdict if isinstance(verdict, Safe) and sandbox.rung != "direct" else None
+        mounts = [] if script else self._files.named_mounts(given.command, context.route)
+        followed = await self._begin(given.command, context, mounts, sandbox.rung, script is None)
+        outcome: CommandOutcome | None = None
+        note = ""
         try:
-            if isinstance(verdict, Safe) and sandbox.rung != "direct":
-                outcome = await _run_script(verdict, given, sandbox)
-            else:
-                argv = ("bash", "--norc", "--noprofile", "-c", given.command)
-                mounts = self._files.mounts(context.route)
-                outcome = await sandbox.run(
-                    Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT, mounts=mounts)
-                )
+            with self._files.root.changing(INSTRUCTIONS if script else followed.guarded):
+                try:
+                    outcome = await self._run(given, script, mounts, sandbox, followed)
+                finally:
+                    with trio.CancelScope(shield=True):
+                        note = await self._finish(followed, outcome)
         except SandboxFailed as error:
             text = f"{error}; whether the command did something is not known"
             raise ToolFailure(text, unknown=True) from error
-        return _told(outcome, given)
+        except ToolFailure as failure:
+            raise _with_sources(failure, followed) from failure
+        try:
+            text = _told(outcome, given)
+        except ToolFailure as failure:
+            raise _with_sources(failure, followed) from failure
+        source = next(iter(followed.sources), "")
+        text += note
+        return Output(text, untrusted=True, origin=escape_name(source)) if source else text
+
+    async def _run(
+        self,
+        given: ShellCommand,
+        script: Safe | None,
+        mounts: Sequence[LentFolder],
+        sandbox: Executor,
+        followed: FollowedCommand,
+    ) -> CommandOutcome:
+        if script is not None:
+            return await _run_script(script, given, sandbox)
+        writable = not followed.needs_marks or await self._blocking(lambda: followed.can_mark)
+        if not writable and sandbox.rung == "direct":
+            raise ToolFailure(f"not run: {NO_MARKS}")
+        command = Command(
+            argv=("bash", "--norc", "--noprofile", "-c", given.command),
+            timeout=given.timeout,
+            limit=MAX_OUTPUT,
+            mounts=[one.place for one in mounts],
+            writable=writable,
+        )
+        outcome = await sandbox.run(command)
+        if writable:
+            return outcome
+        note = "; ".join(filter(None, (outcome.note, f"it could write no file: {NO_MARKS}")))
+        return msgspec.structs.replace(outcome, note=note)
+
+    async def _begin(
+        self,
+        command: str,
+        context: ToolContext,
+        mounts: Sequence[LentFolder],
+        rung: Rung,
+        writes: bool,
+    ) -> FollowedCommand:
+        def look() -> FollowedCommand:
+            words = _words(command)
+            followed = [one.root for one in mounts if one.root.writable and not one.untrusted]
+            return begin(
+                [self._files.root, *followed],
+                list(self._places(words, context.route)),
+                [one.place for one in mounts if one.untrusted],
+                self._state,
+                rung,
+                uses_git="git" in words,
+                untrusted=context.label.untrusted,
+                writes=writes,
+            )
+
+        try:
+            return await self._blocking(look)
+        except TooManyFiles as error:
+            text = f"not run: {error}, so words of strangers in them could not be followed"
+            raise ToolFailure(f"{text}; move some of them to a mount") from error
+
+    def _places(self, words: Sequence[str], route: Route) -> Iterator[tuple[Root, str]]:
+        """Find the files and folders that *words* name.  Blocks."""
+        if len(words) > MAX_WORDS:
+            yield self._files.root, "."
+        for word in words[:MAX_WORDS]:
+            # "$HOME/a" is the file a for a command, and a glob names what is in its folder.
+            for name in dict.fromkeys((word, word.partition("/")[2] if "$" in word else word)):
+                root, path, _ = self._files.reached(_without_glob(name), route)
+                with suppress(PathRefused, Unconfined):
+                    yield root, root.located(path)
+
+    async def _finish(self, followed: FollowedCommand, outcome: CommandOutcome | None) -> str:
+        """Mark what the command wrote; return what its reader must know of that."""
+        printed = outcome.output.decode("utf-8", "replace") if outcome else ""
+        failed, changed = await self._blocking(lambda: followed.finish(printed))
+        parts: list[str] = []
+        if failed:
+            names = escape_names(failed, 3)
+            log.warning("files could not be marked as untrusted", extra={"count": len(failed)})
+            parts.append(f"words of strangers may be in {names}, which could not be marked so")
+        if changed:
+            self._report(changed)
+            names = escape_names([one.path for one in changed], 3)
+            parts.append(f"it changed {names}, which was set aside until the owner has looked")
+        return "".join(f"\n({part})" for part in parts)
 
     def _usable(self) -> Executor:
         if isinstance(self._sandbox, NoSandbox):
@@ -137,10 +258,7 @@ class CommandTool:
     def _named(self, command: str, context: ToolContext) -> dict[str, str]:
         """Hash the files that *command* names, and what git would push.  Blocks."""
         facts: dict[str, str] = {}
-        parsed = parse(command)
-        plain = () if isinstance(parsed, Unclear) else parsed
-        whole = [word.text for piped in plain for argv in piped.commands for word in argv]
-        words = [word for word in dict.fromkeys((*whole, *_APART.split(command))) if word]
+        words = _words(command)
         implied = [name for word in words for name in IMPLIED.get(word, ())]
         for word in (*implied, *words):
             if len(facts) >= MAX_FILES:
@@ -151,6 +269,35 @@ class CommandTool:
         if "git" in words:
             facts |= _head(self._files.root)
         return facts
+
+
+def _words(command: str) -> list[str]:
+    """Return everything in *command* that may be a word for a program, each once."""
+    parsed = parse(command)
+    plain = () if isinstance(parsed, Unclear) else parsed
+    whole = [word.text for piped in plain for argv in piped.commands for word in argv]
+    return [word for word in dict.fromkeys((*whole, *_APART.split(command))) if word]
+
+
+def _without_glob(word: str) -> str:
+    """Return the folder in which a glob is looked for; other words stay as they are.
+
+    >>> _without_glob("a/b*/c"), _without_glob("*.txt"), _without_glob("a/b")
+    ('a', '.', 'a/b')
+    """
+    start = min((word.find(char) for char in "*?[" if char in word), default=-1)
+    return word if start < 0 else word[:start].rpartition("/")[0] or "."
+
+
+def _with_sources(failure: ToolFailure, followed: FollowedCommand) -> ToolFailure:
+    """Return *failure*, whose text may hold words of the untrusted files that were read."""
+    source = next(iter(followed.sources), "")
+    return ToolFailure(
+        str(failure),
+        untrusted=failure.untrusted or bool(source),
+        origin=failure.origin or escape_name(source),
+        unknown=failure.unknown,
+    )
 
 
 def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
@@ -273,9 +420,14 @@ def _hash(root: Root, path: str) -> str | None:
 
 
 def tools(
-    sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking, policy: PolicySettings
+    sandbox: Executor | NoSandbox,
+    files: WorkspaceFiles,
+    state: Path,
+    blocking: Blocking,
+    policy: PolicySettings,
+    report: Callable[[Sequence[SetAside]], None],
 ) -> tuple[Tool, ...]:
-    command = CommandTool(sandbox, files, blocking, policy)
+    command = CommandTool(sandbox, files, state, blocking, policy, report)
     is_open = not isinstance(sandbox, NoSandbox) and sandbox.rung == "direct"
     return (
         Tool(

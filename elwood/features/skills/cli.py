@@ -130,5 +130,10 @@ def remove_skill(config: Config, given: Namespace) -> int:
 def _shelf(config: Config) -> SkillStore:
     settings = config.of(SkillSettings)
     return SkillStore(
-        Root(config.of(Paths).workspace), in_thread, settings.folders, off=settings.off
+        Root(config.of(Paths).workspace),
+        in_thread,
+        settings.folders,
+        always=settings.always,
+        off=settings.off,
+        chats=settings.chats,
     )

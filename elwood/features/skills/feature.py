@@ -48,6 +48,8 @@ COMMAND = CliCommand(
 FEATURE = Feature(
     name="skills",
     build=imported("elwood.features.skills.parts", "build"),
+    checks=(imported("elwood.features.skills.parts", "check"),),
     settings=("elwood.features.skills.settings:SkillSettings",),
     cli=(COMMAND,),
+    tools={"activate_skill": "skills.skill.read"},
 )

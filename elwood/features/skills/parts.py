@@ -23,6 +23,10 @@ from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
 from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.settings import Paths
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import cut
 from elwood.foundation.text.tokens import estimate
 
@@ -122,10 +126,28 @@ async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
     return CommandAnswer(text, "\n".join(lines), pages=pages)
 
 
+async def check(context: CheckContext) -> list[Finding]:
+    """Look at all skills."""
+    workspace = Root(context.config.of(Paths).workspace)
+    found = await _store(context.config.of(SkillSettings), workspace, context.blocking).found()
+    return [Finding("warning", "skills", problem) for problem in found.problems]
+
+
+def _store(settings: SkillSettings, workspace: Root, blocking: Blocking) -> SkillStore:
+    return SkillStore(
+        workspace,
+        blocking,
+        settings.folders,
+        always=settings.always,
+        off=settings.off,
+        chats=settings.chats,
+    )
+
+
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    folders, chats = settings.folders, settings.chats
-    shelf = SkillStore(core.workspace, blocking, folders, off=settings.off, chats=chats)
+    shelf = _store(settings, core.workspace, blocking)
+    await shelf.found()  # what is wrong with them is logged
     skills = SkillList(shelf, settings.always)
 
     async def read(name: str, route: Route) -> str:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import attrs
@@ -31,7 +32,7 @@ from elwood.features.skills.skill import (
     parse,
 )
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.sandbox.layout import environment
+from elwood.foundation.sandbox.layout import missing_programs
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.disk import sync_folder
 from elwood.foundation.storage.files import Root
@@ -92,6 +93,7 @@ class SkillStore:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
 
     Those called *off* are not used, and are nowhere named; *chats* says for which others are only.
+    A name in them, or in *always*, that no skill has is a problem: a skill may still be placed.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class SkillStore:
         blocking: Blocking,
         packages: Sequence[Path] = (),
         *,
+        always: Collection[str] = (),
         off: Collection[str] = (),
         chats: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
@@ -108,6 +111,7 @@ class SkillStore:
         self._blocking = blocking
         self._off = frozenset(off)
         self._chats = chats or {}
+        self._named = {"always": tuple(always), "off": tuple(off), "chats": tuple(self._chats)}
         self._known: dict[Path, _Read] = {}
         self._found = FoundSkills()
 
@@ -123,6 +127,7 @@ class SkillStore:
     def look(self) -> FoundSkills:
         """Read what changed; blocks."""
         skills: dict[str, FoundSkill] = {}
+        names: set[str] = set()
         problems: list[str] = []
         known: dict[Path, _Read] = {}
         for root, folder in self._folders(problems):
@@ -136,6 +141,7 @@ class SkillStore:
                 problems.append(f"{path}: {MANUAL} cannot be read: {error}")
                 continue
             _, skill = known[path]
+            names.add(path.name if isinstance(skill, Unusable) else skill.name)
             if isinstance(skill, Unusable):
                 problems.append(f"{path}: {skill.why}")
             elif skill.name in skills:
@@ -144,6 +150,12 @@ class SkillStore:
             elif skill.name not in self._off:
                 is_inside, chats = root is self._workspace, self._chats.get(skill.name, ())
                 skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
+        for key, given in self._named.items():
+            problems += [
+                f"skills.{key}: there is no skill {name}{_meant(name, names)}"
+                for name in given
+                if name not in names
+            ]
         self._known = known
         return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
@@ -157,8 +169,17 @@ class SkillStore:
                 path = root.path / folder
                 left -= 1
                 try:
+                    if (
+                        place != "."
+                        and folder == place
+                        and root.located(place).rstrip("/") != place
+                    ):
+                        problems.append(f"{path} is a link, and skills are read from no link")
+                        continue
                     items, more = root.items(folder, MAX_ENTRIES)
                 except PathMissing:
+                    if root is not self._workspace:
+                        problems.append(f"skills.folders: there is no folder {path}")
                     continue
                 except (PathRefused, Unconfined) as error:
                     problems.append(f"{path} cannot be looked at: {error}")
@@ -185,7 +206,8 @@ class SkillStore:
         with root.file(f"{folder}/{MANUAL}") as file:
             found = file.stat
             # Changes whenever the file is written, replaced, marked, linked to, or closed.
-            stamp = (found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino)
+            times = (found.st_ctime_ns, found.st_mtime_ns)
+            stamp = (*times, found.st_size, found.st_ino, int(file.untrusted))
             known = self._known.get(root.path / folder)
             if known is not None and known[0] == stamp:
                 return known
@@ -196,22 +218,21 @@ class SkillStore:
             return stamp, parse(file.read(MAX_FILE + 1), name)
 
 
+def _meant(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def lacking(skill: Skill) -> str | None:
     """Say what *skill* needs that commands would not find; None if there is all."""
     reasons = []
-    if missing := absent(skill.programs):
+    if missing := missing_programs(skill.programs):
         reasons.append(f"programs that are not installed where commands run: {', '.join(missing)}")
     if skill.variables:
         names = ", ".join(skill.variables)
         what = "variables, and Elwood gives commands none of yours (an MCP server may have secrets)"
         reasons.append(f"{what}: {names}")
     return f"it needs {', and '.join(reasons)}" if reasons else None
-
-
-def absent(programs: Iterable[str]) -> list[str]:
-    """List those of *programs* that commands would not find."""
-    path = environment({}, home="/")["PATH"]
-    return [name for name in programs if shutil.which(name, path=path) is None]
 
 
 # --- taking in and removing -----------------------------------------------------------------------

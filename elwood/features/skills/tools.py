@@ -11,8 +11,9 @@ from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
 from elwood.features.skills.skill import MAX_FILE
-from elwood.features.skills.store import FoundSkill, SkillStore, absent, lacking
+from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.layout import missing_programs
 
 NAME, ID = "activate_skill", "skills.skill.read"
 Read = Callable[[str, Route], Awaitable[str]]
@@ -86,7 +87,7 @@ def _written(found: FoundSkill, place: str | None) -> str:
             note = "Commands do not reach its directory: its scripts can be read, not run."
     if packages := found.skill.packages:
         note += f" It wants the packages {', '.join(packages)}"
-        missing = ", ".join(absent(packages))
+        missing = ", ".join(missing_programs(packages))
         note += f"; no program is called {missing}: tell the owner." if missing else "."
     head = f'{found.skill.mark} directory="{place or found.path}">'
     return "\n".join([head, found.skill.body, "</skill>", note])

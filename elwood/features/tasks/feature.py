@@ -32,4 +32,11 @@ FEATURE = Feature(
     cli=(COMMAND,),
     checks=(imported("elwood.features.tasks.parts", "check"),),
     set_up=imported("elwood.features.tasks.parts", "set_up"),
+    tools={
+        "schedule": "tasks.task.create",
+        "list_tasks": "tasks.task.list",
+        "pause_task": "tasks.task.pause",
+        "resume_task": "tasks.task.resume",
+        "cancel_task": "tasks.task.cancel",
+    },
 )

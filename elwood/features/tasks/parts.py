@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from elwood.agent.channels.client import TellOwner
-from elwood.agent.conversation.labels import CLEAN, PRIVATE
+from elwood.agent.conversation.labels import CLEAN, PRIVATE, addresses
 from elwood.agent.conversation.message import PLANNED
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
@@ -290,7 +290,9 @@ class TaskClock:
         try:
             with trio.fail_after(tool.timeout):
                 plan = await tool.plan(given, context)
-                situation = Situation(label=CLEAN, principal="task")
+                # The owner has written down what is watched.
+                named = frozenset(addresses(what))
+                situation = Situation(label=CLEAN, principal="task", named_before=named)
                 rules = Rules(tools={tool.name: word} if word else {})
                 decision = decide(tool.name, plan.action, situation, rules)
                 if not isinstance(decision, Allow) or has_effect(plan.action):

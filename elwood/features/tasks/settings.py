@@ -167,7 +167,7 @@ class TaskForm:
         "", help="or a text that is said as it stands, without a model", check=_shorter(MAX_PROMPT)
     )
     tool: str = setting(
-        "", help="or a tool that is called without a model; its result is the answer"
+        "", help="or a tool that is called without a model; its result is the answer", names="tool"
     )
     arguments: Mapping[str, Any] = setting(
         {}, help="what the tool is given, as docs/reference/tools.md tells"
@@ -194,6 +194,7 @@ class TaskForm:
         help="where the answer goes: a channel, or channel:chat as in `telegram:-1001234567890`",
         check=_readable(read_route),
         default="where you were heard last",
+        names="channel",
     )
     silent: bool = setting(False, help="post no answer")
     notify: bool = setting(True, help="tell you when it fails, is missed or is paused")
@@ -206,7 +207,9 @@ class TaskForm:
     model: str = setting(
         "default", help="`default`, `cheap` (models.summarizer), or provider/name", check=is_role
     )
-    tools: tuple[str, ...] | None = setting(None, help="tools it may use", default="all")
+    tools: tuple[str, ...] | None = setting(
+        None, help="tools it may use", default="all", names="tool"
+    )
     tokens: int | None = setting(None, help="most tokens a day", check=at_least(1))
     usd: float | None = setting(None, help="most US dollars a day", check=at_least(0))
     catch_up: float | None = setting(

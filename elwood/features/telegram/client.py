@@ -1,13 +1,18 @@
 """The calls of the Telegram Bot API, how it says no, and what then helps."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import trio
 
+from elwood.agent.channels.client import TRIES
 from elwood.agent.channels.messages import Attachment
+from elwood.agent.conversation.message import PendingFile
+from elwood.agent.media.client import NotFetched
 from elwood.features.telegram.bot_api import (
     FileLocation,
     SentMessage,
@@ -18,7 +23,9 @@ from elwood.features.telegram.bot_api import (
     read_updates,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
+from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable, retry_after
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
@@ -42,6 +49,10 @@ PROBE_TIMEOUT = 10.0
 UPLOAD_TIMEOUT = 60.0
 # Bytes of a file that the API gives, and seconds for all of it.
 MAX_DOWNLOAD, DOWNLOAD_TIMEOUT = 20 << 20, 120.0
+# Bytes of a file that a Bot API server of our own has fetched: it is in memory for a moment.
+MAX_LOCAL = 100 << 20
+# Seconds at most between two tries to download a file, whatever the server asks for.
+LAST_PAUSE = 30.0
 # Bytes of a button's data and characters of the answer to a press.
 MAX_BUTTON_DATA = 64
 MAX_ANSWER = 200
@@ -86,7 +97,7 @@ class Bot:
         if offset is not None:
             ask["offset"] = offset
         answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
-        reply = self._judge("getUpdates", answer.status, answer.body)
+        reply = self._judge("getUpdates", answer)
         updates = read_updates(reply)
         if updates is None:
             raise TelegramError("getUpdates", 502, "the result is not a list of updates")
@@ -103,7 +114,9 @@ class Bot:
                 f"{self._files}{quote(path)}", read_timeout=CALL_TIMEOUT, limit=MAX_DOWNLOAD
             )
             if answer.status != 200:
-                raise TelegramError("download", answer.status, "the file was not given")
+                waits = retry_after(answer.headers)
+                what = "the file was not given"
+                raise TelegramError("download", answer.status, what, retry_after=waits)
             return answer.body
         raise Interrupted(f"the file did not come within {DOWNLOAD_TIMEOUT:.0f} s", stalled=True)
 
@@ -230,7 +243,7 @@ class Bot:
             *((field, file.name, file.data) for field, file in files.items()),
             read_timeout=UPLOAD_TIMEOUT,
         )
-        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+        return self._read(method, self._judge(method, answer), kind)
 
     async def _edit(self, method: str, ask: dict[str, Any]) -> None:
         try:
@@ -243,7 +256,7 @@ class Bot:
         self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
     ) -> T:
         answer = await self._send(method, ask, limit)
-        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+        return self._read(method, self._judge(method, answer), kind)
 
     @staticmethod
     def _read(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -257,14 +270,16 @@ class Bot:
         body = msgspec.json.encode(ask)
         return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
 
-    def _judge(self, method: str, status: int, body: bytes) -> bytes | msgspec.Raw:
+    def _judge(self, method: str, answer: Answer) -> bytes | msgspec.Raw:
         """Return the result, or raise what the API says is wrong."""
+        status, waits = answer.status, retry_after(answer.headers)
         try:
-            reply = msgspec.json.decode(body, type=_Reply)
+            reply = msgspec.json.decode(answer.body, type=_Reply)
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status == 200:
-                return body  # hostile text may be the reason; who reads it decides
-            raise TelegramError(method, status, "an answer that is not the Bot API's") from None
+                return answer.body  # hostile text may be the reason; who reads it decides
+            what = "an answer that is not the Bot API's"
+            raise TelegramError(method, status, what, retry_after=waits) from None
         if reply.ok:
             return reply.result
         parameters = reply.parameters or {}
@@ -272,7 +287,7 @@ class Bot:
             method,
             reply.error_code or status,
             self._clean(reply.description),
-            retry_after=parameters.get("retry_after"),
+            retry_after=parameters.get("retry_after", waits),
             migrate_to=parameters.get("migrate_to_chat_id"),
         )
 
@@ -428,3 +443,38 @@ def explain(error: Failure) -> str:
             if any(words in error.why for words in ("expired", "not yet valid")):
                 return f"{error.why}: check the clock of this machine"
             return error.why
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class Downloads:
+    """Downloads the files that people send, from the API or out of the folder *local_files*."""
+
+    def __init__(self, bot: Bot, local_files: Path | None, blocking: Blocking) -> None:
+        self._bot = bot
+        self._folder = local_files
+        self._blocking = blocking
+
+    async def download(self, file: PendingFile) -> bytes:
+        """Download a file, with several tries.  Raises NotFetched, PathRefused, Unconfined."""
+        if not file.id:
+            raise NotFetched("it comes in a form that I do not know")
+        if file.size > (MAX_DOWNLOAD if self._folder is None else MAX_LOCAL):
+            raise NotFetched(explain(TelegramError("getFile", 400, "file is too big")))
+        pause, left = 1.0, TRIES
+        while True:
+            try:
+                where = await self._bot.get_file(file.id)
+                if self._folder is None:
+                    return await self._bot.download(where)
+                # A path on this machine, which must lie in the folder.
+                read = partial(Root(self._folder).read, where, MAX_LOCAL)
+                return await self._blocking(read)
+            except FAILURES as error:
+                left -= 1
+                if not left or (isinstance(error, TelegramError) and error.code == 400):
+                    raise NotFetched(explain(error)) from error
+                asked = error.retry_after if isinstance(error, TelegramError) else None
+            await trio.sleep(min(LAST_PAUSE, max(pause, asked or 0.0)))
+            pause *= 2

@@ -22,4 +22,5 @@ FEATURE = Feature(
     checks=(imported("elwood.features.telegram.parts", "check"),),
     set_up=imported("elwood.features.telegram.parts", "set_up"),
     owner=_owner,
+    is_channel=True,
 )

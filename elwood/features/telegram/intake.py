@@ -21,7 +21,7 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.client import TRIES, IntakeReplies, ask, post_once
+from elwood.agent.channels.client import IntakeReplies, ask, post_once
 from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
 from elwood.agent.conversation.inbound import (
     Inbound,
@@ -32,10 +32,8 @@ from elwood.agent.conversation.inbound import (
     session_of,
     types,
 )
-from elwood.agent.conversation.message import ReceivedFile
+from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
-from elwood.agent.media.client import NotUnderstood
-from elwood.agent.media.store import FileKeeper
 from elwood.agent.session.commands.slash import EVERYDAY, menu
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.log.state import is_typed
@@ -43,14 +41,13 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
     MembershipChanged,
-    SharedFile,
     StopPressed,
     TelegramChat,
     TelegramMessage,
     UnreadableUpdate,
     Update,
 )
-from elwood.features.telegram.client import FAILURES, MAX_DOWNLOAD, Bot, TelegramError, explain
+from elwood.features.telegram.client import FAILURES, Bot, explain
 from elwood.features.telegram.poll import Poll, Webhook
 from elwood.features.telegram.reading import (
     Addressed,
@@ -63,9 +60,9 @@ from elwood.features.telegram.reading import (
     identify_press,
     is_for_another,
     message_name,
-    name_of,
     order_of,
     overheard,
+    pending_file,
     quote,
     quoted,
     route_of,
@@ -74,9 +71,6 @@ from elwood.features.telegram.reading import (
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
-from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.files import Root
-from elwood.foundation.text.lines import escape_names
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
@@ -94,12 +88,6 @@ MAX_MENUS = 8
 # Strangers that may wait for their code before their messages do.
 MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
-NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
-NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
-# Bytes of a file that a Bot API server of our own has fetched: it is held in memory for a moment.
-MAX_LOCAL = 100 << 20
-# Files that are downloaded and read at once, of all chats.
-DOWNLOADS = 2
 # Seconds without another picture after which an album is whole: longer than between two polls.
 ALBUM_WAIT = 1.5
 # Messages of a group that are kept though they were not for us, in how many, and seconds for which
@@ -115,8 +103,8 @@ class Intake:
     """The long poll and, for each chat, one task that hands its updates on in order.
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  Files are with *keeper* by then.  *random* and *silence*
-    are those of `Poll`, *now* is Unix time; *commands* are those of features, for the menus.
+    keeps it, so this actor keeps nothing.  Files are left for the session to fetch.  *random* and
+    *silence* are those of `Poll`, *now* is Unix time; *commands* are those of features, for menus.
     """
 
     def __init__(
@@ -127,15 +115,12 @@ class Intake:
         sessions: Address[SessionsMail],
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
-        keeper: FileKeeper,
         random: Callable[[], float],
         now: Callable[[], float],
         silence: float = 120.0,
         commands: Sequence[SlashCommand] = (),
     ) -> None:
         self._bot = bot
-        self._keeper = keeper
-        self._downloads = trio.CapacityLimiter(DOWNLOADS)
         self._settings = settings
         self._commands = commands
         self._sessions = sessions
@@ -276,69 +261,9 @@ class Intake:
             return await self._replies.tell(route, UNREADABLE)
         if (answered := message.reply_to_message) and answered.attached_as in ("photo", "document"):
             album = [*album, answered]  # "what is this?"
-        came = await self._take_in(who.session, album)
-        if came.wrong and not await self._replies.tell(route, "\n".join(came.wrong)):
-            return False
-        words = "\n".join(filter(None, (*came.heard, who.text)))
-        if message.has_file and not words and not any(file.untrusted for file in came.files):
-            return True  # nothing of it can be used, and that was said
-        told = (f"[{why}]" for why in came.wrong)
-        text = "\n".join(filter(None, (*told, said(message, words))))
-        heard = msgspec.structs.replace(who, text=text)
-        return await self._inbound(number, message, edited, heard, route, tuple(came.files))
-
-    async def _take_in(self, session: str, album: list[TelegramMessage]) -> "_Came":
-        """Keep the files of *album*, and find out what is in them."""
-        came = _Came()
-        for message in album:
-            if message.has_file:
-                try:
-                    async with self._downloads:
-                        await self._keep(session, message, came)
-                except (*FAILURES, PathRefused, Unconfined) as error:
-                    why = explain(error) if isinstance(error, FAILURES) else str(error)
-                    came.wrong.append(NOT_FETCHED.format(message.attached, why))
-                except NotUnderstood as error:
-                    kept = came.files[-1].path
-                    came.wrong.append(NOT_HEARD.format(message.attached, error, kept))
-        return came
-
-    async def _keep(self, session: str, message: TelegramMessage, came: "_Came") -> None:
-        found, kind = message.file, message.attached or ""
-        if found is None:
-            came.wrong.append(NOT_FETCHED.format(kind, "it comes in a form that I do not know"))
-            return
-        data = await self._download(found)
-        name = name_of(message, found)
-        file, removed = await self._keeper.keep(session, name, kind, data)
-        if removed:
-            came.wrong.append(f"To make room I removed {escape_names(removed)} (media.budget).")
-        if message.attached_as not in ("voice", "video_note"):
-            came.files.append(await self._keeper.understand(session, file, data))
-            return
-        came.files.append(msgspec.structs.replace(file, untrusted=False))
-        words = await self._keeper.write_down(self._keeper.root.path / file.path, data)
-        minutes, seconds = divmod(found.duration, 60)
-        came.heard.append(f"[machine transcript of a {kind}, {minutes}:{seconds:02}]\n{words}")
-
-    async def _download(self, file: SharedFile) -> bytes:
-        """Download a file; raises what the last of several tries did."""
-        folder = self._settings.local_files
-        if (file.file_size or 0) > (MAX_DOWNLOAD if folder is None else MAX_LOCAL):
-            raise TelegramError("getFile", 400, "file is too big")
-        for attempt in range(TRIES):
-            try:
-                where = await self._bot.get_file(file.file_id)
-                if folder is None:
-                    return await self._bot.download(where)
-                # A path on this machine, which must lie in the folder.
-                read = partial(Root(folder).read, where, MAX_LOCAL)
-                return await self._keeper.blocking(read)
-            except FAILURES as error:
-                if attempt == TRIES - 1 or (isinstance(error, TelegramError) and error.code == 400):
-                    raise
-            await trio.sleep(2.0**attempt)
-        raise AssertionError("unreachable")
+        pending = tuple(pending_file(one) for one in album if one.has_file)
+        heard = msgspec.structs.replace(who, text=said(message, who.text))
+        return await self._inbound(number, message, edited, heard, route, pending)
 
     async def _admit(
         self, who: Addressed, chat: TelegramChat, route: Route, *, asks: bool
@@ -425,7 +350,7 @@ class Intake:
         edited: bool,
         who: Addressed,
         route: Route,
-        files: tuple[ReceivedFile, ...],
+        pending: tuple[PendingFile, ...],
     ) -> bool:
         name = message_name(message)
         sent_at = message.edit_date if edited and message.edit_date else message.date
@@ -447,7 +372,7 @@ class Intake:
                 untrusted=not is_command and says_others_words(message, self._us),
                 quoted=quoted(message, self._us),
                 heard=heard,
-                files=files,
+                pending=pending,
             ),
         )
         if isinstance(taken, Taken) and heard:
@@ -545,14 +470,6 @@ class Intake:
         self._us = msgspec.structs.replace(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True
-
-
-class _Came(msgspec.Struct):
-    """What came of the files of a message: what was kept, and *heard*, and what went *wrong*."""
-
-    files: list[ReceivedFile] = []
-    heard: list[str] = []
-    wrong: list[str] = []
 
 
 async def _whole_album(

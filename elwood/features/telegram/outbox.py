@@ -25,7 +25,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Bucket, Pacing
+from elwood.agent.channels.pacing import Bucket, Pacing, per_second
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
@@ -63,6 +63,10 @@ IDLE = 60.0
 JITTER = 0.25
 # Seconds to wait when flood control does not say how long.
 FLOOD = 5.0
+# Seconds within which refused messages in two chats mean that the whole bot sends too much.  Flood
+# control does not say whom it means.  A single chat can be refused for an hour for a reason of its
+# own (slow mode, edits), so one refusal holds that chat only.
+TOGETHER = 5.0
 # Seconds between two looks whether Telegram is back.
 PROBE = 4.0
 # Messages of a group's budget that edits leave for what is final.
@@ -288,9 +292,10 @@ class Outbox:
         self._random = random
         self._pacing = pacing or Pacing()
         total = self._pacing.total
-        previews = min(total / 2, self._pacing.all_previews)
-        self._total = Bucket(total, max(1.0, total))
-        self._all_previews = Bucket(previews, max(1.0, previews))
+        self._total = per_second(total)
+        self._all_previews = per_second(min(total / 2, self._pacing.all_previews))
+        self._all_flooded_until = 0.0  # no chat may have anything
+        self._refused: tuple[_ChatQueue, float] | None = None  # the newest, and when
         self._turns = trio.Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
@@ -395,7 +400,7 @@ class Outbox:
         """Serve one chat until it has been idle for long."""
         while True:
             queue.wake = trio.Event()
-            flood = queue.flooded_until - trio.current_time()
+            flood = self._flood(queue)
             if queue.posts:  # what is final comes first
                 await self._deliver(chat, queue, queue.posts.popleft())
             elif queue.edits:
@@ -423,9 +428,9 @@ class Outbox:
     def _due(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
         """Find what is to be shown of work in this chat, if there is room for it."""
         now = trio.current_time()
-        if self._away or now < queue.flooded_until or self._all_previews.delay(now):
+        if self._away or self._flood(queue) > 0 or self._all_previews.delay(now):
             return None
-        edits = not queue.messages.delay(now, leave=EDITS_LEAVE)
+        edits = not (queue.messages.delay(now, leave=EDITS_LEAVE) or self._total.delay(now))
         draws = not queue.previews.delay(now)
         for screen in queue.screens.values():
             frame = screen.due(now, self._pacing, edits=edits, draws=draws)
@@ -449,7 +454,7 @@ class Outbox:
             await screen.show(self._bot, queue.chat, frame, now)
         except TelegramError as error:
             if error.code == 429:
-                self._flooded(queue, error)
+                self._hold(queue, error)
             elif error.code == 403:
                 self._know(queue.chat, explain(error))
         except (Unreachable, Interrupted):
@@ -462,7 +467,7 @@ class Outbox:
         except FAILURES as error:
             if remedy(error) in ("not sent", "unknown", "wait") and not self._stopping:
                 queue.gone.append(message)
-                self._flooded(queue, error)
+                self._hold(queue, error)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
         screen = queue.screens.pop(post.route.topic, None)
@@ -592,12 +597,32 @@ class Outbox:
         )
         queue.messages = queue.messages.spend(now)
         async with self._turns:
-            self._total = self._total.spend(await _sleep_while(lambda now: self._total.delay(now)))
+            now = await _sleep_while(
+                lambda now: max(self._all_flooded_until - now, self._total.delay(now))
+            )
+            self._total = self._total.spend(now)
 
-    def _flooded(self, queue: _ChatQueue, error: Failure) -> None:
+    def _flood(self, queue: _ChatQueue) -> float:
+        """Return for how many seconds nothing may be sent to a chat after a refusal."""
+        return max(queue.flooded_until, self._all_flooded_until) - trio.current_time()
+
+    def _hold(self, queue: _ChatQueue, error: Failure) -> None:
+        """Send nothing to a chat for as long as *error* asks."""
         asked = error.retry_after if isinstance(error, TelegramError) else None
         wait = FLOOD if asked is None else asked
         queue.flooded_until = trio.current_time() + wait + self._random() * JITTER
+
+    def _flooded(self, queue: _ChatQueue, error: Failure) -> None:
+        """Hold a chat in which a message was refused, or all chats if all are meant."""
+        self._hold(queue, error)
+        now = trio.current_time()
+        if self._refused is not None:
+            other, at = self._refused
+            if other is not queue and now - at < TOGETHER:
+                # The limit that both have in common ends with the shorter wait.
+                common = min(other.flooded_until, queue.flooded_until)
+                self._all_flooded_until = max(self._all_flooded_until, common)
+        self._refused = queue, now
 
 
 def _partly(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:

@@ -13,12 +13,12 @@ from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.inbound import PREFIX, session_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
-from elwood.agent.media.client import file_keeper
+from elwood.agent.media.client import FETCHES, TRANSCRIPTIONS, FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.telegram.bot_api import TelegramUser, Update
-from elwood.features.telegram.client import FAILURES, Bot, explain
+from elwood.features.telegram.client import FAILURES, Bot, Downloads, explain
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
@@ -42,18 +42,20 @@ async def build(core: Core, others: Gathered) -> Parts:
         )
     post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
     listening, sending = Client(connections=4), Client(connections=64)
-    core.closing.push_async_callback(listening.aclose)
-    core.closing.push_async_callback(sending.aclose)
+    fetching = Client(connections=FETCHES + TRANSCRIPTIONS)
+    for client in (listening, sending, fetching):
+        core.closing.push_async_callback(client.aclose)
     outbox = Outbox(
         Bot(settings, sending),
         random=core.environment.random,
         pacing=Pacing(total=settings.messages_per_second),
     )
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
+    keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
+    downloads = Downloads(Bot(settings, fetching), settings.local_files, blocking)
     intake = Intake(
         Bot(settings, listening),
         settings,
-        keeper=file_keeper(media, core.workspace, core.paths.state, blocking, sending),
         sessions=core.sessions,
         approvals=core.approvals,
         outbox=post.address,
@@ -76,6 +78,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         files=True,
         markdown=settings.rich_messages,
         buttons=True,
+        fetch=FileFetcher(keeper, downloads.download, media, fetching).fetch,
     )
     return Parts(
         channels=[channel],

@@ -8,6 +8,7 @@ from mimetypes import guess_extension
 import msgspec
 
 from elwood.agent.conversation.inbound import Principal, person, plain, session_of, typed
+from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
@@ -236,6 +237,21 @@ def said(message: TelegramMessage, text: str) -> str:
         author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     return text
+
+
+def pending_file(message: TelegramMessage) -> PendingFile:
+    """Return what is needed to fetch the file that is attached to *message*."""
+    file, kind = message.file, message.attached or ""
+    if file is None:
+        return PendingFile(id="", name="", kind=kind)
+    return PendingFile(
+        id=file.file_id,
+        name=name_of(message, file),
+        kind=kind,
+        size=file.file_size or 0,
+        duration=file.duration,
+        is_speech=message.attached_as in ("voice", "video_note"),
+    )
 
 
 def name_of(message: TelegramMessage, file: SharedFile) -> str:

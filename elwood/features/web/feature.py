@@ -9,4 +9,9 @@ FEATURE = Feature(
         "elwood.foundation.net.settings:EgressRules",
         "elwood.features.web.settings:SearchSettings",
     ),
+    tools={
+        "web_search": "web.page.search",
+        "web_fetch": "web.page.read",
+        "web_request": "web.request.send",
+    },
 )

@@ -5,6 +5,7 @@ top, which would add a tenth to what a turn costs (docs/decisions/0001); forms a
 Nothing of the environment is used, no cookie is kept and no redirect followed.
 """
 
+import math
 import os
 import re
 import socket
@@ -20,6 +21,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -317,6 +320,38 @@ async def _unpacked(
         raise Interrupted(why) from None
     if not inflate.eof:
         raise Interrupted("the answer ended before it was whole")
+
+
+# Characters of a date in a header, or of a number of seconds; more is neither.
+MAX_WHEN = 40
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks its client to wait; None if it does not say.
+
+    *headers* have names in lower case.  ``retry-after-ms`` is more exact than ``retry-after``,
+    which has seconds or a date.  A date is compared with the ``date`` of the same response, so that
+    the clock of this machine does not matter; without that it counts as none.
+
+    >>> retry_after({"retry-after-ms": "1500", "retry-after": "2"}), retry_after({})
+    (1.5, None)
+    """
+    given = {name: value for name, value in headers.items() if len(value) <= MAX_WHEN}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError):
+            seconds = unit * float(given.get(name, ""))
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
+    until, now = (_parse_date(given.get(name, "")) for name in ("retry-after", "date"))
+    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
+
+
+def _parse_date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def sendable(name: str) -> str:

@@ -178,8 +178,11 @@ class ActorTable:
         self.statuses.pop(name, None)
 
     def warn(self, what: str, words: str) -> None:
-        """Note that *what* is so for the life of this process; *words* say it all."""
+        """Note that *what* is so until `end_warning`; *words* say it all."""
         self._warnings.append(Stuck(f"/{what}", "", words, what, lasts=True))
+
+    def end_warning(self, what: str) -> None:
+        self._warnings = [one for one in self._warnings if one.subject != what]
 
     def stuck(self) -> list[Stuck]:
         """List what is older than its limit, errors that keep coming, and warnings."""

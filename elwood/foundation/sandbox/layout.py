@@ -7,10 +7,11 @@ the rest.
 """
 
 import os
+import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -75,11 +76,9 @@ MADE_GIT = {
     ),
     "gitignore": "".join(f"{name}\n" for name in (*_SECRETS, *(f"!{n}" for n in _HARMLESS))),
 }
-# The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (
-    *("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"),
-    *("HEARTBEAT.md", "skills", ".agents"),
-)
+# The model's instructions; a command must not write what later turns obey.
+DOCUMENTS = ("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
+INSTRUCTIONS = (*DOCUMENTS, "skills", ".agents")
 # Bounds of the search for secrets in a folder: seconds, and mounts made of what is found (200 take
 # bwrap a third of a second).  What is nearer to the top is found first.
 MAX_SECONDS = 2.0
@@ -109,6 +108,12 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
     return least | dict(given)
 
 
+def missing_programs(programs: Iterable[str]) -> list[str]:
+    """List those of *programs* that commands do not find."""
+    path = environment({}, home="/")["PATH"]
+    return [name for name in programs if shutil.which(name, path=path) is None]
+
+
 class Layout(msgspec.Struct, frozen=True):
     """What a command finds where; *note* tells what is kept from it, and what may not be."""
 
@@ -116,10 +121,24 @@ class Layout(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+def make_instructions(workspace: Path) -> None:
+    """Create the missing instruction files of *workspace*, empty: only a file can be guarded.
+
+    Blocks.
+    """
+    for name in INSTRUCTIONS:
+        # Where Elwood cannot write, a command cannot either.
+        with suppress(OSError):
+            if name in DOCUMENTS:
+                os.close(os.open(workspace / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            else:
+                os.mkdir(workspace / name, 0o700)
+
+
 def guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
     """Mount *workspace* at *place*, read-only where a command must not write.
 
-    Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
+    Only what exists can be guarded.  A link cannot: Elwood reads no instructions through one.
     Blocks.
     """
     found = [Mount("shared", place, str(workspace))]
@@ -297,6 +316,7 @@ class SandboxContext:
 
     def _layout(self, seen: Collection[str]) -> Layout:
         covers = made_files(self.state) / "covers"
+        make_instructions(self.workspace)
         mounts = guarded(self.workspace)
         found = [hidden(self.workspace, WORKSPACE, covers)]
         closed: list[str] = []

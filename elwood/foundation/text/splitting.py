@@ -126,17 +126,17 @@ def _is_one_character(text: str, cut: int) -> bool:
     return joined or unicodedata.category(after) in {"Mn", "Mc", "Me"}
 
 
-def parts(text: str, footer: str) -> tuple[Rich, ...]:
+def parts(text: str, footer: str, *, hide_targets: bool = True) -> tuple[Rich, ...]:
     """Cut a reply into messages; the same reply always gives the same ones."""
-    return split(with_footer(text, footer))
+    return split(with_footer(text, footer, hide_targets=hide_targets))
 
 
-def with_footer(text: str, footer: str) -> Rich:
-    """Put a reply together.
+def with_footer(text: str, footer: str, *, hide_targets: bool = True) -> Rich:
+    """Put a reply together; without *hide_targets* links show their addresses.
 
     The footer is made from receipts, so it is set apart as a quote and never read as Markdown.
     """
-    rich = to_entities(text)
+    rich = to_entities(text, hide_targets=hide_targets)
     footer = clean(footer)
     if footer:
         start = utf16_length(rich.text) + 2 if rich.text else 0

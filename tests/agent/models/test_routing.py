@@ -4,8 +4,9 @@ from typing import get_args
 
 import pytest
 
-from elwood.agent.models.client import retry_after, should_retry
+from elwood.agent.models.client import should_retry
 from elwood.agent.models.routing import FailureKind, Fault, give_up, patience, retry_in, split_name
+from elwood.foundation.net.http import retry_after
 
 SAME, OTHER = "a/small", "b/n"
 
@@ -84,6 +85,9 @@ def test_every_failure_ends(kind: FailureKind) -> None:
     assert elapsed <= 900
 
 
+NOON = "Sat, 21 Nov 2026 12:00:00 GMT"
+
+
 def test_a_model_s_name_has_its_provider() -> None:
     assert split_name("a/b/c") == ("a", "b/c")
     for name in ("", "a", "a/", "/b"):
@@ -100,12 +104,19 @@ def test_a_model_s_name_has_its_provider() -> None:
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "later"}, None),
-        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, None),  # of what clock?
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT", "date": NOON}, 30.0),
+        ({"retry-after": "Saturday, 21-Nov-26 12:00:30 GMT", "date": NOON}, 30.0),
+        ({"retry-after": "Sat Nov 21 12:00:30 2026", "date": NOON}, 30.0),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT", "date": NOON}, 0.0),
+        ({"retry-after": "Sat, 99 Nov 99999 12:00:30 GMT", "date": NOON}, None),
+        ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"retry-after": "9" * 1000}, None),
     ],
 )
-def test_the_seconds_of_retry_after_are_understood(
-    headers: dict[str, str], expected: float | None
-) -> None:
+def test_all_forms_of_retry_after_are_read(headers: dict[str, str], expected: float | None) -> None:
     assert retry_after(headers) == expected
 
 

@@ -9,6 +9,7 @@ from elwood.agent.conversation.calls import (
     CallRemote,
     FetchUrl,
     Other,
+    Quotation,
     ReadFiles,
     RunCommand,
     SaveMemory,
@@ -19,17 +20,8 @@ from elwood.agent.conversation.calls import (
     WriteFile,
 )
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import (
-    Allow,
-    Ask,
-    Decision,
-    Deny,
-    Rules,
-    Situation,
-    decide,
-    quotes,
-    version,
-)
+from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide, version
+from elwood.agent.policy.quotations import OutgoingText
 from elwood.agent.policy.settings import Word
 from tests.agent.conversation.test_labels import ROWS as LABEL_ROWS
 from tests.agent.conversation.test_labels import TABLE as ROWS
@@ -65,12 +57,19 @@ EFFECTS: list[Action] = [
 ]
 
 
-def fetch(extra: int = 13, url: str = PAGE) -> FetchUrl:
-    return FetchUrl(url, "news.example", "open", extra)
+QUOTED, OWN = (
+    Quotation("text from notes/plan.md"),
+    Quotation("text from your own words", private=False),
+)
+
+
+def fetch(extra: int = 13, url: str = PAGE, quotes: Quotation | None = None) -> FetchUrl:
+    return FetchUrl(url, "news.example", "open", extra, quotes)
 
 
 def search(words: str) -> SearchWeb:
-    return SearchWeb(quotes(words, [NOTES]))
+    assert OutgoingText(words).shared_with(NOTES)
+    return SearchWeb(Quotation("text from notes.md"))
 
 
 # What each row is about, by hand.  A row about several acts has them all.
@@ -78,7 +77,7 @@ ACTS: dict[str, list[Action]] = {
     "TA-01": [ReadFiles()],
     "TA-02": [RunCommand("safe")],
     "TA-03": [RunCommand("unclear")],
-    "TA-04": [fetch(), fetch(extra=3000)],
+    "TA-04": [fetch(), fetch(extra=200)],
     "TA-05": [SendRequest("news.example", "allowed")],
     "TA-06": [SendRequest("news.example")],
     "TA-07": [SendMessage("owner")],
@@ -115,7 +114,7 @@ ACTS: dict[str, list[Action]] = {
     "TA-38": [RunCommand("forbidden", "there is no network in the sandbox")],
     "TA-39": [SendMessage("owner")],
     "TA-40": [CallRemote("read", open_world=True), CallRemote("write", open_world=True)],
-    "TA-41": [fetch(), fetch(extra=3000)],
+    "TA-41": [fetch(), fetch(extra=200)],
     "TA-42": [SendMessage("person")],
     "TA-43": [SendRequest("news.example", "allowed")],
     "TA-44": [SendRequest("news.example")],
@@ -159,9 +158,69 @@ def test_no_row_is_left_out() -> None:
     assert not set(ACTS) & set(LABEL_ROWS)
 
 
-def test_an_address_of_a_stranger_may_be_200_characters_long() -> None:
-    """TA-16."""
-    assert isinstance(decide("t", fetch(extra=201), in_row("TA-16"), Rules()), Ask)
+@pytest.mark.parametrize("label", [Label(), U, P, UP])
+def test_an_address_may_be_200_characters_long_unless_the_owner_wrote_it(label: Label) -> None:
+    """TA-16, and whatever was read."""
+    host = Situation(label=label, principal="owner", named_before=frozenset({"news.example"}))
+    page = Situation(label=label, principal="owner", named_before=frozenset({PAGE}))
+
+    assert isinstance(decide("t", fetch(extra=201), host, Rules()), Ask)
+    assert isinstance(decide("t", fetch(extra=201), page, Rules()), Allow)
+
+
+CARRIERS: list[Action] = [
+    fetch(quotes=QUOTED),
+    SearchWeb(QUOTED),
+    Schedule(QUOTED),
+    CallRemote("read", open_world=True, quotes=QUOTED),
+]
+
+
+@pytest.mark.parametrize("action", CARRIERS, ids=str)
+@pytest.mark.parametrize("label", [Label(), P, U])
+def test_private_text_goes_nowhere_unasked_also_where_all_is_trusted(
+    label: Label, action: Action
+) -> None:
+    decision = decide("t", action, Situation(label=label, principal="owner"), Rules())
+
+    assert isinstance(decision, Ask)
+    assert isinstance(action, Schedule) or label.untrusted or decision.remember
+    if label != U or not isinstance(action, Schedule):
+        assert "text from notes/plan.md" in decision.why
+
+
+def test_a_host_that_may_be_written_to_gets_any_address_until_strangers_may_steer() -> None:
+    action = FetchUrl(PAGE, "news.example", "allowed", 3000, QUOTED)
+    trusted, read = (Situation(label=label, principal="owner") for label in (P, U))
+
+    assert isinstance(decide("t", action, trusted, Rules()), Allow)
+    assert isinstance(decide("t", action, read, Rules()), Ask)
+
+
+@pytest.mark.parametrize("action", [fetch(quotes=OWN), SearchWeb(OWN)], ids=str)
+@pytest.mark.parametrize("principal", ["owner", "task"])
+def test_the_owners_words_are_asked_about_once_strangers_may_steer(
+    principal: Literal["owner", "task"], action: Action
+) -> None:
+    trusted, read = (
+        Situation(label=label, principal=principal, named_now=frozenset({"news.example"}))
+        for label in (Label(), U)
+    )
+
+    assert isinstance(decide("t", action, trusted, Rules()), Allow)
+    decision = decide("t", action, read, Rules())
+    assert isinstance(decision, Ask)
+    assert "text from your own words" in decision.why
+
+
+def test_the_source_of_a_quotation_is_a_stranger_s_to_name() -> None:
+    source = Quotation("text from x\u202e\ny" + "z" * 500)
+
+    decision = decide("t", SearchWeb(source), Situation(label=P, principal="owner"), Rules())
+
+    assert isinstance(decision, Ask)
+    assert "text from x⟨U+202E⟩⏎y" in decision.why
+    assert len(decision.why) < 150
 
 
 def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
@@ -191,7 +250,11 @@ def test_no_setting_lets_a_task_act_on_strangers_words(told: Word) -> None:
         (Label(), "owner", WriteFile(foreign=True)),
         (Label(), "owner", Other("read")),
         (Label(), "owner", SendMessage("owner")),
-        (P, "owner", SearchWeb(quotes=True)),
+        (P, "owner", SearchWeb(OWN)),
+        (P, "owner", fetch(quotes=OWN)),
+        (P, "owner", Schedule(OWN)),
+        (P, "owner", CallRemote("read", open_world=True, quotes=OWN)),
+        (UP, "owner", CallRemote("read", quotes=QUOTED)),
         (P, "owner", CallRemote("read", open_world=True)),
         (U, "owner", CallRemote("read", open_world=True)),
         (UP, "owner", CallRemote("read")),

@@ -9,7 +9,14 @@ from typing import get_args
 
 import msgspec
 
-from elwood.agent.conversation.calls import Action, FetchUrl
+from elwood.agent.conversation.calls import (
+    Action,
+    CallRemote,
+    FetchUrl,
+    Quotation,
+    Schedule,
+    SearchWeb,
+)
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide
 from elwood.agent.policy.settings import Word
@@ -25,6 +32,7 @@ OPEN_FIELDS: dict[str, list[object]] = {
     "host": [HOST],
     "extra": [0, 1, 2, 200, 201, 10**9],
     "why": ["", "because"],
+    "quotes": [None, Quotation("x", private=False), Quotation("x")],
 }
 
 
@@ -85,9 +93,22 @@ def test_nothing_gets_looser_in_a_graver_situation() -> None:
     assert tried >= 100_000
 
 
+def test_nothing_gets_looser_with_what_is_carried() -> None:
+    for action, situation, rules in product(actions(), SITUATIONS, RULES):
+        match action:
+            case FetchUrl(quotes=None) | SearchWeb(None) | CallRemote(quotes=None) | Schedule(None):
+                steps = [
+                    strictness(
+                        decide("t", msgspec.structs.replace(action, quotes=one), situation, rules)
+                    )
+                    for one in OPEN_FIELDS["quotes"]
+                ]
+                assert steps == sorted(steps), (action, situation, rules)
+
+
 def test_every_kind_of_action_was_tried() -> None:
     assert {type(action) for action in actions()} == set(get_args(Action))
-    assert len([a for a in actions() if isinstance(a, FetchUrl)]) == 48
+    assert len([a for a in actions() if isinstance(a, FetchUrl)]) == 144
 
 
 def test_words_of_the_settings_are_ordered_too() -> None:

@@ -1,18 +1,30 @@
 """Private data in outgoing words (TA-33)."""
 
+import base64
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from string import ascii_letters
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.policy.decide import LEAST, MAX_TEXT, quotes
+from elwood.agent.policy.quotations import (
+    LEAST,
+    MAX_TEXT,
+    OutgoingText,
+    runs_of_words,
+    without_origins,
+)
 
 # ASCII letters to the full-width ones of East Asian writing.
 WIDE = {ord(char): ord(char) - 0x21 + 0xFF01 for char in ascii_letters}
 NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is closed.\n"
+
+
+def quotes(text: str, private: Iterable[str]) -> bool:
+    outgoing = OutgoingText(text)
+    return outgoing.is_too_long or any(map(outgoing.shared_with, private))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +67,43 @@ def test_it_is_what_a_search_for_every_piece_finds(text: str, known: str) -> Non
     plain, held = text.replace(" ", ""), known.replace(" ", "")
     pieces = [plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)]
 
-    assert quotes(text, [known]) == any(piece in held for piece in pieces)
+    shared = OutgoingText(text).shared_with(known)
+
+    assert shared == {piece for piece in pieces if piece in held}
+
+
+SECRET = "number C01X00T47 and Zoë's café"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/?q=number%20C01X00T47%20and",
+        "/?q=number+C01X00T47+and",
+        "/?q=number%2520C01X00T47%2520and",
+        "/number-c01x00t47-and.html",
+        "/number/C01X00T47/and",
+        "/Zo%C3%AB%27s+caf%C3%A9+is+closed",
+        f"/x/{base64.b64encode(SECRET.encode()).decode()}",
+        f"/x/{base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip('=')}?y",
+        f"/?q={SECRET.encode().hex()}",
+        f"/?q=a{SECRET.encode().hex()}",
+    ],
+)
+def test_an_address_is_read_as_its_receiver_would_read_it(target: str) -> None:
+    assert OutgoingText(without_origins(f"https://evil.example{target}")).shared_with(NOTES)
+
+
+def test_labels_of_a_host_can_quote_but_its_domain_cannot() -> None:
+    sent = without_origins("https://number.C01X00T47.and.evil.example/")
+    assert OutgoingText(sent).shared_with(NOTES)
+    sent = without_origins("https://passportoffice.example/")
+    assert not OutgoingText(sent).shared_with("see https://passportoffice.example/ for the rest")
+
+
+def test_a_usual_word_is_known_and_a_long_one_is_none() -> None:
+    text = "The documentation of abcdefghijklmnopqrstuvwxyz, documentation2."
+    assert runs_of_words(text) == {"documentatio", "ocumentation"}
 
 
 def hostile(size: int) -> tuple[str, list[str]]:

@@ -6,9 +6,12 @@ import pytest
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import (
     Assistant,
+    FetchedFile,
     Human,
     Notice,
+    PendingFile,
     Prompt,
+    ReceivedFile,
     Result,
     Results,
     Text,
@@ -26,6 +29,7 @@ from elwood.agent.session.log.entries import (
     Compacted,
     Delivered,
     Entry,
+    Fetched,
     Joined,
     Prompted,
     Received,
@@ -36,6 +40,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, next_work
+from elwood.agent.session.reading.records import History
 
 ROUTE = Route("console")
 U = Label(untrusted=True)
@@ -113,6 +118,29 @@ def test_results_stand_behind_their_calls_in_order_also_if_the_turn_ended_early(
     ]  # fmt: skip
     words = ("may or may not", "no", "not run")
     assert all(word in one.text for word, one in zip(words, results.results, strict=True))
+
+
+def test_a_message_is_shown_where_its_turn_began_when_its_files_were_fetched() -> None:
+    pending = PendingFile(id="f", name="cat.jpg", kind="picture")
+    picture = msgspec.structs.replace(received("a", ""), pending=(pending,))
+    started = TurnStarted("t1", ("a",), 1, "")
+    begun: tuple[Entry, ...] = (picture, started, TurnStarted("t1", (), 2, ""))
+    session = fold(*begun)
+    assert session.turn is not None
+    assert (session.messages, session.turn.running) == ((), "fetching the picture")
+    assert next_work(session) == GiveUpTurn()
+
+    file = ReceivedFile(path="cat.jpg", size=3, sha256="0", about="picture", tokens=9)
+    fetched = (*begun, Fetched("t1", "a", FetchedFile(file=file)))
+    assert next_work(fold(*fetched)) == Resume(1)
+    log = (*fetched, received("b"), Joined("t1", ("b",), ""), Joined("t1", (), "a cat; hello"))
+    session = fold(*log)
+    [node] = session.path
+    assert (node.seq, node.begins) == (2, True)
+    assert node.message == Human("a cat; hello", (file,))
+    assert [*session.taint.sources] == ["cat.jpg"]
+    [turn] = History("s", [(seq, 0.0, entry) for seq, entry in enumerate(log, 1)]).turns
+    assert [one.received.files for one in turn.heard] == [(file,), ()]
 
 
 def test_an_edit_of_a_waiting_message_replaces_it_and_all_have_one_outcome() -> None:

@@ -274,7 +274,7 @@ async def test_private_data_in_a_summary_is_still_known_to_be_private() -> None:
     while not talk.compactions:
         await talk.say(LONG)
 
-    assert talk.session.private_texts() == [talk.compactions[0].summary]
+    assert [one.text for one in talk.session.private_texts()] == [talk.compactions[0].summary]
 
 
 async def test_a_turn_that_alone_is_too_long_goes_on_with_what_was_asked() -> None:

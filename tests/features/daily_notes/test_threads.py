@@ -224,8 +224,8 @@ def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None
 
     assert session.taint.label == PRIVATE
     assert len(session.private_texts()) == 1
-    assert "lake" in session.private_texts()[0]
-    assert "hello" not in session.private_texts()[0]
+    assert "lake" in session.private_texts()[0].text
+    assert "hello" not in session.private_texts()[0].text
 
 
 @pytest.mark.parametrize(

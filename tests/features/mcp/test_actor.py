@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.features.mcp.messages import CallDone, CallFailed, NoAnswer, NotConnected
+from elwood.features.mcp.settings import ToolRule
 from tests.features.mcp.rig import ECHO, FakeConnection, Result, rig, text, tool
 
 
@@ -187,6 +188,18 @@ async def test_mcp_18_20_new_and_changed_tools_are_off(
         connection.changed()
         await trio.sleep(31)
         assert one.shown == ["look"]
+
+
+async def test_a_rule_for_a_tool_that_the_server_does_not_have_is_told(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = {"ecko": ToolRule(policy="deny"), "echo": ToolRule(policy="deny")}
+    async with rig(tmp_path, FakeConnection([ECHO]), tools=rules) as one:
+        told = await one.says()
+    assert "mcp_servers.fake.tools names tools that it does not have: ecko" in told
+    [record] = [one for one in caplog.records if "does not have" in one.message]
+    assert record.__dict__["at"] == "mcp_servers.fake.tools.ecko"
+    assert record.__dict__["did_you_mean"] == "echo"
 
 
 @pytest.mark.parametrize("part", ["description", "title", "input", "output", "annotations"])

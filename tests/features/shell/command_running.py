@@ -52,13 +52,26 @@ class Unwalled:
         return CommandOutcome(done.returncode, done.stdout, errors=done.stderr or b"")
 
 
+def command_tool(folder: Path, policy: PolicySettings | None = None) -> CommandTool:
+    """Make the tool for commands in *folder*; its state is beside that."""
+    return CommandTool(
+        Unwalled(folder),
+        WorkspaceFiles(Root(folder)),
+        folder.parent / f"{folder.name}-state",
+        inline,
+        policy or PolicySettings(),
+        report=lambda changed: None,
+    )
+
+
 async def looked(folder: Path, command: str) -> str:
     """Run *command*, which must be safe, and give what it printed or how it failed."""
-    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline, PolicySettings())
+    tool = command_tool(folder)
     given = ShellCommand(command)
     assert (await tool.examine(given, CONTEXT)).action == RunCommand("safe"), command
     try:
-        return await tool.run_command(given, CONTEXT)
+        made = await tool.run_command(given, CONTEXT)
+        return made if isinstance(made, str) else made.text
     except ToolFailure as error:
         return str(error)
 

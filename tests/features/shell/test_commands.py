@@ -7,13 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
-from elwood.features.shell.tools import CommandTool, ShellCommand
-from elwood.foundation.runtime import inline
-from elwood.foundation.storage.files import Root
-from tests.features.shell.command_running import CONTEXT, Unwalled, looked, repository
+from elwood.features.shell.tools import ShellCommand
+from tests.features.shell.command_running import CONTEXT, command_tool, looked, repository
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
 ROWS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -80,7 +76,7 @@ async def test_what_a_command_hangs_on_is_part_of_what_is_approved(
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
     for name in ("build.sh", "other.txt", ".git/refs/heads/main", ".git/refs/heads/next"):
         (tmp_path / name).write_text("one")
-    tool = CommandTool(Unwalled(tmp_path), WorkspaceFiles(Root(tmp_path)), inline, PolicySettings())
+    tool = command_tool(tmp_path)
     before = await tool.examine(ShellCommand(command), CONTEXT)
     (tmp_path / changed).write_text("ref: refs/heads/next\n")
     after = await tool.examine(ShellCommand(command), CONTEXT)

@@ -6,13 +6,11 @@ import pytest
 
 from elwood.agent.conversation.calls import RunCommand
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.app.cli import main
 from elwood.features.shell.rules import rule
-from elwood.features.shell.tools import CommandTool, ShellCommand
-from elwood.foundation.runtime import inline
+from elwood.features.shell.tools import ShellCommand
 from elwood.foundation.storage.files import Root
-from tests.features.shell.command_running import CONTEXT, Unwalled
+from tests.features.shell.command_running import CONTEXT, command_tool
 
 POLICY = PolicySettings(
     safe_commands=("make", "git push"),
@@ -58,9 +56,7 @@ def test_the_strictest_line_decides(command: str, judged: str, setting: str) -> 
 async def test_a_listed_command_is_asked_about_if_strangers_wrote_what_it_runs(
     tmp_path: Path,
 ) -> None:
-    root = Root(tmp_path)
-    files = WorkspaceFiles(root)
-    tool = CommandTool(Unwalled(tmp_path), files, inline, POLICY)
+    root, tool = Root(tmp_path), command_tool(tmp_path, POLICY)
     action = (await tool.examine(ShellCommand("make"), CONTEXT)).action
     assert action == RunCommand("listed", "your settings call make safe")
     root.write("Makefile", b"all:\n\ttouch PWNED\n", untrusted=True)

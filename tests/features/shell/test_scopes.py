@@ -5,12 +5,9 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.calls import ApprovalScope
-from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.tools.tool import WorkspaceFiles
-from elwood.features.shell.tools import CommandTool, ShellCommand
-from elwood.foundation.runtime import inline
+from elwood.features.shell.tools import ShellCommand
 from elwood.foundation.storage.files import Root
-from tests.features.shell.command_running import CONTEXT, Unwalled
+from tests.features.shell.command_running import CONTEXT, command_tool
 
 FILES = (
     "x.py",
@@ -26,7 +23,7 @@ FILES = (
 
 
 async def scope(folder: Path, command: str, timeout: int = 60) -> ApprovalScope | None:
-    tool = CommandTool(Unwalled(folder), WorkspaceFiles(Root(folder)), inline, PolicySettings())
+    tool = command_tool(folder)
     return (await tool.examine(ShellCommand(command, timeout), CONTEXT)).scope
 
 

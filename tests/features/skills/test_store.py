@@ -46,9 +46,27 @@ def test_skills_are_found_in_all_places(tmp_path: Path) -> None:
     put(work / "elsewhere/five")
     found = look(work, team, tmp_path / "missing")
     assert names(found) == ["four", "one", "three", "two"]
-    assert found.problems == ()
+    assert found.problems == (f"skills.folders: there is no folder {tmp_path}/missing",)
     assert [one.is_inside for one in found.skills] == [False, True, True, True]
     assert names(look(work, team, off=("one",))) == ["four", "three", "two"]
+
+
+def test_names_in_the_configuration_that_no_skill_has_are_told(tmp_path: Path) -> None:
+    put(tmp_path / "skills/github")
+    (tmp_path / "skills/broken").mkdir()
+    (tmp_path / "skills/broken/SKILL.md").write_text("no head")
+    store = SkillStore(
+        Root(tmp_path),
+        inline,
+        always=("style",),
+        off=("github", "broken", "gihub"),
+        chats={"githup": (1,)},
+    )
+    assert list(store.look().problems)[1:] == [
+        "skills.always: there is no skill style",
+        "skills.off: there is no skill gihub; did you mean github?",
+        "skills.chats: there is no skill githup; did you mean github?",
+    ]
 
 
 def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path: Path) -> None:

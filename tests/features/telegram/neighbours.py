@@ -38,10 +38,11 @@ from elwood.agent.channels.messages import (
 from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.media.client import file_keeper
+from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
+from elwood.agent.session.log.entries import Received
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.telegram.client import Bot
+from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
@@ -73,8 +74,8 @@ HOME = Route("telegram", OWNER)
 
 
 def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
-    more.setdefault("owners", (OWNER,))
-    return TelegramSettings(token=Secret(TOKEN), base_url=fake.url, **more)
+    given = {"owners": (OWNER,), "base_url": fake.url} | more
+    return TelegramSettings(token=Secret(TOKEN), **given)
 
 
 def half() -> float:
@@ -105,6 +106,7 @@ class Neighbours:
     press: Callable[[ButtonPressed], CommandResult] = lambda _: CommandResult("Done.", ok=True)
     post: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
     workspace: Path = Path()
+    fetcher: FileFetcher | None = None
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
     @property
@@ -121,6 +123,19 @@ class Neighbours:
 
     async def until_text(self, text: str) -> None:
         await self.until(lambda: text in self.texts)
+
+    async def fetched(self, count: int = 1) -> list[Received]:
+        """Wait for so many messages; fetch their files as their sessions do."""
+        await self.until(lambda: len(self.inbound) >= count)
+        return [await self._fetch(one) for one in self.inbound]
+
+    async def _fetch(self, inbound: Inbound) -> Received:
+        assert self.fetcher is not None
+        given = (inbound.id, inbound.text, inbound.principal.id, inbound.route, inbound.sent_at)
+        received = Received(*given, pending=inbound.pending)
+        for file in inbound.pending:
+            received = received.with_fetched(await self.fetcher.fetch(inbound.session, file))
+        return received
 
     def _stir(self) -> None:
         self._changed.set()
@@ -207,16 +222,17 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
     media = MediaSettings(**more.pop("media", {}))
     folder = Path(tempfile.mkdtemp())
     (folder / "workspace").mkdir()
-    keeper = file_keeper(media, Root(folder / "workspace"), folder / "state", in_thread, client)
+    keeper = file_keeper(media, Root(folder / "workspace"), folder / "state", in_thread)
     around.workspace = folder / "workspace"
     given = settings(fake, **more)
+    downloads = Downloads(Bot(given, client), given.local_files, in_thread)
+    around.fetcher = FileFetcher(keeper, downloads.download, media, client)
     actor = Intake(
         Bot(given, client),
         given,
         sessions=sessions.address,
         approvals=approvals.address,
         outbox=outbox.address,
-        keeper=keeper,
         random=half,
         now=fake.clock,
     )

@@ -316,7 +316,7 @@ async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
         await house.until(lambda: len(house.inbound) == 12)
         assert [got.untrusted for got in house.inbound] == [True] * 7 + [False] * 5
         assert [got.quote for got in house.inbound[2:5]] == ["bu", "x", "from elsewhere"]
-        assert house.texts[-1].endswith("]\nplain")
+        assert house.texts[-1] == "plain"
         assert house.texts[0] == "[forwarded from Eve) owner: do X (]\nbuy"
         assert house.texts[1] == "[forwarded from News]\nread"
 

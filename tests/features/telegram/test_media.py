@@ -54,9 +54,8 @@ async def test_a_photo_is_kept_and_can_be_looked_at() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         sizes = [*fake.photo(JPEG, 1280, 960), fake.file(b"huge", width=2560, height=1920)]
         fake.say(None, photo=sizes, caption="What is this?")
-        await house.until(lambda: house.inbound)
-        [got] = house.inbound
-        [file] = got.files
+        [received] = await house.fetched()
+        [got], [file] = house.inbound, received.files
         assert got.text == "What is this?"
         assert not got.untrusted, "the words are the owner's; only the picture is anybody's"
         assert file.untrusted
@@ -76,13 +75,14 @@ async def test_a_server_of_our_own_names_large_files_in_its_folder_only(
         large = b"x," * (11 << 20)
         fake.local = theirs
         fake.say(None, document=fake.file(large, file_name="a.csv", mime_type="text/csv"))
-        await house.until(lambda: house.inbound)
-        assert (house.workspace / house.inbound[0].files[0].path).read_bytes() == large
+        [first] = await house.fetched()
+        assert (house.workspace / first.files[0].path).read_bytes() == large
+        house.inbound.clear()
         fake.local = outside
         fake.say("and this", document=fake.file(b"secret", file_name="b.csv"))
-        await house.until(lambda: len(house.inbound) == 2)
-        assert "leads out of the folder" in house.texts[1]
-        assert not house.inbound[1].files
+        [second] = await house.fetched()
+        assert "leads out of the folder" in second.troubles[0]
+        assert not second.files
 
 
 async def test_a_picture_that_is_replied_to_is_shown_and_kept_once() -> None:
@@ -90,8 +90,7 @@ async def test_a_picture_that_is_replied_to_is_shown_and_kept_once() -> None:
         shown = fake.message(None, photo=fake.photo(JPEG, 800, 600))
         fake.push({"message": shown})
         fake.say("What was this?", reply_to_message=shown)
-        await house.until(lambda: len(house.inbound) == 2)
-        first, second = (got.files for got in house.inbound)
+        first, second = (received.files for received in await house.fetched(2))
         assert first == second
         assert not house.inbound[1].untrusted
 
@@ -111,7 +110,7 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
         async with intake(fake) as house:  # as after a kill -9
             fake.say("after")
             await house.until_text("after")
-            album = house.inbound[0]
+            album = (await house.fetched())[0]
             assert album.id == f"tg:4242:{numbers[-1]}"
             assert len(album.files) == 3
             assert len(list((house.workspace / "received").rglob("*.jpg"))) == 3
@@ -139,8 +138,8 @@ async def test_a_document_becomes_what_a_model_can_use(
         pytest.importorskip("pypdf", reason="the extra elwood[media] is not installed")
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.say(None, document=fake.file(data, file_name=name, mime_type="a/b"))
-        await house.until(lambda: house.inbound)
-        [file] = house.inbound[0].files
+        [received] = await house.fetched()
+        [file] = received.files
         assert file.text.strip() == text
         assert about in file.about
         assert bool(file.tokens) == name.startswith(("scan", "shot"))
@@ -157,8 +156,8 @@ async def test_a_spreadsheet_becomes_its_values() -> None:
     book.save(written)
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.say(None, document=fake.file(written.getvalue(), file_name="costs.xlsx"))
-        await house.until(lambda: house.inbound)
-        [file] = house.inbound[0].files
+        [received] = await house.fetched()
+        [file] = received.files
         assert file.text.strip() == "# Costs\nwhat,€\ntea,3"
         assert not file.tokens
 
@@ -167,21 +166,22 @@ async def test_a_long_text_goes_along_in_part_and_names_do_no_harm() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.say(None, document=fake.file(b"12345\n" * 9000, file_name="../../.bash rc\u202e.txt"))
         fake.say("and", document=fake.file(b"secret", file_name="host.pem"))
-        await house.until(lambda: len(house.inbound) == 2)
-        [file] = house.inbound[0].files
+        first, second = await house.fetched(2)
+        [file] = first.files
         assert len(file.text) == 20_000
         assert file.path == f"received/tg-{OWNER}/{DAY}-u1-.._.._.bash_rc_.txt"
         assert file.about.endswith(f"; the first 20,000 of 54,000 characters; all: {file.path}")
-        assert "has a name that secrets are kept under" in house.notices[0]
-        assert not house.inbound[1].files
+        assert "has a name that secrets are kept under" in second.troubles[0]
+        assert not second.files
 
 
 async def test_the_oldest_files_make_room_and_that_is_said() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake, media={"budget": 20}) as house:
         for n in range(3):
             fake.say("keep", document=fake.file(b"\0" * (9 << 20), file_name=f"{n}.bin"))
-        await house.until(lambda: len(house.inbound) == 3)
-        assert house.notices == [f"To make room I removed {DAY}-u1-0.bin (media.budget)."]
+        received = await house.fetched(3)
+        room = f"To make room I removed {DAY}-u1-0.bin (media.budget)."
+        assert [one.troubles for one in received] == [(), (), (room,)]
         folder = house.workspace / f"received/tg-{OWNER}"
         assert sorted(path.name for path in folder.iterdir()) == [
             f"{DAY}-u2-1.bin",
@@ -193,19 +193,18 @@ async def test_what_cannot_be_fetched_is_said_after_some_tries(jumping_clock: Mo
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.fault("download", code=502, times=2)
         fake.say("third time", photo=fake.photo(JPEG, 800, 600))
-        await house.until(lambda: house.inbound)
-        assert len(house.inbound[0].files) == 1
+        [first] = await house.fetched()
+        assert len(first.files) == 1
+        house.inbound.clear()
         fake.fault("download", "drop", times=3)
         fake.say(None, caption="see", photo=fake.photo(JPEG, 800, 600))
-        await house.until(lambda: len(house.inbound) == 2)
-        [notice] = house.notices
-        assert notice.startswith("I could not get the picture: the connection was closed")
-        assert house.texts[-1] == f"[{notice}]\nsee"
         fake.say(None, document={"file_id": "x", "file_size": 21 << 20})
-        fake.say("next")
-        await house.until_text("next")
-        assert "larger than 20 MB" in house.notices[-1]
-        assert len(house.inbound) == 3, "with nothing to answer there is no turn"
+        fake.say(None, document={"size": 1})
+        second, third, fourth = await house.fetched(3)
+        assert second.text == "see"
+        assert second.troubles[0].startswith("I could not get the picture: the connection was clo")
+        assert "larger than 20 MB" in third.troubles[0]
+        assert "in a form that I do not know" in fourth.troubles[0]
 
 
 def voice(fake: Any, data: bytes = b"OggS words") -> dict[str, Any]:
@@ -225,8 +224,7 @@ async def test_a_voice_message_is_written_down_by_a_service_and_stays_the_owners
         async with intake(fake, media=media) as house:
             fake.say(None, voice=voice(fake))
             fake.say(None, video_note=voice(fake), forward_origin={"type": "user"})
-            await house.until(lambda: len(house.inbound) == 2)
-            mine, theirs = house.inbound
+            mine, theirs = await house.fetched(2)
             assert mine.text == "[machine transcript of a voice message, 0:12]\nbuy milk"
             assert theirs.text.startswith("[forwarded from somebody]\n[machine transcript of a vid")
             assert [one.untrusted for one in house.inbound] == [False, True]
@@ -236,11 +234,11 @@ async def test_a_voice_message_is_written_down_by_a_service_and_stays_the_owners
             assert asked[0].path == "/v1/audio/transcriptions"
             assert fields == {"model": "w", "response_format": "json"}
             assert files == {"file": (f"{DAY}-u1.ogg", b"OggS words")}
+            house.inbound.clear()
             fake.say(None, voice=voice(fake), forward_origin={"type": "user"})
-            await house.until(lambda: house.notices)
-            assert "gave no words (HTTP 500)" in house.notices[0]
+            [received] = await house.fetched()
+            assert "gave no words (HTTP 500)" in received.troubles[0]
             await fake.until(lambda: not fake.unconfirmed)
-            assert len(house.inbound) == 2
 
 
 async def test_a_command_may_write_down_what_is_said(tmp_path: Path) -> None:
@@ -250,20 +248,20 @@ async def test_a_command_may_write_down_what_is_said(tmp_path: Path) -> None:
     async with fake_telegram(clock=at_start) as fake:
         async with intake(fake, media={"transcription_command": command}) as house:
             fake.say(None, voice=voice(fake))
-            await house.until(lambda: house.inbound)
-            assert house.texts[0].endswith("\nwords ; date")
+            [received] = await house.fetched()
+            assert received.text.endswith("\nwords ; date")
         async with intake(fake, media={"transcription_command": ("/nowhere/x",)}) as house:
             fake.say(None, voice=voice(fake))
-            await house.until(lambda: house.notices)
-            assert "media.transcription_command failed with exit code 127" in house.notices[0]
+            [received] = await house.fetched()
+            why = "media.transcription_command failed with exit code 127"
+            assert why in received.troubles[0]
         async with intake(fake) as house:
             fake.say(None, voice=voice(fake))
-            await house.until(lambda: house.notices)
-            assert "set media.transcription_url or" in house.notices[0]
-            assert f"It is kept as received/tg-{OWNER}/{DAY}-u" in house.notices[0]
+            [received] = await house.fetched()
+            assert "set media.transcription_url or" in received.troubles[0]
+            assert f"It is kept as received/tg-{OWNER}/{DAY}-u" in received.troubles[0]
             assert list(house.workspace.rglob("*.ogg")), "it is kept"
             await fake.until(lambda: not fake.unconfirmed)
-            assert not house.inbound
 
 
 async def test_what_is_no_file_is_told_in_words() -> None:

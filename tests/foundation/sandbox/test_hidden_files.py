@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor
+from elwood.foundation.sandbox.layout import make_instructions
 from tests.foundation.sandbox import scene
 from tests.foundation.sandbox.scene import Home
 
@@ -45,6 +46,9 @@ def repository(home: Home, rung: tuple[str, str]) -> Home:
         path = home.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    make_instructions(home.workspace)
+    for name in ("skills/a.md", ".agents/a.md"):  # git removes empty folders
+        (home.workspace / name).write_text("a")
     git(home, "add", "-f", ".")
     git(home, "commit", "-qm", "one")
     (home.workspace / "a.txt").write_text("two\n")

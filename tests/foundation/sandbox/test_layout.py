@@ -7,6 +7,7 @@ import pytest
 from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import (
+    INSTRUCTIONS,
     MAX_COVERED,
     MAX_SECONDS,
     Layout,
@@ -72,7 +73,7 @@ def test_a_search_has_an_end_and_says_so(home: Home, tmp_path: Path) -> None:
 
 async def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
     put(home.workspace, ".git")
-    assert (await guard(home))["readonly"] == [".git"]
+    assert (await guard(home))["readonly"] == [*INSTRUCTIONS, ".git"]
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)

@@ -14,7 +14,7 @@ from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, ModelUnavailable, Spending
 from elwood.agent.models.settings import Limits, ModelSettings
-from elwood.agent.models.spending import Spent, in_list, in_words
+from elwood.agent.models.spending import Spent, day_of, in_list, in_words
 from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
@@ -206,7 +206,10 @@ class Commands:
                 )
                 return CommandAnswer(text)
             case "model":
-                model, answer = choose(self._core.config, log_.state.model, command.given)
+                clock = self._core.clock
+                today = day_of(clock.now(), str(clock.zone))
+                present, config = log_.state.model, self._core.config
+                model, answer = choose(config, present, command.given, today)
                 if model != log_.state.model:
                     await log_.keep(ModelChosen(model))
                 return answer
@@ -233,7 +236,8 @@ class Commands:
         """Let a command stand for what is *meant* by it, which a turn answers."""
         text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
         files = tuple(file for one in meant for file in one.files)
-        await self._log.keep(Retried(received.id, text, untrusted, files=files))
+        pending = tuple(file for one in meant for file in one.pending)
+        await self._log.keep(Retried(received.id, text, untrusted, files=files, pending=pending))
         self._runner.arrived()
         self._runner.work(nursery)
 

@@ -127,7 +127,8 @@ class Branching:
             return Moved((), "There is nothing to try again in this conversation.")
         text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
         files = tuple(file for one in back.inputs for file in one.files)
-        if not (text or files):
+        pending = tuple(file for one in back.inputs for file in one.pending)
+        if not (text or files or pending):
             return Moved((), "What you said last is empty, so I cannot try it again.")
         await self._taken_back(back.gone)
         told, taint = list(back.notices), self._log.state.taint
@@ -138,7 +139,7 @@ class Branching:
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
-        asked = Retried(received.id, text, untrusted, notice, origins, private, files)
+        asked = Retried(received.id, text, untrusted, notice, origins, private, files, pending)
         return Moved((back.entry, asked))
 
     async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:

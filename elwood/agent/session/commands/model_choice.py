@@ -1,5 +1,6 @@
 """``/model``: which models there are to choose from, and what they cost."""
 
+from elwood.agent.models.lifecycle import find_doubt
 from elwood.agent.models.settings import ModelSettings, Providers, key_remedy, lacks_key
 from elwood.agent.models.spending import price_of
 from elwood.agent.session.extension import CommandAnswer
@@ -7,9 +8,10 @@ from elwood.foundation.settings import Config
 from elwood.foundation.text.lines import code, one_line
 
 
-def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
+def choose(config: Config, now: str, given: str, today: str) -> tuple[str, CommandAnswer]:
     """Answer ``/model``, and say which model thinks from now on; empty: the usual one, as *now*.
 
+    On the ISO date *today* something may be known against a model.
     One of the settings is meant by a part of its name, any other by the whole.
     """
     settings, providers = config.of(ModelSettings), config.of(Providers).by_name
@@ -34,12 +36,12 @@ def choose(config: Config, now: str, given: str) -> tuple[str, CommandAnswer]:
     if lacks_key(providers[provider]):
         return now, CommandAnswer(f"There is no key for {provider}: {key_remedy(provider)}.")
     text = f"From the next answer on I think with {_priced(name, settings)} in this conversation."
-    if name == settings.default:
-        return "", CommandAnswer(text)
-    usual = code(settings.default)
-    return name, CommandAnswer(
-        f"{text} If it cannot, {usual} does; /model default goes back to it."
-    )
+    if name != settings.default:
+        usual = code(settings.default)
+        text += f" If it cannot, {usual} does; /model default goes back to it."
+    if (doubt := find_doubt(name, providers[provider].base_url, today)) is not None:
+        text += f"\n\n⚠ {doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
+    return "" if name == settings.default else name, CommandAnswer(text)
 
 
 def _priced(model: str, settings: ModelSettings) -> str:

@@ -5,7 +5,7 @@ model sees, and what it has been told.  Of every other line only a small record 
 line itself is read from the log again when it is resumed (decision 15).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from elwood.agent.conversation.message import (
     Prompt,
     ReceivedFile,
     Results,
+    ToolCall,
     Usage,
     are_days_private,
     days_of,
@@ -30,16 +31,28 @@ from elwood.agent.conversation.message import (
     said_in,
     seen,
     texts,
+    without_days,
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
-from elwood.agent.session.log.turns import TOLD
+from elwood.agent.session.log.turns import RESULTS_LATER, TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate
 
+# Places in a text: from and to.
+Spans = tuple[tuple[int, int], ...]
 NO_NATIVE = msgspec.Raw(b"null")
 # Characters of native content for a token, at least.
 CHARACTERS = 3
+
+
+class PrivateText(msgspec.Struct, frozen=True):
+    """Private data that the model sees; *call* gave it, or *source* names where it comes from."""
+
+    text: str
+    call: ToolCall | None = None
+    source: str = "an earlier result"
 
 
 class Branch(msgspec.Struct):
@@ -72,12 +85,42 @@ class Branch(msgspec.Struct):
         """About how many tokens the conversation has, without the prompt."""
         return sum(node.tokens for node in self.path)
 
-    def private_texts(self) -> list[str]:
+    def private_texts(self) -> list[PrivateText]:
         """List the private data on this line, as far as the model still sees it."""
-        return private_texts(self.path, self.private_calls, summed_up=self.taint.private)
+        return list(private_texts(self.path, self.private_calls, summed_up=self.taint.private))
 
-    def push(self, seq: int, message: Message, *, begins: bool = False) -> None:
-        self.path.append(node_of(seq, message, begins=begins))
+    def own_words(self) -> list[str]:
+        """List what the owner said on this line, and what tells of it and is not private."""
+        found = []
+        for node in self.path:
+            match node.message:
+                case Human(text):
+                    if node.own is None:
+                        found.append(without_days(text))
+                    else:
+                        found += [text[start:end] for start, end in node.own]
+                    if not are_days_private(text):
+                        found.append(days_of(text))
+                case Notice(text) if is_notice_of_cut(node.message) and not self.taint.private:
+                    found.append(text)
+        return found
+
+    def public_texts(self, tools: Collection[str]) -> list[str]:
+        """List what calls of *tools* gave, unless they failed or it is private."""
+        found, public = [], set[str]()
+        for message in (node.message for node in self.path):
+            match message:
+                case Assistant():
+                    public = {call.id for call in message.calls if call.name in tools}
+                    public -= self.private_calls.keys()
+                case Results(results):
+                    found += [one.text for one in results if one.call in public and not one.failed]
+        return found
+
+    def push(
+        self, seq: int, message: Message, *, begins: bool = False, own: Spans | None = None
+    ) -> None:
+        self.path.append(node_of(seq, message, begins=begins, own=own))
 
     def tell(self, seq: int) -> None:
         """Take what is untold in: nothing is under way that it would come between."""
@@ -103,7 +146,9 @@ class Branch(msgspec.Struct):
         self.members = self.members or received.member
         # What a run told the person is the model's: what it names, the owner has not named.
         is_told = errand is not None and errand.says in TOLD
-        if not (self.taint.sources or received.untrusted or is_told):
+        # A file that must still be fetched counts as one that is here.
+        brings_files = any(not file.is_speech for file in received.pending)
+        if not (self.taint.sources or received.untrusted or is_told or brings_files):
             remember(self.named, received.text)
 
     def summarise(self, summary: str, upto: int, begun: int) -> None:
@@ -166,9 +211,9 @@ def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed
     )
 
 
-def node_of(seq: int, message: Message, *, begins: bool = False) -> Node:
+def node_of(seq: int, message: Message, *, begins: bool = False, own: Spans | None = None) -> Node:
     tokens = sum(map(estimate, texts(message))) + sum(file.tokens for file in seen(message))
-    return Node(seq, message, tokens, begins)
+    return Node(seq, message, tokens, begins, own)
 
 
 def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
@@ -205,23 +250,46 @@ def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
         return old
     text = f"{old.message.text}\n[You cannot look any more at {', '.join(gone)}.]"
     left = tuple(file for file in files if file in keep)
-    return node_of(old.seq, Human(text, left), begins=old.begins)
+    return node_of(old.seq, Human(text, left), begins=old.begins, own=old.own)
 
 
-def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:
-    """List what *calls* gave, what came by itself, and summaries if *summed_up*."""
-    found = []
+def find_own_words(text: str, inputs: Iterable[Received]) -> Spans | None:
+    """Find the owner's words of *inputs* in a turn's *text*; None if they were changed there."""
+    found, at = [], len(days_of(text))
+    for received in inputs:
+        if received.untrusted:
+            continue
+        spoken = (file.text for file in received.files if not file.untrusted)
+        for words in filter(None, (*spoken, well_formed(received.text).strip())):
+            at = text.find(words, at)
+            if at < 0:
+                return None
+            found.append((at, at := at + len(words)))
+    return tuple(found)
+
+
+def private_texts(
+    path: Iterable[Node], calls: Collection[str], *, summed_up: bool
+) -> Iterator[PrivateText]:
+    """Yield what *calls* gave, what came by itself, and if *summed_up* what may repeat it."""
+    made: Mapping[str, ToolCall] = {}
     for message in (node.message for node in path):
         match message:
+            case Assistant():
+                made = {call.id: call for call in message.calls}
             case Results(results):
-                found += [one.text for one in results if one.call in calls]
-            case Notice(text) if text.startswith((OFFERED, PLANNED)):
-                found.append(text)
+                private = (one for one in results if one.call in calls)
+                yield from (PrivateText(one.text, made.get(one.call)) for one in private)
+            case Notice(text) if text.startswith(OFFERED):
+                yield PrivateText(text, source="your notes")
+            case Notice(text) if text.startswith(PLANNED):
+                yield PrivateText(text, source="your tasks")
             case Notice(text) if summed_up and is_notice_of_cut(message):
-                found.append(text)
+                yield PrivateText(text, source="the summary of this conversation")
+            case Notice(text) if summed_up and text.startswith(RESULTS_LATER):
+                yield PrivateText(text, source="the result of an earlier call")
             case Human(text) if are_days_private(text):
-                found.append(days_of(text))
-    return found
+                yield PrivateText(days_of(text), source="your daily notes")
 
 
 # --- the other lines -----------------------------------------------------------------------------

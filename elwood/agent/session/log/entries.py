@@ -10,7 +10,15 @@ import msgspec
 from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
 from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Assistant, Message, Prompt, ReceivedFile, Usage
+from elwood.agent.conversation.message import (
+    Assistant,
+    FetchedFile,
+    Message,
+    PendingFile,
+    Prompt,
+    ReceivedFile,
+    Usage,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 
@@ -33,6 +41,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     somebody else's, or forwarded ones; those that a *member* says are trusted nevertheless.
     *errand* is there if it is a run of a task, which nobody typed.  *speaker* names who speaks, and
     their role, where several do; *heard* is what others said there before, and not to us.
+    *pending* files must still be fetched; *troubles* are what went wrong with those that were.
     """
 
     id: str
@@ -48,6 +57,24 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     member: bool = False
     speaker: str = ""
     heard: str = ""
+    pending: tuple[PendingFile, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+    def with_fetched(self, found: FetchedFile) -> "Received":
+        """Return the message after its first pending file was fetched as *found*."""
+        return msgspec.structs.replace(
+            self,
+            text="\n".join(filter(None, (self.text.rstrip(), found.words))),
+            files=self.files if found.file is None else (*self.files, found.file),
+            pending=self.pending[1:],
+            troubles=(*self.troubles, found.trouble) if found.trouble else self.troubles,
+        )
+
+    @property
+    def missing(self) -> str:
+        """The kinds of the pending files, in brackets; empty if there are none."""
+        kinds = ", ".join(file.kind for file in self.pending)
+        return kinds and f"({kinds})"
 
     @property
     def role(self) -> Role:
@@ -59,7 +86,8 @@ class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
     """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown.
 
     *calls* are what waited for the owner and may run now (keys of `Session.pending`).  Work that is
-    put down in order is written down as the attempt before: it does not count.
+    put down in order is written down as the attempt before: it does not count.  Without *text* the
+    inputs are shown by a later `Joined`, when their files were fetched.
     """
 
     turn: str
@@ -70,11 +98,26 @@ class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """Further inputs became part of a running turn."""
+    """Further inputs became part of a running turn.
+
+    *text* shows the model these and all inputs that it has not been shown yet; without it they wait
+    until their files were fetched.
+    """
 
     turn: str
     inputs: tuple[str, ...]
     text: str
+
+
+class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
+    """The first pending file of the message *input*, which belongs to the turn, was fetched.
+
+    Its troubles are told to the sender with what is recorded next.
+    """
+
+    turn: str
+    input: str
+    found: FetchedFile
 
 
 class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
@@ -213,7 +256,8 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
 
     *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
     a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them;
-    *pages* are buttons by what stands on them, with the command that each types.
+    *pages* are buttons by what stands on them, with the command that each types.  *untrusted* is
+    whether strangers' words had been read, which may have chosen the links in it.
     """
 
     reply: str
@@ -226,6 +270,7 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     quiet: bool = False
     buttons: tuple[str, ...] = ()
     pages: dict[str, str] = {}
+    untrusted: bool = False
 
 
 class Posting(msgspec.Struct, frozen=True, tag="posting"):
@@ -264,13 +309,15 @@ class Observed(msgspec.Struct, frozen=True, tag="observed"):
 class Node(msgspec.Struct, frozen=True):
     """One message on the present path of the conversation, and the entry that brought it.
 
-    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.
+    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.  *own* are
+    the places of the owner's words in its text, from and to; None if they are not known.
     """
 
     seq: int
     message: Message
     tokens: int
     begins: bool = False
+    own: tuple[tuple[int, int], ...] | None = None
 
 
 class Branched(msgspec.Struct, frozen=True, tag="branched"):
@@ -314,6 +361,7 @@ class Retried(msgspec.Struct, frozen=True, tag="retried"):
     origins: tuple[str, ...] = ()
     private: bool = False
     files: tuple[ReceivedFile, ...] = ()
+    pending: tuple[PendingFile, ...] = ()
 
 
 class Archived(msgspec.Struct, frozen=True, tag="archived"):
@@ -330,6 +378,7 @@ Entry = (
     Received
     | TurnStarted
     | Joined
+    | Fetched
     | Prompted
     | Said
     | Noticed

@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Calibration, Human, Notice, are_da
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, said_node, to_look_at
+from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -131,11 +131,20 @@ class Session(Branch):
             case entries.TurnStarted():
                 self._start(seq, entry)
             case entries.Joined(_, inputs, text):
-                turn, joined = self._open_turn(entry), list(self._take(inputs))
-                turn.inputs.extend(joined)
+                turn = self._open_turn(entry)
+                begins = bool(turn.hidden) and not (turn.shown or turn.kept)
+                turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
-                self._preface(seq, inputs)
-                self.push(seq, Human(text, to_look_at(joined)))
+                if text:
+                    # A turn begins where it was started, also if its files came later.
+                    self._show(turn.start if begins else seq, turn, text, begins=begins)
+            case entries.Fetched(_, input_, found):
+                turn = self._open_turn(entry)
+                turn.attempts = 0
+                for place, one in enumerate(turn.inputs):
+                    if one.id == input_:
+                        turn.inputs[place] = one.with_fetched(found)
+                        self.hear(turn.inputs[place])
             case entries.Prompted(prompt, blind):
                 self.begin_epoch(prompt, blind=blind)
             case entries.Said():
@@ -229,6 +238,7 @@ class Session(Branch):
             member=asked.member and not entry.untrusted,
             speaker="",  # it stands in the text
             files=entry.files,
+            pending=entry.pending,
         )
         self.waiting[entry.input] = asked
         self.bring(entry.origins, entry.private)
@@ -269,10 +279,18 @@ class Session(Branch):
             turn.kept.append(kept := self.pending.pop(key))
             self.bring(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
-        self._preface(seq, entry.inputs)
         if entry.text:
-            self.push(seq, Human(entry.text, to_look_at(inputs)), begins=True)
-        self.taint.add(Label(private=are_days_private(entry.text)), "")
+            self._show(seq, turn, entry.text, begins=True)
+        elif not inputs:
+            self._preface(seq, ())
+
+    def _show(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
+        """Let *text* tell the model the hidden inputs of *turn*."""
+        hidden, turn.shown = turn.hidden, len(turn.inputs)
+        self._preface(seq, tuple(one.id for one in hidden))
+        own = find_own_words(text, hidden)
+        self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
+        self.taint.add(Label(private=are_days_private(text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
@@ -409,12 +427,13 @@ def receive(waiting: dict[str, Received], entry: Received) -> None:
     """
     for id_, other in waiting.items():
         if entry.edits is not None and entry.edits in (other.message, other.edits):
-            waiting[id_] = msgspec.structs.replace(other, text="", files=())
+            waiting[id_] = msgspec.structs.replace(other, text="", files=(), pending=())
     waiting[entry.id] = entry
 
 
 def _digest(received: Received) -> str:
-    said = "".join((received.text, *(file.sha256 for file in received.files)))
+    names = (*(file.sha256 for file in received.files), *(file.name for file in received.pending))
+    said = "".join((received.text, *names))
     return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 
@@ -481,7 +500,8 @@ def is_typed(text: str) -> bool:
 
 def is_said(received: Received) -> bool:
     """Tell whether a person said something in a message: no command, and not edited meanwhile."""
-    return received.errand is None and bool(received.text.strip()) and not is_command(received)
+    is_empty = not (received.text.strip() or received.pending)
+    return received.errand is None and not (is_empty or is_command(received))
 
 
 def left(session: Session) -> list[str]:

@@ -32,6 +32,9 @@ TOLD = {
     "text": "The person was sent the reminder that they had asked for: {}",
     "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
 }
+# What begins the words about results and answers that come later than their calls and runs.
+_ALLOWED = "The owner allowed the call that waited: "
+RESULTS_LATER = (_ALLOWED, *(text.partition("{")[0] for text in TOLD.values()))
 UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
@@ -106,7 +109,8 @@ class Turn(msgspec.Struct):
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary; *left_out* calls were too many to be run.  *acted* says that
     something was begun that must not be done twice unasked, *has_acted* that a tool which does more
-    than look has succeeded.
+    than look has succeeded.  The model has been *shown* so many of the inputs; the others wait for
+    their files.
     """
 
     id: str
@@ -122,6 +126,12 @@ class Turn(msgspec.Struct):
     left_out: int = 0
     acted: bool = False
     has_acted: bool = False
+    shown: int = 0
+
+    @property
+    def hidden(self) -> list[Received]:
+        """The inputs that the model has not been shown yet."""
+        return self.inputs[self.shown :]
 
     @property
     def errand(self) -> TaskRun | None:
@@ -167,9 +177,11 @@ class Turn(msgspec.Struct):
 
     @property
     def running(self) -> str:
-        """Name the calls that run; empty if none does."""
+        """Name the calls that run, or the file that is fetched; empty if nothing does."""
         open_ = [call.started for call in self.calls.values() if call.ended is None]
-        return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
+        running = [f"{one.tool} {one.target}".strip() for one in open_ if one is not None]
+        files = [f"fetching the {file.kind}" for one in self.inputs for file in one.pending]
+        return ", ".join(running or files[:1])
 
     @property
     def asking(self) -> str:
@@ -222,7 +234,7 @@ def late(call: OpenCall) -> str:
     """Say to the model what came of a call that waited longer than its turn."""
     result = result_of(call)
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
-    head = f"The owner allowed the call that waited: {what}."
+    head = f"{_ALLOWED}{what}."
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
 
 
@@ -324,7 +336,7 @@ def asked(received: Received) -> str:
     """Give the words of a message in a short line, without what it replies to."""
     if received.errand is not None:
         return f"(the task {received.errand.job})"
-    return plain_words(_own(received.text))
+    return plain_words(_own(received.text)) or received.missing
 
 
 def _own(text: str) -> str:

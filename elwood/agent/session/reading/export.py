@@ -162,8 +162,7 @@ class _Page(msgspec.Struct):
         return f"Another branch, {_count(len(line), 'turn')}: {self._words(line[0])}"
 
     def _words(self, turn: TurnRecord) -> str:
-        words = " / ".join(one.received.text for one in turn.heard) or "(a call that had waited)"
-        return escape(one_line(self.redact(words), WORDS))
+        return escape(one_line(self.redact(turn.words), WORDS))
 
     def _turn(self, turn: TurnRecord) -> str:
         items = "".join(map(self._item, items_of(turn, self.places, self.redact)))

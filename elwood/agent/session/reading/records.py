@@ -96,6 +96,12 @@ class TurnRecord(msgspec.Struct):
     parent: int = 0
 
     @property
+    def words(self) -> str:
+        """What people said in it, to tell it from others."""
+        said = (one.received.text or one.received.missing for one in self.heard)
+        return " / ".join(said) or "(a call that had waited)"
+
+    @property
     def number(self) -> int:
         """How it is called by people: ``7`` is the turn t7."""
         return int(self.id[1:]) if self.id[1:].isdecimal() else 0
@@ -143,12 +149,22 @@ class History:
         match entry:
             case Received():
                 receive(self._waiting, entry)
-            case entries.Retried(id_, text, untrusted, files=files) if id_ in self._waiting:
+            case entries.Fetched(_, input_, found) if turn is not None:
+                for place, one in enumerate(turn.heard):
+                    if one.received.id == input_:
+                        received = one.received.with_fetched(found)
+                        turn.heard[place] = msgspec.structs.replace(one, received=received)
+            case entries.Retried(id_, text, untrusted) if id_ in self._waiting:
                 self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
                 asked = msgspec.structs.replace(
-                    asked, text=text, untrusted=untrusted, files=files, speaker=""
+                    asked,
+                    text=text,
+                    untrusted=untrusted,
+                    files=entry.files,
+                    pending=entry.pending,
+                    speaker="",
                 )
                 self._waiting[id_] = asked
             case entries.TurnStarted() | entries.Joined() if turn is not None:

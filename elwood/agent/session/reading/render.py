@@ -155,7 +155,6 @@ def call_cells(call: CallRecord, zone: tzinfo, now: float) -> Row:
 
 
 def turn_cells(turn: TurnRecord, zone: tzinfo, now: float) -> Row:
-    words = " / ".join(heard.received.text for heard in turn.heard) or "(a call that had waited)"
     end = "under way"
     if turn.answer is not None:
         end = "failed" if turn.answer.failed else "answered"
@@ -163,7 +162,7 @@ def turn_cells(turn: TurnRecord, zone: tzinfo, now: float) -> Row:
         str(turn.number),
         ago(now - turn.at),
         _time(turn.at, zone),
-        one_line(words, CELL),
+        one_line(turn.words, CELL),
         *(f"{number:,}" for number in (turn.requests, len(turn.calls), turn.read, turn.wrote)),
         Styled(end, _STYLES.get(end, "")),
     )

@@ -15,7 +15,18 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Other, Outcome, Plan, SearchWeb, exact, hashed
+from elwood.agent.conversation.calls import (
+    CallRemote,
+    FetchUrl,
+    Other,
+    Outcome,
+    Plan,
+    Quotation,
+    Schedule,
+    SearchWeb,
+    exact,
+    hashed,
+)
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, ToolCall
 from elwood.agent.conversation.settings import Owner, TurnSettings
@@ -29,15 +40,17 @@ from elwood.agent.policy.decide import (
     Situation,
     Who,
     decide,
-    quotes,
     version,
 )
-from elwood.agent.policy.settings import PolicySettings, Word, is_about
+from elwood.agent.policy.quotations import OutgoingText
+from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.core import Core
+from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
+from elwood.agent.session.turn.quoting import find_quotation, is_public, known_texts, leaving_text
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, in_words
 from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable, waiting
@@ -53,6 +66,8 @@ payloads = logging.getLogger("elwood.tools.payloads")
 T = TypeVar("T")
 # Characters of a target, and of a result of no tool of ours.
 MAX_TARGET, MAX_TEXT = 200, 2000
+# What tools give that read in public.
+STRANGE = Label(untrusted=True)
 # How often a call is examined anew because what it would do changed while the owner thought.
 MAX_CHANGES = 3
 
@@ -189,11 +204,52 @@ class Gate:
         if plan.outgoing and self._redactor.reveals(plan.outgoing):
             text = "not allowed: it would send a secret of the configuration out"
             raise CallNotRun("denied", text)
-        if isinstance(plan.action, SearchWeb):
-            quoting = quotes(plan.outgoing, self._log.state.private_texts())
-            plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
+        if isinstance(plan.action, FetchUrl | SearchWeb | CallRemote | Schedule):
+            quotes = await self._quoted(tool, given, plan)
+            action = msgspec.structs.replace(plan.action, quotes=quotes)
+            plan = msgspec.structs.replace(plan, action=action)
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
+
+    async def _quoted(self, tool: Tool, given: object, plan: Plan) -> Quotation | None:
+        """Find what only this conversation knows and the call would carry out."""
+        state, sent = self._log.state, self._sent(tool)
+        public = [name for name, one in self._tools.items() if one.gives == STRANGE]
+
+        def is_known(url: str) -> bool:
+            is_named = url in state.named or url in self._log.turn.named
+            # A target that was cut could be that of another address.
+            was_read = url in sent and len(url) <= MAX_TARGET
+            return is_named or was_read or is_public(state, url, public)
+
+        leaving = leaving_text(plan, given, is_known)
+        if isinstance(leaving, Quotation):
+            return leaving
+        outgoing = OutgoingText(leaving)
+        if outgoing.is_too_long:
+            return Quotation("more text than can be compared", private=False)
+        if not outgoing.runs:
+            return None
+        compared = []
+        for known in known_texts(state, sent if isinstance(plan.action, SearchWeb) else ()):
+            await trio.lowlevel.checkpoint()  # a long conversation must not hold the others up
+            if shared := outgoing.shared_with(known.part.text):
+                compared.append((known, shared))
+        return find_quotation(compared, self._name_of)
+
+    def _sent(self, tool: Tool) -> list[str]:
+        """List what *tool* was called about before, as far as receipts are remembered."""
+        receipts = self._log.state.receipts
+        return [one.target for one in receipts if one.tool == tool.name and one.outcome == "ok"]
+
+    def _name_of(self, part: PrivateText) -> str:
+        """Name where *part* comes from."""
+        if part.call is None:
+            return part.source
+        with suppress(CallNotRun):
+            tool, given = self._find(part.call)
+            return f"{self._target(tool, given)} ({tool.name})"
+        return f"a result of {part.call.name}"
 
     async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
         """Add what the owner may permit with the call, as they are to be asked.  Raises CallNotRun.
@@ -409,12 +465,6 @@ def toolset(
 
 
 def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
-    """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
-
-    What the owner's words name and no tool bears is told in the log.
-    """
-    for word, pattern in policy.words():
-        if not any(is_about(pattern, tool.name, tool.id) for tool in tools):
-            log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
+    """Find the word for each tool: the owner's, by its name or a pattern of its id, or its own."""
     found = ((tool.name, policy.word(tool.name, tool.id) or tool.policy) for tool in tools)
     return {name: word for name, word in found if word is not None}

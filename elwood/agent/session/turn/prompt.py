@@ -49,6 +49,8 @@ LOOK_EVERY = 1.0
 NAMES = ("SOUL", "IDENTITY", "USER", "AGENTS", "TOOLS")
 # A document that is cut to less than this many tokens says nothing; it is left out.
 WORTHWHILE = 50
+# What each document begins with.
+_DOCUMENT = '<document name="'
 # Of one document, in bytes; far more than a model should be told each time.
 MAX_DOCUMENT = 64 << 10
 # Said to the model of a document that does not count.
@@ -96,7 +98,7 @@ class SystemPrompt:
         page = await self._blocking(partial(read_document, self._workspace, name))
         text = page.note if page.text is None else fit(self._redactor(page.text), MAX_RULES)
         text = STRANGE.format(name.removesuffix(".md")) if page.untrusted else text
-        rules = f'<document name="{name}">\n{text.strip()}\n</document>' if text else ""
+        rules = f'{_DOCUMENT}{name}">\n{text.strip()}\n</document>' if text else ""
         system = "\n\n".join(filter(None, (prompt.system, IN_GROUP, rules)))
         return Prompt(system, prompt.tools)
 
@@ -151,6 +153,8 @@ def read_documents(root: Root) -> Documents:
 def read_document(root: Root, name: str) -> WorkspaceDocument:
     """Read the document *name*; blocks.  Raises Unconfined."""
     try:
+        if root.located(name).rstrip("/") != name:
+            return WorkspaceDocument(note=f"{name} is a link, and documents are read from no link.")
         with root.file(name) as file:
             content, untrusted = file.read(MAX_DOCUMENT + 1), file.untrusted
     except PathMissing:
@@ -181,7 +185,7 @@ def assemble(documents: Documents, tools_note: str, budget: int) -> str:
             cut.append(name)
         if kept and (kept == text or left >= WORTHWHILE):
             left -= estimate(kept)
-            parts.append(f'<document name="{name}.md">\n{kept.strip()}\n</document>')
+            parts.append(f'{_DOCUMENT}{name}.md">\n{kept.strip()}\n</document>')
     parts += [tools_note.strip()] if tools_note.strip() else []
     parts += [f"Note: {note}" for note in documents.notes]
     parts += [
@@ -189,6 +193,18 @@ def assemble(documents: Documents, tools_note: str, budget: int) -> str:
         for name in cut
     ]
     return "\n\n".join(parts)
+
+
+def documents_in(system: str) -> list[tuple[str, str]]:
+    """List the owner's documents in the prompt *system*: names and texts.
+
+    >>> documents_in(assemble(Documents({"USER": "I am Ann."}), NOTE, 1000))
+    [('USER.md', 'I am Ann.')]
+    """
+    shared, _, rest = system.partition(NOTE)
+    parts = f"{shared}{rest.partition(IN_GROUP)[2]}".split(_DOCUMENT)[1:]
+    found = (part.partition('">\n') for part in parts)
+    return [(name, text.rstrip().removesuffix("\n</document>")) for name, _, text in found]
 
 
 def default_documents() -> Path:
@@ -228,6 +244,8 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
         lines += map(described, received.files)
+        lines += [f"[{trouble}]" for trouble in received.troubles]
+        lines += [f"[a {file.kind}, which was not fetched]" for file in received.pending]
         if not (received.text.strip() or (received.files and received.speaker)):
             continue
         if received.heard:

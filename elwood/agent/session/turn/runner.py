@@ -9,14 +9,22 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
-from elwood.agent.conversation.message import WAITING
+from elwood.agent.conversation.message import WAITING, FetchedFile
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import Runs, SessionExtension, news
-from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
+from elwood.agent.session.log.entries import (
+    Entry,
+    Fetched,
+    Joined,
+    Received,
+    Replied,
+    Rewound,
+    TurnStarted,
+)
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, next_work
 from elwood.agent.session.log.turns import asked, spoken, usable
@@ -27,7 +35,9 @@ from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Signal, waiting
+from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import in_quotes
 
 log = logging.getLogger("elwood.sessions")
@@ -43,6 +53,8 @@ GIVEN_UP = (
 )
 # What stands in the log for the turn of somebody who was removed; they are told nothing.
 DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way was {}."
+# What stands in the log for words that were nothing but a credential.
+NOT_KEPT = "[a credential was here; it was not kept]"
 # What waited when the turn was stopped, and on the button that has it answered.
 UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
@@ -191,11 +203,14 @@ class TurnRunner:
         return frozenset[tuple[str, int]]().union(*found)
 
     async def _opening(self, inputs: Sequence[Received]) -> str:
+        if any(received.pending for received in inputs):
+            return ""  # the inputs are shown when their files were fetched
         return "".join([await extension.opening(inputs) for extension in self._extensions])
 
     def _start(self, start: Start, opening: str) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = opening + render(start.inputs, self._clock) if start.inputs else ""
+        is_whole = start.inputs and not any(received.pending for received in start.inputs)
+        text = opening + render(start.inputs, self._clock) if is_whole else ""
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -283,6 +298,56 @@ class TurnRunner:
         core, turn = self._core, self._log.turn
         if turn.errand is not None and turn.errand.tool:
             return await call_alone(self._log, self._gate, turn.errand)
+        showing = None  # nobody waits for the run of a task
+        if turn.errand is None:
+            showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
+        async with trio.open_nursery() as nursery:
+            if showing is not None:
+                nursery.start_soon(showing.run)
+            answer = await self._fetch() or await self._ask(showing)
+            nursery.cancel_scope.cancel()
+        return answer
+
+    async def _fetch(self) -> TurnResult | None:
+        """Fetch the pending files of the open turn, and show its hidden inputs to the model.
+
+        Each result is recorded before the next fetch.  Troubles are told to the sender; they are
+        the answer if there is nothing else to answer.
+        """
+        turn, channels = self._log.turn, self._core.channels
+        for received in turn.inputs:
+            for file in received.pending:
+                found = await channels.fetch(received.route.channel, self._log.id, file)
+                await self._log.keep(Fetched(turn.id, received.id, self._screened(found)))
+        hidden = turn.hidden
+        if not hidden:
+            return None
+        troubles = "\n".join(trouble for received in hidden for trouble in received.troubles)
+        if troubles and not (turn.shown or any(map(_has_content, hidden))):
+            return TurnResult(troubles, failed=True)
+        text = await self._opening(hidden) if not turn.shown else ""
+        joined = Joined(turn.id, (), text + render(hidden, self._clock))
+        if not troubles:
+            await self._log.stage(joined)
+            return None
+        route = self._delivery.route(hidden[-1])
+        told = Replied(f"{hidden[-1].id}:files", None, (), route, troubles)
+        await self._delivery.accept(told, joined)
+        return None
+
+    def _screened(self, found: FetchedFile) -> FetchedFile:
+        """Take secrets out of what was fetched."""
+        words, redact = well_formed(found.words), self._core.redactor
+        if (secret := screen(words)) is not None:
+            words = secret.text if isinstance(secret, Masked) else NOT_KEPT
+        file = found.file
+        if file is not None:
+            file = msgspec.structs.replace(file, text=redact(well_formed(file.text)))
+        return FetchedFile(file=file, words=redact(words), trouble=redact(found.trouble))
+
+    async def _ask(self, showing: Showing | None) -> TurnResult:
+        """Ask the model until there is an answer."""
+        core, turn = self._core, self._log.turn
         prompt = await self.prompt.now(self._log.id)
         reminders = [news(self._log, WAITING, waiting_calls(self._log.state))]
         reminders += [await extension.remind() for extension in self._extensions]
@@ -292,9 +357,6 @@ class TurnRunner:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
-        showing = None  # nobody waits for the run of a task
-        if turn.errand is None:
-            showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
         run = TurnRun(
             log=self._log,
             gate=self._gate,
@@ -305,13 +367,9 @@ class TurnRunner:
             clock=self._clock,
             arrivals=self._arrivals,
             showing=showing,
+            fetch=self._fetch,
         )
-        async with trio.open_nursery() as nursery:
-            if showing is not None:
-                nursery.start_soon(showing.run)
-            answer = await run.run()
-            nursery.cancel_scope.cancel()
-        return answer
+        return await run.run()
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
@@ -358,8 +416,17 @@ class TurnRunner:
             # Who says stop is answered.
             quiet=(quiet and stop is None) or self._dropped == turn.id,
             pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else pages,
+            untrusted=self._log.state.taint.label.untrusted,
         )
         for extension in self._extensions:
             await extension.settle()  # the turn before, which this one takes the place of
-        await self._delivery.accept(replied, *answer.entries)
+        late: list[Entry] = []
+        if turn.hidden:  # it ended while their files were fetched
+            late.append(Joined(turn.id, (), render(turn.hidden, self._clock)))
+        await self._delivery.accept(replied, *late, *answer.entries)
         self._ending = False
+
+
+def _has_content(received: Received) -> bool:
+    """Return True if a message has something to answer: words, or a file that can be looked at."""
+    return bool(received.text.strip()) or any(file.untrusted for file in received.files)

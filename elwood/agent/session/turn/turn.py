@@ -30,7 +30,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.turn.compaction import ContextLimits, extracts, make_room
+from elwood.agent.session.turn.compaction import make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
@@ -59,6 +59,10 @@ CONTINUE = "Your answer was cut off by the length limit. Continue exactly where 
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
 # What the model is told before it words an answer after several rounds.
 RECORDS = "The reader will be shown below your answer, from the records:\n{}"
+REFUSED = (
+    "The model does not accept the conversation: {}\n\nNothing was left out of it. /undo takes "
+    "your last message back, /compact shortens the conversation, /new begins another one."
+)
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
@@ -76,7 +80,8 @@ class TurnRun:
 
     *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
     *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
-    *arrivals* tells when another message has come.
+    *arrivals* tells when another message has come.  *fetch* fetches the pending files of inputs,
+    and shows these inputs to the model.
     """
 
     log: SessionLog
@@ -88,6 +93,7 @@ class TurnRun:
     clock: OwnerClock
     arrivals: Signal
     showing: Showing | None = None
+    fetch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
 
     def __attrs_post_init__(self) -> None:
         self._turn = turn = self.log.turn
@@ -96,7 +102,8 @@ class TurnRun:
         self._used_tools = bool(turn.receipts)
         self._nudged = False
         self._listed = 0
-        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
+        self._mended = False
+        self._continued = self._paused = self._shrunk = self._restarts = 0
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -142,7 +149,7 @@ class TurnRun:
             case models.BadHistory(why):
                 if await self._mend():
                     return None
-                return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
+                return TurnResult(REFUSED.format(why), failed=True)
 
     async def _react(self, completion: Completion) -> TurnResult | None:
         """Do what is to be done about a whole response; calls run only after `tools`."""
@@ -220,8 +227,11 @@ class TurnRun:
         joining = inputs(self.log.state)
         if joining:
             ids = tuple(received.id for received in joining)
-            text = render(joining, self.clock)
+            is_pending = any(received.pending for received in joining)
+            text = "" if is_pending else render(joining, self.clock)
             await self.log.stage(entries.Joined(self._turn.id, ids, text))
+            if is_pending:
+                await self.fetch()
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
@@ -309,22 +319,15 @@ class TurnRun:
         return self._shrunk <= MAX_SHRUNK and bool(await self._make_room(None))
 
     async def _mend(self) -> bool:
-        """Change what the provider objects to, more each time (LLM-28, 29, 36); False at the end.
+        """Begin a new epoch without what a provider may object to; False at the second time.
 
-        First old thinking and provider content are left out for good, by a new epoch, and files
-        that are looked at: one may be damaged; then all that came before this turn.
+        It leaves out old thinking, provider content and files that are looked at (LLM-28, 29, 36).
+        It cuts no words: they are not what a provider objects to, unless it speaks of length.
         """
-        self._mended += 1
-        if self._mended > 2:
+        if self._mended:
             return False
-        if self._mended == 1:
-            await self.log.stage(entries.Prompted(self.prompt, blind=True))
-            return True
-        why = "the model did not accept the conversation"
-        start = self._turn.start
-        old = [node for node in self.log.state.path if node.seq < start]
-        most = ContextLimits(context=self.settings.context_tokens).summary
-        await self.log.keep(entries.Compacted(extracts(old, most), start, why))
+        self._mended = True
+        await self.log.stage(entries.Prompted(self.prompt, blind=True))
         return True
 
 

@@ -1,0 +1,92 @@
+"""Checks names in the configuration: is there a tool, or a channel, that is called so?"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import attrs
+
+from elwood.agent.policy.settings import is_about
+from elwood.foundation.settings import BadSetting, Key, Where
+
+_WILDCARDS = re.compile(r"[*?\[]")
+ALL_TOOLS = "docs/reference/tools.md lists all tools"
+PATTERNS = "patterns are compared with the ids in docs/reference/tools.md, such as web.*"
+
+
+@attrs.frozen(kw_only=True)
+class KnownNames:
+    """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*."""
+
+    tools: Mapping[str, str]
+    prefixes: Mapping[str, str]
+    channels: Collection[str]
+
+
+class DoubtfulSetting(BadSetting):
+    """A value that may be what its key wants: nobody knows yet."""
+
+
+def check_names(
+    values: Iterable[tuple[Where, Key, object]], known: KnownNames
+) -> Iterator[tuple[Where, BadSetting]]:
+    """Find the *values* that should name something and do not."""
+    for where, key, value in values:
+        name = str(where[-1] if key.named_by_key else value)
+        if not name or key.names is None:
+            continue
+        try:
+            if key.names == "channel":
+                _check_channel(name.partition(":")[0], known.channels)
+            elif key.names == "tool pattern" and _WILDCARDS.search(name):
+                _check_pattern(name, known)
+            else:
+                _check_tool(name, known, by_id=key.names == "tool pattern")
+        except BadSetting as error:
+            yield where, error
+
+
+def _check_channel(name: str, channels: Collection[str]) -> None:
+    if name not in channels:
+        remedy = _near(name, channels) or f"there are {', '.join(sorted(channels))}"
+        raise BadSetting(f"there is no channel {name}", remedy)
+
+
+def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:
+    if name in known.tools or (by_id and name in known.tools.values()):
+        return
+    starts = (*known.prefixes, *(known.prefixes.values() if by_id else ()))
+    if name.startswith(starts):
+        what = f"no tool {name} of an MCP server has been accepted"
+        raise DoubtfulSetting(what, "compare it with what /mcp shows")
+    if _WILDCARDS.search(name):
+        raise BadSetting(f"{name} is not the name of a tool", "write names, without wildcards")
+    called = [tool for tool, id_ in known.tools.items() if id_ == name]
+    others = (*known.tools, *(known.tools.values() if by_id else ()))
+    remedy = _near(called[0] if called else name, others) or ALL_TOOLS
+    raise BadSetting(f"there is no tool {name}", remedy)
+
+
+def _check_pattern(pattern: str, known: KnownNames) -> None:
+    if any(is_about(pattern, name, id_) for name, id_ in known.tools.items()):
+        return
+    head = _WILDCARDS.split(pattern)[0]
+    if any(one.startswith(head) or head.startswith(one) for one in known.prefixes.values()):
+        what = f"no tool of an MCP server that was accepted matches {pattern}"
+        raise DoubtfulSetting(what, "compare it with what /mcp shows")
+    # Written for names, it may mean a whole integration.
+    meant = {_family(id_) for name, id_ in known.tools.items() if fnmatchcase(name, pattern)}
+    families = sorted(set(map(_family, known.tools.values())))
+    near = f"did you mean {meant.pop()}?" if len(meant) == 1 else _near(pattern, families)
+    raise DoubtfulSetting(f"no tool matches {pattern}", near or PATTERNS)
+
+
+def _family(id_: str) -> str:
+    """Return the pattern of all tools of an integration."""
+    return f"{id_.partition('.')[0]}.*"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else ""

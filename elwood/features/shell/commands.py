@@ -1,0 +1,96 @@
+"""The command /workspace: the owner looks at instruction files that commands changed."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from elwood.agent.session.extension import CommandAnswer, CommandCall
+from elwood.features.shell.review import describe_change
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.instructions import (
+    SetAside,
+    accept,
+    discard,
+    list_set_aside,
+    read_set_aside,
+)
+from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import escape_name
+
+USAGE = "/workspace review shows what commands changed; /workspace accept ID, or discard ID."
+NOTHING = "No command has changed an instruction file: nothing waits for you."
+# Bytes of a file of which the change is shown.
+MAX_SHOWN = 64 << 10
+# Changes shown in one answer; the next ones follow when these are decided.
+MAX_CHANGES = 5
+
+
+class WorkspaceReview:
+    """Answers /workspace for the folder *workspace*; the files wait in *state*.
+
+    *decided* is called with each file about which the owner decided.
+    """
+
+    def __init__(
+        self, workspace: Root, state: Path, blocking: Blocking, decided: Callable[[SetAside], None]
+    ) -> None:
+        self._workspace = workspace
+        self._state = state
+        self._blocking = blocking
+        self._decided = decided
+
+    async def answer(self, call: CommandCall) -> CommandAnswer:
+        verb, _, id_ = call.given.strip().partition(" ")
+        waiting = await self._blocking(partial(list_set_aside, self._state))
+        if verb in ("", "review") and not id_:
+            return await self._blocking(lambda: self._review(waiting))
+        one = next((each for each in waiting if each.id == id_.strip()), None)
+        if verb not in ("accept", "discard"):
+            return CommandAnswer(USAGE)
+        if one is None:
+            known = "It was decided already. " if call.again else ""
+            return CommandAnswer(f"{known}Nothing with that ID waits for you. {USAGE}")
+        answer = await self._blocking(lambda: self._decide(verb, one))
+        if one not in await self._blocking(partial(list_set_aside, self._state)):
+            self._decided(one)
+        return answer
+
+    def _decide(self, verb: str, one: SetAside) -> CommandAnswer:
+        name = escape_name(one.path)
+        if verb == "discard":
+            discard(self._state, one)
+            return CommandAnswer(f"Deleted what a command had written to {name}.")
+        if one.what != "file":
+            return CommandAnswer(f"{name} became a {one.what}; I read no instructions from one.")
+        try:
+            accept(self._workspace, self._state, one)
+        except (PathRefused, Unconfined) as error:
+            return CommandAnswer(f"It could not be accepted: {error}")
+        return CommandAnswer(f"{name} is now as the command wrote it, and counts from now on.")
+
+    def _review(self, waiting: list[SetAside]) -> CommandAnswer:
+        if not waiting:
+            return CommandAnswer(NOTHING)
+        parts = [self._change(one) for one in waiting[:MAX_CHANGES]]
+        more = len(waiting) - len(parts)
+        end = "They do not count until you accept them."
+        text = "\n\n".join([*parts, *([f"{more} more wait."] if more else []), end])
+        ids = [one.id for one in waiting[:MAX_CHANGES]]
+        buttons = [f"/workspace {verb} {id_}" for id_ in ids for verb in ("accept", "discard")]
+        return CommandAnswer(text, buttons=tuple(buttons))
+
+    def _change(self, one: SetAside) -> str:
+        head = f"{one.id}: a command wrote {escape_name(one.path)}"
+        if one.what != "file":
+            return f"{head}, as a {one.what}."
+        try:
+            old = self._workspace.read(one.path, MAX_SHOWN)
+        except PathMissing:
+            old = b""
+        new = read_set_aside(self._state, one)
+        shown = describe_change(
+            old.decode("utf-8", "replace"), new[:MAX_SHOWN].decode("utf-8", "replace")
+        )
+        rest = f"\n[{len(new) - MAX_SHOWN:,} more bytes]" if len(new) > MAX_SHOWN else ""
+        return f"{head}:\n````\n{shown}{rest}\n````"
