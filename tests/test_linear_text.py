@@ -355,7 +355,7 @@ REASONS: dict[str, str] = {
         "agent.session.commands.paging.page agent.session.commands.rights.refusal "
         "agent.session.log.restored.settle agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "
-        "features.console.drawing.decided features.health.actor.health_file "
+        "features.console.drawing.box features.console.drawing.decided features.health.actor.health_file "
         "features.mcp.store.book_path "
         "features.mcp.tools.tool_of features.shell.judge.looking features.shell.judge.options "
         "features.shell.judge.safe "
