@@ -120,7 +120,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Zs", "Me"})
 # Unicode, and the blank Braille pattern.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # Words of ASCII with one blank between them.
-_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*+")
+_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
