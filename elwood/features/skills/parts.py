@@ -147,7 +147,8 @@ def _store(settings: SkillSettings, workspace: Root, blocking: Blocking) -> Skil
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
     shelf = _store(settings, core.workspace, blocking)
-    await shelf.found()  # what is wrong with them is logged
+    if settings.always or settings.off or settings.chats or settings.folders:
+        await shelf.found()  # it logs problems; without settings it would only cost 1.3 MB
     skills = SkillList(shelf, settings.always)
 
     async def read(name: str, route: Route) -> str:
