@@ -59,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--telegram-double", default=None, help="folder to install another Bot API in, from npm"
     )
+    parser.addoption(
+        "--all-shapes", action="store_true", help="hostile texts: all for each function"
+    )
     parser.addoption("--skipped", default=None, help="add the tests that are skipped to this file")
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import trio
@@ -19,6 +19,9 @@ from elwood.foundation.sandbox.command import Executor, NoSandbox
 # Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
+
+# How a feature meets a signal: it stops its own work, the app ends in order, or immediately.
+Interruption = Literal["taken", "end", "leave"]
 
 
 @attrs.frozen(kw_only=True)
@@ -100,8 +103,8 @@ class Parts:
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()
     embedder: Embedder | None = None
-    # Takes a Ctrl-C; False if it is to end the app.
-    interrupt: Callable[[], bool] | None = None
+    # Takes a SIGINT or SIGTERM, or says how the app ends.
+    interrupt: Callable[[int], Interruption] | None = None
     # Folders beside the workspace that commands and tools reach.
     lent: Sequence[LentFolder] = ()
     # What runs commands, or why none can be run.

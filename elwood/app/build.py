@@ -23,7 +23,7 @@ from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending import Ledger, UsageEntry
-from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+from elwood.agent.parts import WORLD, Actor, Gathered, Interruption, Parts
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
 from elwood.agent.session.extension import Extensions
@@ -65,7 +65,7 @@ CLOSING = 5.0
 class App:
     """One process: the mailboxes, who reads them, and the tools of the model.
 
-    *interrupt* takes a Ctrl-C, if anybody does; False if it is to end us.
+    *interrupt* takes a signal, if a feature wants them.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class App:
         actors: Sequence[Actor],
         tools: Sequence[Tool],
         listener: Listener,
-        interrupt: Callable[[], bool] | None,
+        interrupt: Callable[[int], Interruption] | None,
     ) -> None:
         self.core = core
         self.interrupt = interrupt

@@ -215,7 +215,7 @@ def _of_chat(parser: "ArgumentParser") -> None:
 def _of_once(parser: "ArgumentParser") -> None:
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 typed wrongly, 3 a call waits for your yes, "
-        "130 interrupted."
+        "130 stopped by Ctrl-C, 143 by SIGTERM."
     )
     what = "the message; what is piped in comes behind it, or is all of it"
     parser.add_argument("text", nargs="?", type=_message, help=what)

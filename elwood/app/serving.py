@@ -28,6 +28,7 @@ from elwood.agent.models.settings import (
     lacks_key,
     models_in_use,
 )
+from elwood.agent.parts import Interruption
 from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
@@ -175,6 +176,7 @@ async def _live(
     patience: float = math.inf,
 ) -> int:
     failure: Exception | None = None
+    got = list[int]()
     installation = Installation()
     providers = _providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -191,7 +193,7 @@ async def _live(
                         grace=grace,
                         patience=patience,
                     ) as app:
-                        nursery.start_soon(_watch_signals, signals, app, now)
+                        nursery.start_soon(_watch_signals, signals, got, app, now)
                         nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
                         await app.live()
                 except Exception as error:
@@ -199,21 +201,32 @@ async def _live(
             nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+    if got and not stays:
+        return 128 + got[0]  # as a shell shows it
     if now.cancelled_caught:
         raise KeyboardInterrupt
     return OK
 
 
-async def _watch_signals(signals: AsyncIterator[int], app: App, now: trio.CancelScope) -> None:
-    """Stop in order at the first signal, at once at the second, and whatever is at the third."""
+async def _watch_signals(
+    signals: AsyncIterator[int], got: list[int], app: App, now: trio.CancelScope
+) -> None:
+    """Stop in order at the first signal, at once at the second, and whatever is at the third.
+
+    A feature may take the first ones.  They are added to *got*.
+    """
     async for number in signals:
+        got.append(number)
         core = app.core
         if now.cancel_called:
             os._exit(INTERRUPTED)  # the logs are as good as after any other end
-        elif core.stop.is_set():
+        ending: Interruption = "leave" if core.stop.is_set() else "end"
+        if ending == "end" and app.interrupt is not None:
+            ending = app.interrupt(number)
+        if ending == "leave":
             log.warning("asked to stop at once")
             now.cancel()
-        elif number != signal.SIGINT or app.interrupt is None or not app.interrupt():
+        elif ending == "end":
             log.info("asked to stop")
             busy = [state for state in core.live.states.values() if not state.is_idle]
             if busy and sys.stderr.isatty():

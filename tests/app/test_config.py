@@ -159,6 +159,14 @@ WRONG = [
      ": tasks[0].tools[1]: web.* is not the name of a tool; write names, without wildcards"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegrm:-100"',
      ": tasks[0].deliver: there is no channel telegrm; did you mean telegram?"),
+    ("[policy]\nblocked_patterns = ['prod', '(?!safe)rm']",
+     ": policy.blocked_patterns[1]: RE2 cannot use this regular expression: invalid perl operator: "
+     "(?!; write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
+     "which has no look-around such as (?=…) and no back-references such as \\1"),
+    ("[policy]\ndangerous_patterns = ['[a']",
+     ": policy.dangerous_patterns[0]: RE2 cannot use this regular expression: missing ]: [a; "
+     "write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
+     "which has no look-around such as (?=…) and no back-references such as \\1"),
     ('a = 1\nb = ', ": not TOML: Invalid value (at end of document); see https://toml.io"),
 ]  # fmt: skip
 

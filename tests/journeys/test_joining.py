@@ -1,12 +1,16 @@
 """The commands of who sits at a terminal, as processes beside a real `elwood run`."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
 
+from tests.journeys.judging import fold
 from tests.journeys.service import PATIENCE, ROOT, Town, town
 
 GONE = "Elwood has ended. What was said stands in its log: elwood chat --session console shows it."
@@ -111,6 +115,68 @@ async def test_who_waits_is_told_of_the_end_and_the_answer_stands_in_the_log(
         await t.eventually(lambda: "Heard m0002." in str(t.journals()["console"]))
         shown = await typed(t, b"say m0003", "once", "--session", "console", "-")
         assert shown == (0, "Heard m0003.\n", "")
+        await t.stop()
+
+
+@asynccontextmanager
+async def beside(t: Town, *arguments: str) -> AsyncIterator[trio.Process]:
+    """Run a command that is still at it."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
+        cwd=ROOT,
+        env=t.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+async def test_a_signal_stops_once_in_the_elwood_that_runs(tmp_path: Path) -> None:
+    async with town(tmp_path) as t:
+        await t.start()
+        asked = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            t.hang()
+            asked += 1
+            async with beside(t, "once", "--json", "--session", "job", "say m0001") as process:
+                await t.asks(asked)
+                process.send_signal(number)
+                assert process.stdout is not None
+                with trio.fail_after(PATIENCE):
+                    shown = b"".join([part async for part in process.stdout])
+                    assert await process.wait() == 128 + number
+            assert json.loads(shown)["outcome"] == "stopped"
+            assert fold(t.state, "job").is_idle
+        await t.stop()
+        await t.start()
+        assert await typed(t, b"say m0002", "once", "-") == (0, "Heard m0002.\n", "")
+        assert t.asked == asked + 1, "nothing was asked again"
+        await t.stop()
+
+
+async def test_a_second_ctrl_c_leaves_an_elwood_that_does_not_answer(tmp_path: Path) -> None:
+    async with town(tmp_path) as t:
+        await t.start()
+        t.hang()
+        async with beside(t, "once", "say m0001") as process:
+            await t.asks(1)
+            assert t.process is not None
+            t.process.send_signal(signal.SIGSTOP)
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            with trio.fail_after(PATIENCE):
+                assert b"Press again to leave" in await process.stderr.receive_some()
+                process.send_signal(signal.SIGINT)
+                assert await process.wait() == 130
+            t.process.send_signal(signal.SIGCONT)
+        await t.eventually(lambda: all(fold(t.state, name).is_idle for name in t.journals()))
+        assert t.asked == 1
         await t.stop()
 
 

@@ -1,10 +1,14 @@
 """A lying model in the real app: what the records say stands below."""
 
+import pytest
+
 from elwood.agent.conversation.message import Human
+from elwood.agent.session.delivery import IN_A_FILE
 from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import Home, newest
+from tests.fake_telegram import OWNER
+from tests.journeys.home import OTHER, Home, newest
 
 
 async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
@@ -28,3 +32,21 @@ async def test_only_the_block_of_the_house_looks_like_it(h: Home) -> None:
     assert block == "✓ look there"
     assert "\n✓" not in said
     assert said.count(NOT_OURS.strip()) == 2
+
+
+@pytest.mark.parametrize("unit", ["-", "—", "|---", "漢"])
+async def test_an_answer_that_repeats_itself_holds_up_nobody(h: Home, unit: str) -> None:
+    long = f"Look: {unit * 200_000}"[:200_000] + " end"
+    h.think = lambda request: answer(long if newest(request) == "repeat" else "Here I am.")
+    async with h.life() as life:
+        h.fake.say("repeat", chat=OWNER, user=OWNER)
+        h.fake.say("and me?", chat=OTHER, user=OTHER)
+        await life.settled()
+
+    assert h.texts(OTHER) == ["Here I am."]
+    begun = h.texts(OWNER)[0]
+    assert begun.startswith("Look:")
+    assert begun.endswith(IN_A_FILE)
+    ((_, whole),) = h.fake.files.values()
+    assert whole.decode().endswith(" end")
+    assert len(h.asked) == 2

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from elwood.agent.models.client import ModelRequest
 from tests.fake_http import serving
 from tests.fake_models import FakeModels, Say
 from tests.journeys.home import Home, obedient
+from tests.journeys.judging import fold
 from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
 
 CONFIG = """
@@ -98,9 +99,7 @@ async def at_terminal(
             os.close(master)
 
 
-async def test_ctrl_c_in_a_conversation_stops_the_answer_then_asks_then_ends(
-    tmp_path: Path,
-) -> None:
+async def test_ctrl_c_in_a_conversation_stops_the_answer_and_twice_ends_it(tmp_path: Path) -> None:
     models = FakeModels([Say("word " * 1000, pause=0.2), Say("Well again.")], key=KEY)
     asked = trio.Event()
     models.log = lambda body: asked.set()
@@ -109,6 +108,7 @@ async def test_ctrl_c_in_a_conversation_stops_the_answer_then_asks_then_ends(
         one.types("tell me")
         await asked.wait()
         one.signal(signal.SIGINT)
+        await one.shows("Press Ctrl-C again to end.")
         await one.shows("Stopped. Under way was the model's answer.")
         one.types("and now?")
         await one.shows("Well again.")
@@ -136,36 +136,105 @@ async def test_a_demo_leaves_nothing_however_early_it_is_ended(
     assert [name for name in os.listdir(tmp_path) if "demo" in name] == []
 
 
-async def test_the_first_ctrl_c_says_what_is_finished_and_the_second_ends_at_once(
+COMMAND = (("run_command", '{"command": "touch began; sleep 3600"}'),)
+
+
+async def until(true: Callable[[], object]) -> None:
+    with trio.fail_after(PATIENCE):
+        while not true():  # noqa: ASYNC110
+            await trio.sleep(0.005)
+
+
+async def test_the_first_signal_says_what_is_finished_and_the_second_ends_at_once(
     tmp_path: Path,
 ) -> None:
     """A command that sleeps for an hour would be waited for."""
-    command = '{"command": "touch began; sleep 3600"}'
-    models = FakeModels([Say(calls=(("run_command", command),))], key=KEY)
-    async with at_terminal(tmp_path, models, "once", "go") as one:
-        with trio.fail_after(PATIENCE):
-            while not (tmp_path / "workspace" / "began").exists():  # noqa: ASYNC110
-                await trio.sleep(0.02)
-        one.signal(signal.SIGINT)
+    models = FakeModels([Say(calls=COMMAND)], key=KEY)
+    async with at_terminal(tmp_path, models, "chat") as one:
+        await one.shows("you> ")
+        one.types("go")
+        await until((tmp_path / "workspace" / "began").exists)
+        one.signal(signal.SIGTERM)
         await one.shows("stopping: finishing run_command touch began; sleep 3600; press again")
-        one.signal(signal.SIGINT)
+        one.signal(signal.SIGTERM)
         assert await one.ended() == 130
         assert "Traceback" not in one.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_service_is_ended_in_the_middle_of_a_response(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+async def test_a_chat_is_ended_in_the_middle_of_a_response(tmp_path: Path) -> None:
     models = FakeModels([Say("never seen", delay=3600)], key=KEY)
-    async with at_terminal(tmp_path, models, "once", "go") as one:
-        with trio.fail_after(PATIENCE):
-            while not models.bodies and not models.requests:  # noqa: ASYNC110
-                await trio.sleep(0.02)
-        one.signal(number)
+    async with at_terminal(tmp_path, models, "chat") as one:
+        await one.shows("you> ")
+        one.types("go")
+        await until(lambda: models.bodies)
+        one.signal(signal.SIGTERM)
         await one.shows("stopping: finishing the model's answer; press again")
-        assert await one.ended() == 1
+        assert await one.ended() == 0
         assert "Traceback" not in one.text
+
+
+async def test_a_second_ctrl_c_leaves_the_chat_whether_it_is_busy_or_not(tmp_path: Path) -> None:
+    models = FakeModels([Say("never seen", delay=3600)], key=KEY)
+    async with at_terminal(tmp_path, models, "chat") as one:
+        await one.shows("you> ")
+        one.types("go")
+        await until(lambda: models.bodies)
+        one.signal(signal.SIGINT)
+        await one.shows("Press Ctrl-C again to end.")
+        await one.shows("Stopped.")
+        one.signal(signal.SIGINT)
+        assert await one.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "instant"),
+    [
+        (signal.SIGINT, Say("never seen", delay=3600), "accepted"),
+        (signal.SIGTERM, Say("word " * 1000, pause=0.2), "asked"),
+        (signal.SIGINT, Say(calls=COMMAND), "acting"),
+    ],
+)
+async def test_a_signal_stops_once_for_good(
+    tmp_path: Path, number: signal.Signals, first: Say, instant: str
+) -> None:
+    """No later Elwood asks the model for it again."""
+    logs, began = tmp_path / "state" / "sessions", tmp_path / "workspace" / "began"
+    models = FakeModels([first], key=KEY, otherwise=lambda body: Say("Well again."))
+    reached: dict[str, Callable[[], object]] = {
+        "accepted": lambda: any(log.stat().st_size for log in logs.glob("once-*.jsonl")),
+        "asked": lambda: models.bodies,
+        "acting": began.exists,
+    }
+    async with at_terminal(tmp_path, models, "once", "go") as one:
+        await until(reached[instant])
+        one.signal(number)
+        await one.shows("Stopping. Press again to leave")
+        await one.shows("Stopped.")
+        assert await one.ended() == 128 + number
+        assert "Traceback" not in one.text
+    [log] = logs.glob("once-*.jsonl")
+    assert fold(tmp_path / "state", log.stem).is_idle
+    models.script.clear()
+    before = len(models.bodies)
+    assert before <= 1
+    async with at_terminal(tmp_path, models, "chat") as one:
+        await one.shows("you> ")
+        one.types("hello")
+        await one.shows("Well again.")
+        one.types("/quit")
+        assert await one.ended() == 0
+    assert len(models.bodies) == before + 1
+
+
+async def test_a_signal_before_anything_is_said_says_nothing(tmp_path: Path) -> None:
+    models = FakeModels(key=KEY)
+    async with at_terminal(tmp_path, models, "once", "go") as one:
+        await until((tmp_path / "state" / "lock").exists)
+        one.signal(signal.SIGINT)
+        assert await one.ended() == 130
+        assert "Traceback" not in one.text
+    for log in (tmp_path / "state" / "sessions").glob("once-*.jsonl"):
+        assert fold(tmp_path / "state", log.stem).is_idle
 
 
 async def test_stops_in_the_middle_of_a_response_are_short_and_no_attempts(h: Home) -> None:

@@ -205,12 +205,16 @@ async def test_an_approval_is_given_at_the_terminal_and_asked_again_of_who_comes
             while not (isinstance(question, wire.Message) and question.choices):
                 question = (await me.until(wire.Message))[-1]
             assert question.code == ("name: boldly",)
-            allow, *_, deny = question.choices
+            allow, *_, deny, details = question.choices
             assert (allow.text, allow.says[:7], deny.says[:6]) == (
                 "Allow once",
                 "/allow ",
                 "/deny ",
             )
+            await me.say(details.says)
+            shown = (await me.until(wire.Message))[-1]
+            assert isinstance(shown, wire.Message)
+            assert "Its arguments: {" in shown.text
             await me.say(allow.says)
             changed = (await me.until(wire.Changed))[-1]
             assert isinstance(changed, wire.Changed)

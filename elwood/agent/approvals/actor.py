@@ -33,6 +33,7 @@ from elwood.agent.approvals.messages import (
     RemovedPeople,
     RequestApproval,
     RevokePermission,
+    ShowDetails,
     Stranger,
     Verdict,
     WithdrawRequests,
@@ -246,6 +247,8 @@ class Approvals:
                 message.reply.set(await self._decide_typed(code, answer, by, guest))
             case RevokePermission() | ListApprovals() if message.by not in self._owners:
                 message.reply.set(NOT_YOURS)
+            case ShowDetails(code=code, by=by):
+                message.reply.set(self._details(code, by))
             case RevokePermission(number=number, by=by):
                 message.reply.set(await self._take(decisions.revoke(state, number, by, now)))
             case ListApprovals(route=route):
@@ -631,6 +634,15 @@ class Approvals:
             part = details_message(request, ending)
         keys = view_buttons(request, view, at.route)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
+
+    def _details(self, code: str, by: str) -> CommandResult:
+        if (refused := self._refused(by)) is not None:
+            return refused
+        request = self._state.of_code(normal_code(code))
+        if request is None or request.ruling is not None:
+            return self._guessed(by, NO_SUCH)
+        details = details_message(request, sealed(self._seal, request.code))
+        return CommandResult(details.text, ok=True)
 
     async def _settle_if_over(self, id: str) -> None:
         """Settle what was decided while its message was sent, or before a crash."""

@@ -176,6 +176,13 @@ class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
     route: Route | None = None
 
 
+class ShowDetails(Request[CommandResult], frozen=True, kw_only=True):
+    """Return the details of the open question *code*, in words; for owners only."""
+
+    code: str
+    by: str
+
+
 class RevokePermission(Request[CommandResult], frozen=True, kw_only=True):
     number: int
     by: str
@@ -205,5 +212,6 @@ ApprovalsMail = (
     | WithdrawRequests
     | DecideRequest
     | ListApprovals
+    | ShowDetails
     | RevokePermission
 )

@@ -154,12 +154,13 @@ def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:
 def view_buttons(request: ApprovalRequest, view: View, at: Route) -> tuple[tuple[str, str], ...]:
     """List the buttons under one question, or under its details: what they say and carry.
 
-    At the console they type the answer.
+    At the console each types a command.
     """
     if at.channel == CONSOLE:
         both = zip(buttons(request), answers(request.question), strict=True)
         no, yes = typing(f"/deny {request.code}"), typing(f"/allow {request.code}")
-        return tuple((words, no if one == "denied" else f"{yes} {one}") for (words, _), one in both)
+        typed = [(words, no if one == "denied" else f"{yes} {one}") for (words, _), one in both]
+        return (*typed, ("Details", typing(f"/approvals show {request.code}")))
     if view == "details":
         return (("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
     return (*buttons(request), ("Details", f"a:{request.id}:{VIEWS['details']}"))
@@ -318,7 +319,8 @@ def _coverage(question: Question) -> str:
 
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
-    return one_line(escape_invisible(text).replace("⏎", ""), limit)
+    # Of 22 characters three at least are shown: no more than 20 blanks stand in a row.
+    return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
 
 
 def _asker(question: Question, at: Route) -> str:

@@ -255,6 +255,10 @@ class HttpProvider(ABC):
         log.debug("unknown part of a response", extra={"provider": self.name, "part": what})
 
 
+# A response is shown when it has grown by one part of so many: all of it is gone through each time.
+GROWTH = 256
+
+
 class ResponseStream(ABC):
     """The response to *request* in the making.
 
@@ -271,6 +275,7 @@ class ResponseStream(ABC):
         self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
         self._told: int | None = None
+        self._told_at = 0  # of what was received
         self._thought = 0
 
     @property
@@ -316,19 +321,23 @@ class ResponseStream(ABC):
     def tell(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
 
-        What is thought is shown as long as there is no text.
+        What is thought is shown as long as there is no text.  Halves of characters are repaired
+        by who draws a part of it: here all the text would be searched for them at each word.
 
         Raises ModelFailure if it is longer than any may be.
         """
+        if self._received - self._told_at < self._told_at // GROWTH:
+            return
+        self._told_at = self._received
         text = self.text
         if text is not None and self._told != len(text) and self.error is None:
             if len(text) > self._most:
                 raise self._too_long()
             self._told = len(text)
-            show(well_formed(text))
+            show(text)
         if not text and len(thought := self.thought) > self._thought:
             self._thought = len(thought)
-            show(Thought(well_formed(thought)))
+            show(Thought(thought))
 
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
@@ -431,11 +440,12 @@ def decode(data: bytes) -> Any:
     Raises ValueError.
     """
     try:
-        return msgspec.json.decode(data)
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return json.loads(data)  # the standard library lets "\ud83d" pass
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    except msgspec.DecodeError:
-        return json.loads(data)  # the standard library lets "\ud83d" pass
 
 
 def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:

@@ -1,6 +1,5 @@
 """What the owner has said about tools, by name."""
 
-import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
@@ -8,16 +7,23 @@ from typing import ClassVar, Literal
 import attrs
 
 from elwood.foundation.settings import BadSetting, Section, between, setting
+from elwood.foundation.text.regex import BadRegex, compile_regex
 
 Word = Literal["allow", "ask", "deny"]
 
 
 def is_pattern(text: str) -> None:
-    """Check for a regular expression."""
+    """Check for a regular expression that RE2 can compile."""
     try:
-        re.compile(text)
-    except re.error as error:
-        raise BadSetting(f"not a regular expression: {error}", "see docs.python.org, re") from error
+        compile_regex(text)
+    except BadRegex as error:
+        raise BadSetting(f"RE2 cannot use this regular expression: {error}", _RE2) from error
+
+
+_RE2 = (
+    "write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), which has no look-around "
+    r"such as (?=…) and no back-references such as \1"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -56,13 +62,15 @@ class PolicySettings:
     )
     dangerous_patterns: tuple[str, ...] = setting(
         (),
-        help="regular expressions; a command in which one is found is asked about each time",
+        help="regular expressions in the syntax of RE2; a command in which one is found is asked "
+        "about each time",
         check=is_pattern,
         example="['--force', 'prod']",
     )
     blocked_patterns: tuple[str, ...] = setting(
         (),
-        help="regular expressions; a command in which one is found is never run",
+        help="regular expressions in the syntax of RE2; a command in which one is found is never "
+        "run",
         check=is_pattern,
         example="['rm -rf']",
     )

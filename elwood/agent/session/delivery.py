@@ -35,6 +35,7 @@ from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
 from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
 from elwood.foundation.text.splitting import parts, split, with_footer
@@ -265,20 +266,29 @@ class Showing:
             route=self._route,
             draft=self._draft,
             unredacted=text,
-            redact=lambda text: self._redactor.partial(text)[-DRAFT:],
+            redact=self._redacted_end,
             is_thought=True,
         )
         self._offer(draft)
 
     def said(self, text: str) -> None:
         """Show the whole *text* of a response with calls; what is said next stands below it."""
-        whole = self._redactor(text)[:DRAFT]
+        is_long = len(text) > 2 * DRAFT
+        redact = self._redactor.partial if is_long else self._redactor
+        whole = redact(text[: 2 * DRAFT])[:DRAFT]
         if not whole.strip():
             return
         if trio.current_time() >= self._loud_at:
             self._show(whole, str)
         before = f"{self._before}{whole}\n\n"
         self._before = before if len(before) <= MAX_BEFORE else ""
+
+    def _redacted_end(self, text: str) -> str:
+        """Redact the end of *text*.  A secret that begins before the end is not shown in part."""
+        shown = self._redactor.partial(well_formed(text[-2 * DRAFT :]))
+        if len(text) > 2 * DRAFT:
+            shown = shown[DRAFT // 2 :]
+        return shown[-DRAFT:]
 
     def delayed(self, why: str) -> None:
         """Show *why* there is no text yet."""
@@ -309,7 +319,7 @@ class Showing:
             route=self._route,
             draft=self._draft,
             unredacted=text[:DRAFT],
-            redact=lambda text: before + redact(text),
+            redact=lambda text: before + redact(well_formed(text)),
         )
         return self._offer(draft)
 

@@ -6,10 +6,12 @@ They sit at a socket, as all terminals do, whose other end may be in this proces
 import os
 import secrets
 import select
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -60,7 +62,7 @@ def read(line: bytes) -> wire.ToTerminal:
     """Read a frame.  Raises CliFailure."""
     try:
         frame: wire.ToTerminal = msgspec.json.decode(line, type=wire.ToTerminal)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CliFailure(f"The running Elwood is of another version: {error}") from error
     return frame
 
@@ -68,9 +70,17 @@ def read(line: bytes) -> wire.ToTerminal:
 def shown(message: wire.Message) -> str:
     """Put a message into plain lines."""
     files = [f"[file {escape_name(file.name)}, {file.size:,} bytes]" for file in message.files]
-    options = [f"{number}. {one.says}" for number, one in enumerate(message.choices, 1)]
+    options = [_option(number, one) for number, one in enumerate(message.choices, 1)]
     text = "\n".join(filter(None, (message.text.rstrip("\n"), *files, *options)))
     return f"(again) {text}" if message.is_repeat else text
+
+
+def _option(number: int, choice: wire.Choice) -> str:
+    """Write what can be typed: a command, or a number where the model asks."""
+    if not choice.says.startswith("/"):
+        return f"{number}. {choice.says}"
+    about = "" if choice.text == choice.says else f"{choice.text}: "
+    return f"  {about}{choice.says}"
 
 
 # --- one message ----------------------------------------------------------------------------------
@@ -80,30 +90,84 @@ def once(connection: socket.socket, session: str, text: str, logs: Path, *, as_j
     """Say *text* and print the answer, what is told besides on stderr; return the exit code.
 
     As JSON it comes with the receipts, of which the *logs* of conversations are the source.
+    SIGINT and SIGTERM stop the answer.  In another thread than the main one a frame tells of them.
     """
-    id_, is_taken = say(connection, text), False
+    with _signals() as signals:
+        return _once(connection, signals, session, text, logs, as_json=as_json)
+
+
+@contextmanager
+def _signals() -> Iterator[tuple[socket.socket, ...]]:
+    """Yield a socket that gets the number of a SIGINT or SIGTERM; the second one raises SystemExit.
+
+    Yield nothing outside of the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield ()
+        return
+    count = 0
+
+    def leave_at_second(number: int, frame: object) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise SystemExit(128 + number)
+
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    with reader, writer:
+        wakes = signal.set_wakeup_fd(writer.fileno())
+        before = [signal.signal(number, leave_at_second) for number in numbers]
+        try:
+            yield (reader,)
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakes)
+
+
+def _once(
+    connection: socket.socket,
+    signals: Sequence[socket.socket],
+    session: str,
+    text: str,
+    logs: Path,
+    *,
+    as_json: bool,
+) -> int:
+    id_, is_taken, stopped_by = say(connection, text), False, 0
     answers, files = list[str](), list[str]()
-    for frame in _frames(connection):
+    for frame in _frames(connection, signals):
         match frame:
             case wire.Took(why=why):
                 if why:
                     raise CliFailure(f"I did not take that: {why}")
                 is_taken = True
+            case wire.StopWanted(number=number):
+                # As a command it is recorded, so an Elwood that starts later knows it, too.
+                say(connection, "/stop")
+                print("\nStopping. Press again to leave without waiting.", file=sys.stderr)
+                stopped_by = number
             case wire.Message(is_reply=is_reply):
                 files += [file.name for file in frame.files]
                 gap = "\n" if is_reply and answers else ""
                 answers += [shown(frame)] if is_reply else []
                 if not (is_reply and as_json):
-                    print(f"{gap}{shown(frame)}", file=sys.stdout if is_reply else sys.stderr)
+                    is_answer = is_reply and not stopped_by
+                    print(f"{gap}{shown(frame)}", file=sys.stdout if is_answer else sys.stderr)
             case wire.Running(why) if why:
                 print(why, file=sys.stderr)
             case wire.State(busy=False, waiting=0) if is_taken:
                 code = FAILURE if frame.failed else WAITS if frame.asks else OK
+                outcome = {OK: "answered", FAILURE: "failed", WAITS: "waits"}[code]
+                if stopped_by:
+                    code, outcome = 128 + stopped_by, "stopped"
                 if as_json:
                     whole = {
                         "answer": "\n\n".join(answers),
                         "session": session,
-                        "outcome": {OK: "answered", FAILURE: "failed", WAITS: "waits"}[code],
+                        "outcome": outcome,
                         "failed": frame.failed,
                         "receipts": _receipts(logs / f"{session}.jsonl", f"console:{id_}"),
                         "files": files,
@@ -113,10 +177,22 @@ def once(connection: socket.socket, session: str, text: str, logs: Path, *, as_j
     raise HouseGone(GONE.format(session))
 
 
-def _frames(connection: socket.socket) -> Iterator[wire.ToTerminal]:
-    with suppress(ConnectionResetError), connection.makefile("rb") as lines:
-        while (line := lines.readline(wire.MAX_FRAME + 1)).endswith(b"\n"):
-            yield read(line)
+def _frames(
+    connection: socket.socket, signals: Sequence[socket.socket]
+) -> Iterator[wire.ToTerminal]:
+    """Yield what Elwood sends, and a `StopWanted` for each number on *signals*."""
+    rest = b""
+    with suppress(ConnectionResetError):
+        while len(rest) <= wire.MAX_FRAME:
+            ready, _, _ = select.select([connection, *signals], [], [])
+            for one in signals:
+                if one in ready:
+                    yield from map(wire.StopWanted, one.recv(16))
+            if connection in ready:
+                if not (data := connection.recv(65_536)):
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                yield from map(read, lines)
 
 
 def _receipts(path: Path, id_: str) -> Sequence[dict[str, str]]:
@@ -147,6 +223,7 @@ def talk(
     is_pipe, has_printed = not (terminal or watches), False
     todo, house, typed = list[str](), b"", b""
     is_busy, is_over, on_its_way, is_prompted = True, watches, 0, False
+    is_armed = False  # a Ctrl-C came, and nothing was typed since
     while True:
         if todo and (terminal or not is_busy):
             say(connection, todo.pop(0))
@@ -160,9 +237,13 @@ def talk(
             keyboard = [] if is_over or (todo and not terminal) else [0]
             ready, _, _ = select.select([connection.fileno(), *keyboard], [], [])
         except KeyboardInterrupt:
-            if watches or not is_busy:
+            if watches or is_armed:
                 return INTERRUPTED
-            todo.insert(0, "/stop")
+            is_armed, is_prompted = True, False
+            print("\nPress Ctrl-C again to end.", file=sys.stderr)
+            if is_busy:
+                say(connection, "/stop")
+                on_its_way += 1
             continue
         if connection.fileno() in ready:
             data = connection.recv(65_536)
@@ -179,7 +260,7 @@ def talk(
                     print(f"{gap}{line}", flush=True)
                     is_prompted, has_printed = False, True
         else:
-            data, is_prompted = os.read(0, 65_536), False
+            data, is_prompted, is_armed = os.read(0, 65_536), False, False
             *said, typed = (typed + (data or b"\n")).split(b"\n")
             texts = [line.decode("utf-8", "replace").strip() for line in said]
             is_over = not data or "/quit" in texts

@@ -38,8 +38,13 @@ MIN_WIDTH = 20
 MAX_WIDTH = 110
 # Characters of an answer that are drawn while it is being written: 10 ms, for which keys wait.
 TAIL = 1500
-# Keys that press a choice.
-DIGITS = "123456789"
+# Lines that are wrapped together: the time for it grows faster than their number.
+BLOCK = 100
+# The letter of each answer to a question about a call, the same in every box; REASON refuses with
+# a reason.  What the model or a command lists has numbers, which never decide about a call.
+LETTERS = {"once": "y", "conversation": "c", "always": "a", "source": "t"}
+DENY, REASON, DETAILS = "n", "r", "d"
+NUMBERS = "123456789"
 DIM, BOLD = Style(dim=True), Style(bold=True)
 ACCENT, ASKS = Style(color="cyan"), Style(color="yellow")
 
@@ -63,6 +68,9 @@ _CODE = ANSISyntaxTheme(
     }
 )
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*$", re.MULTILINE)
+_INDENT = Segment("  ")
+# The parts of a frame: corner, rule, side, corner.
+_LIGHT, _HEAVY = ("╭", "─", "│", "╰"), ("┏", "━", "┃", "┗")
 _RECORDS = re.compile(rf"(?:^|\n)(?:> )?{re.escape(RECORDS_HEAD)} *\n")
 
 
@@ -164,13 +172,15 @@ def safe(text: str) -> str:
 
 def words(text: str, width: int, style: Style | None = None) -> list[Line]:
     """Draw *text* as it stands, wrapped at words."""
-    return _lines(Text(safe(text), style or ""), width)
+    lines = safe(text).split("\n")
+    blocks = ("\n".join(lines[at : at + BLOCK]) for at in range(0, len(lines), BLOCK))
+    return [line for block in blocks for line in _lines(Text(block, style or ""), width)]
 
 
 def markdown(text: str, width: int) -> list[Line]:
     text = safe(text).strip("\n")
-    drawn = Text(text) if len(text) > MAX_MARKDOWN else _Answer(text)
-    return _lines(drawn, min(width, MAX_WIDTH))
+    width = min(width, MAX_WIDTH)
+    return words(text, width) if len(text) > MAX_MARKDOWN else _lines(_Answer(text), width)
 
 
 def tail(text: str, width: int, rows: int) -> list[Line]:
@@ -235,17 +245,23 @@ def heard(what: HeardElsewhere, width: int) -> list[Line]:
     return dimmed(drawn) if what.is_old else drawn
 
 
-def box(asked: Message, width: int, rows: int = 0) -> list[Line]:
-    """Draw a question that can be answered by a key; its middle is left out if *rows* are few."""
+def box(
+    asked: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
+) -> list[Line]:
+    """Draw a question; its middle is left out if *rows* are few.
+
+    The frame of the one that *has_focus*, so takes keys, is heavy.
+    """
     # An answer stands above already.
     inner = [] if asked.is_reply else [*message(asked, width - 2), []]
-    below = choices(asked.choices, width - 2)
+    below = choices(asked.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
     room = max(5, rows - len(below) - 3)
     if rows and len(inner) > room:
         half = room // 2
         note = f"… {len(inner) - 2 * half} more lines: Ctrl-O shows all"
         inner = [*inner[:half], *words(note, width - 2, DIM + BOLD), *inner[-half:]]
-    return _framed([*inner, *below], width, ASKS)
+    style, frame = (ASKS + BOLD, _HEAVY) if has_focus else (ASKS, _LIGHT)
+    return _framed([*inner, *below], width, style, title, frame)
 
 
 def decided(asked: Message, width: int, end: str = "") -> list[Line]:
@@ -254,27 +270,71 @@ def decided(asked: Message, width: int, end: str = "") -> list[Line]:
     return _framed([*message(asked, width - 2), *below], width, DIM)
 
 
-def _framed(drawn: Iterable[Line], width: int, style: Style) -> list[Line]:
+def _framed(
+    drawn: Iterable[Line],
+    width: int,
+    style: Style,
+    title: str = "",
+    frame: tuple[str, str, str, str] = _LIGHT,
+) -> list[Line]:
     """Frame lines, open to the right: a terminal may give a character another width than we."""
-    rule = "─" * (min(width, 40) - 2)
-    body = _led(drawn, Segment("│ ", style))
-    return [[Segment(f"╭{rule}", style)], *body, [Segment(f"╰{rule}", style)]]
+    top, rule, side, bottom = frame
+    columns = min(width, 40) - 2
+    head = f"{rule} {title} " if title and len(title) + 3 < columns else ""
+    return [
+        [Segment(f"{top}{head:{rule}<{columns}}", style)],
+        *_led(drawn, Segment(f"{side} ", style)),
+        [Segment(f"{bottom}{rule * columns}", style)],
+    ]
 
 
-def choices(given: Sequence[Choice], width: int) -> list[Line]:
+def choices(given: Sequence[Choice], width: int, style: Style) -> list[Line]:
+    """Draw what can be pressed in a box, each behind its key in *style*."""
     drawn: list[Line] = []
-    for number, choice in enumerate(given):
-        key, typed = (DIGITS[number], "") if number < len(DIGITS) else ("·", f" ({choice.says})")
-        lead = Segment(f"{key} ", ACCENT + BOLD)
-        drawn += _led(words(choice.text + typed, width - 2), lead, Segment("  "))
-    if refusal(given):
-        drawn += [[Segment("n ", ACCENT + BOLD), Segment("No, and say why")]]
+    for key, choice in keyed(given):
+        text = choice.text if key else f"{choice.text} ({choice.says})"
+        drawn += _led(words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT)
+        if key == DENY:
+            why = words("No, and say why", width - 2)
+            drawn += _led(why, Segment(f"{REASON} ", style), _INDENT)
     return drawn
 
 
-def refusal(given: Sequence[Choice]) -> Choice | None:
-    """Return the choice that says no, of those under a question about a call."""
-    return next((choice for choice in given if choice.says.startswith("/deny")), None)
+def typed_choices(given: Sequence[Choice], width: int) -> list[Line]:
+    """Draw what can be typed where there is no box to press a key in."""
+    drawn: list[Line] = []
+    for choice in given:
+        about = "" if choice.text == choice.says else f"{choice.text}: "
+        drawn += _led(words(about + choice.says, width - 2, DIM), Segment("· ", DIM), _INDENT)
+    return drawn
+
+
+def keyed(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
+    """Return each choice with its key: a letter for an answer about a call, else a number.
+
+    Those behind the ninth number have none.
+
+    >>> [key for key, _ in keyed([Choice("Always", "/allow X always"), Choice("Deny", "/deny X")])]
+    ['a', 'n']
+    >>> [key for key, _ in keyed([Choice("Tea", "Tea"), Choice("/deny X", "/deny X")])]
+    ['1', '2']
+    """
+    numbers = iter(NUMBERS)
+    return [(_letter(choice) or next(numbers, ""), choice) for choice in given]
+
+
+def _letter(choice: Choice) -> str:
+    """Return the letter of an answer about a call; "" for what the model or a command lists."""
+    if choice.text == choice.says:  # the model wrote it, whatever it looks like
+        return ""
+    match choice.says.split():
+        case ["/allow", _, answer]:
+            return LETTERS.get(answer, "")
+        case ["/deny", _]:
+            return DENY
+        case ["/approvals", "show", _]:
+            return DETAILS
+    return ""
 
 
 def dimmed(drawn: Iterable[Line]) -> list[Line]:

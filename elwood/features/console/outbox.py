@@ -125,6 +125,8 @@ class Terminals:
         self._core = core
         self._keeper = keeper
         self._attached: list[_Terminal] = []
+        self._stop: tuple[wire.StopWanted, ...] = ()
+        self.has_stopped = False
         self.came = trio.Event()
 
     def session_at(self, route: Route) -> str | None:
@@ -220,6 +222,14 @@ class Terminals:
             return f"tg:{chat}" in self._core.channels.owners
         return not session.startswith((TASK, "mcp-"))
 
+    def stop(self, number: int) -> None:
+        """Have each terminal, also one that comes, stop what was said at it: a signal came.
+
+        *has_stopped* is set when that is recorded.
+        """
+        self._stop = (wire.StopWanted(number),)
+        _give(self._attached, *self._stop)
+
     async def serve(self, session: str, mode: Mode, stream: trio.SocketStream) -> None:
         """Let a terminal sit in *session* until one of us goes."""
         send, receive = trio.open_memory_channel[wire.ToTerminal](wire.MAX_WAITING)
@@ -231,7 +241,7 @@ class Terminals:
         self.came.set()
         try:
             with me.scope:
-                _give([me], *(before if mode != "once" else ()))
+                _give([me], *(before if mode != "once" else ()), *self._stop)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write, me, stream, receive)
                     nursery.start_soon(self._follow, me)
@@ -253,9 +263,11 @@ class Terminals:
             try:
                 with trio.fail_after(TAKES):
                     await stream.send_all(wire.encode(frame))
-            except (trio.TooSlowError, trio.BrokenResourceError):
+            except trio.TooSlowError:
                 me.scope.cancel()
                 return
+            except trio.BrokenResourceError:
+                return  # it has gone; what it said last, such as /stop, is still to be read
             if isinstance(frame, wire.Message) and (post := me.owed.pop(frame.id, None)):
                 post.reply.set(Sent(frame.id))
 
@@ -336,7 +348,9 @@ class Terminals:
                 *lines, rest = (rest + more).split(b"\n")
                 for line in lines:
                     said = msgspec.json.decode(line, type=wire.FromTerminal)
-                    me.give(wire.Took(said.id, await self._take(me, said)))
+                    why = await self._take(me, said)
+                    self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
+                    me.give(wire.Took(said.id, why))
                     me.state = None  # it is told behind this, also if all is over by now
                     self._look(me)
 

@@ -1,5 +1,6 @@
 """What console brings to one run of the app."""
 
+import signal
 import socket
 from collections.abc import Callable, Sequence
 
@@ -13,7 +14,15 @@ from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.inbound import PREFIX
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
-from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
+from elwood.agent.parts import (
+    WORLD,
+    Actor,
+    Connected,
+    ControlCommand,
+    Gathered,
+    Interruption,
+    Parts,
+)
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.state import Session
@@ -101,17 +110,32 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
             core.stop.set()
             terminals.came.set()
 
-    asked: tuple[str, bool] | None = None
+    last, signals = "", 0
 
-    def interrupt() -> bool:
-        """Stop the answer, if there is one under way; else the second in a row is to end us."""
-        nonlocal asked
+    def interrupt(number: int) -> Interruption:
+        """Stop the answer at a Ctrl-C; end at the second one if nothing was said between them."""
+        nonlocal last
         state = core.live.states.get(let_in.text) or Session()
-        before, asked = asked, (next(reversed(state.seen), ""), bool(state.turn or state.waiting))
-        if asked[1]:
-            return asked != before and core.sessions.offer(Interrupt(let_in.text))
+        before, last = last, next(reversed(state.seen), "nothing")
+        if number != signal.SIGINT or last == before:
+            return "end"
+        if state.turn or state.waiting:
+            core.sessions.offer(Interrupt(let_in.text))
         told = Post(route=route_to(let_in.text), part=Rich("Press Ctrl-C again to end."))
-        return asked != before and channel.outbox.offer(told)
+        return "taken" if channel.outbox.offer(told) else "end"
+
+    def cancel(number: int) -> Interruption:
+        """Stop what was said here; leave at the next signal when that is recorded, or at the third.
+
+        Until it is recorded, which takes milliseconds, a later Elwood would ask the model again.
+        """
+        nonlocal signals
+        signals += 1
+        if not core.up.is_set() or terminals.has_stopped or signals > 2:
+            return "leave"
+        if signals == 1:
+            terminals.stop(number)
+        return "taken"
 
     only = channel.serves if mode == "talk" else lambda name: name == let_in.text
     return attrs.evolve(
@@ -121,7 +145,7 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
             attrs.evolve(posts, body=post),
             Actor(step=5, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
         ],
-        interrupt=interrupt if mode == "talk" else None,
+        interrupt=interrupt if mode == "talk" else cancel,
     )
 
 

@@ -35,7 +35,7 @@ from rich.segment import Segment
 
 from elwood.features.console import drawing, wire
 from elwood.features.console.client import GONE, read
-from elwood.features.console.drawing import ACCENT, ASKS, DIGITS, DIM, Line
+from elwood.features.console.drawing import ACCENT, ASKS, DIM, NUMBERS, Line
 from elwood.features.console.editing import KeptHistory, Pasted, Words, files_in
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.text.lines import clip, duration, one_line
@@ -43,8 +43,9 @@ from elwood.foundation.text.lines import clip, duration, one_line
 # Seconds between two pictures of an answer that is being written, and how many times as long as
 # drawing one took: keys come first.
 FRAME, REST = 1 / 15, 4
-# Seconds for which a new question ignores keys: one that was on its way decides nothing.
-NOT_AT_ONCE = 0.6
+# Seconds for which a new question ignores keys: one that was on its way decides nothing.  Seconds
+# without any key before one that decides: typing and pasting are faster.
+NOT_AT_ONCE, PAUSE = 0.6, 0.25
 # Seconds after which a lone Esc is no beginning of Alt-something.
 ESC = 0.1
 # Things printed last, which are drawn anew when the width has changed, and things that came while
@@ -61,6 +62,11 @@ MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
 # The bottom line; what does not fit is left out, from the end, and then the model before it.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
+ASK_HINT = "Tab answers the question"
+FOCUS_HINT = "a key answers · Esc to the line · Tab to the next"
+NO_KEY = "Not a key of this box. Esc goes back to the line."
+TOO_FAST = "That came too fast. Press it again."
+LEAVES = "Ctrl-C again leaves."
 WATCH_HINT = "Ctrl-D ends · you only look on · Ctrl-O shows more"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN = "noreverse bg:default fg:default"
@@ -122,11 +128,14 @@ class _Screen:
         self._step_at = self._began = 0.0
         self._took_all = self._thought = ""
         self._is_open = False
-        # Questions that wait for a key; which one is shown, since when, and whether all of it.
+        # Open questions; which one is shown, and whether all of it; the id of the one that takes
+        # the keys, if any does; when the last question changed, and the last two keys came.
         self._boxes: dict[str, wire.Message] = {}
         self._chosen = 0
-        self._asked_at = 0.0
         self._is_cut = False
+        self._focus = ""
+        self._asked_at = 0.0
+        self._keys_at = (0.0, 0.0)
         self._reason_for: wire.Message | None = None
         # What was sent and not yet taken; what waits for the turn.
         self._sent: dict[str, str] = {}
@@ -142,7 +151,7 @@ class _Screen:
             complete_while_typing=True,
             history=self._history,
             tempfile_suffix=".md",
-            on_text_changed=lambda _: self._disarm(),
+            on_text_changed=lambda _: self._typed(),
         )
         search = SearchToolbar()
         control = layout.BufferControl(
@@ -182,6 +191,7 @@ class _Screen:
             before_render=lambda _: self._fit(),
         )
         self._app.timeoutlen = self._app.ttimeoutlen = ESC
+        self._app.key_processor.before_key_press += lambda _: self._note_key()
 
     async def run(self, connection: socket.socket, note: str) -> int:
         loop = asyncio.get_running_loop()
@@ -262,6 +272,8 @@ class _Screen:
                 self._took(id, why)
             case wire.State():
                 self._turn(frame)
+            case wire.StopWanted():
+                pass  # it is for `once`
             case _:
                 assert_never(frame)
 
@@ -280,7 +292,7 @@ class _Screen:
             self._boxes[posted.id] = posted
             self._asked_at = time.monotonic()
         elif posted.choices:
-            self._print(lambda width: drawing.dimmed(drawing.choices(posted.choices, width)))
+            self._print(partial(drawing.typed_choices, posted.choices))
 
     def _change(self, changed: wire.Changed) -> None:
         asked = self._boxes.get(changed.id)
@@ -290,18 +302,24 @@ class _Screen:
             asked = msgspec.structs.replace(asked, text=changed.text, markdown="")
         if changed.choices:
             self._boxes[asked.id] = msgspec.structs.replace(asked, choices=changed.choices)
-            self._asked_at = time.monotonic()
+            self._renew(asked)
         else:
             self._close(asked)
 
     def _close(self, asked: wire.Message, end: str = "") -> None:
         self._chosen -= asked.id in list(self._boxes)[: self._chosen]
         self._boxes.pop(asked.id, None)
-        self._asked_at = time.monotonic()
+        self._renew(asked)
         if not asked.is_reply:
             self._print(partial(drawing.decided, asked, end=end))
         elif end:
             self._print(partial(drawing.said, end, ()))
+
+    def _renew(self, asked: wire.Message) -> None:
+        """Take the focus from a question that changed: a key may be on its way to the old one."""
+        self._asked_at = time.monotonic()
+        if self._focus == asked.id:
+            self._focus = ""
 
     def _took(self, id: str, why: str) -> None:
         text = self._sent.pop(id, "")
@@ -324,15 +342,15 @@ class _Screen:
 
     def _turn(self, state: wire.State) -> None:
         before, self._state = self._state, state
-        if state.busy != before.busy:
-            self._disarm()
         if state.busy and not before.busy:
+            self._disarm()
             self._steps.clear()
             self._step = self._thought = self._above = ""
             self._began, self._is_open = time.monotonic(), False
         elif before.busy and not state.busy:
             self._run("")
             self._writing, self._answer, self._took_all = "", [], _since(self._began)
+            self._hint = LEAVES if self._is_armed else ""
         while len(self._waiting) > state.waiting:
             self._print(partial(drawing.said, *self._waiting.pop(next(iter(self._waiting)))))
 
@@ -427,15 +445,20 @@ class _Screen:
         self._chosen %= len(asked)
         drawn: list[Line] = []
         if len(asked) > 1:
-            drawn = drawing.words(f"{len(asked)} questions (↑ ↓)", width, ACCENT)
+            drawn = drawing.words(f"{len(asked)} questions", width, ACCENT)
             for one in asked[max(0, self._chosen + 1 - MAX_LISTED) :][:MAX_LISTED]:
                 line = one_line(" ".join(one.code) or drawing.bare(one), ONE_LINE)
                 mark = "▸" if one is asked[self._chosen] else " "
                 drawn += drawing.words(f"{mark} {line}", width)[:1]
-        whole = drawing.box(asked[self._chosen], width)
+        title = "empty the line, then Tab" if self._buffer.text else "Tab to answer"
+        title = "press a key" if self._focus else "" if self._reason_for else title
+        box = partial(
+            drawing.box, asked[self._chosen], width, title=title, has_focus=bool(self._focus)
+        )
+        whole = box()
         rows = max(8, rows - len(drawn))
         self._is_cut = len(whole) > rows
-        return drawn + (drawing.box(asked[self._chosen], width, rows) if self._is_cut else whole)
+        return drawn + (box(rows) if self._is_cut else whole)
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:
@@ -444,6 +467,8 @@ class _Screen:
 
     def _bottom(self) -> StyleAndTextTuples:
         usual = WATCH_HINT if self._watches else BUSY_HINT if self._state.busy else HINT
+        if self._boxes and not self._buffer.text and self._reason_for is None:
+            usual = FOCUS_HINT if self._focus else f"{ASK_HINT} · {usual}"
         hint = self._hint or usual
         names = (drawing.safe(one_line(name, 28)) for name in (self._session, self._state.model))
         parts = [*filter(None, names), *hint.split(" · ")]
@@ -460,7 +485,7 @@ class _Screen:
         typing = ~is_searching
         is_empty = typing & Condition(lambda: not self._buffer.text)
         asked = is_empty & Condition(lambda: bool(self._boxes) and self._reason_for is None)
-        many = is_empty & Condition(lambda: len(self._boxes) > 1)
+        focused = is_empty & Condition(lambda: bool(self._focus))
         keys = KeyBindings()
         table: tuple[tuple[str, FilterOrBool, Callable[[KeyPressEvent], None]], ...] = (
             ("enter", typing, self._enter),
@@ -473,12 +498,13 @@ class _Screen:
             ("c-o", typing, self._open),
             ("<bracketed-paste>", True, self._paste),
             ("backspace", typing, self._backspace),
-            ("up", many, partial(self._choose, -1)),
-            ("down", many, partial(self._choose, 1)),
-            ("n", asked, self._refuse),
-            *((digit, asked, self._press) for digit in DIGITS),
+            ("tab", asked, lambda _: self._move_focus(1)),
+            ("up", asked, lambda _: self._move_focus(-1)),
+            ("down", focused, lambda _: self._move_focus(1)),
+            ("<any>", focused, self._press),
+            ("enter", focused, self._press),
             # Emacs' counts: the library fails at negative ones, and draws a million letters.
-            *((f"escape {sign}", True, lambda _: None) for sign in f"-0{DIGITS}"),
+            *((f"escape {sign}", True, lambda _: None) for sign in f"-0{NUMBERS}"),
         )
         if self._watches:
             ends = ((key, True, lambda _: self._end()) for key in ("c-c", "<sigint>", "c-d"))
@@ -494,8 +520,8 @@ class _Screen:
             self._buffer.complete_state = None  # a file was chosen, and more is said
         elif self._reason_for is not None:
             asked, self._reason_for = self._reason_for, None
-            no = drawing.refusal(asked.choices)
-            if no and asked.id in self._boxes:
+            if asked.id in self._boxes:
+                no = dict(drawing.keyed(asked.choices))[drawing.DENY]
                 self._answer_with(asked, no, text.strip())
                 self._clear()
         elif text.strip() == "/quit":
@@ -536,26 +562,43 @@ class _Screen:
             self._sent.pop(next(iter(self._sent)))
         return said.id
 
-    def _press(self, event: KeyPressEvent) -> None:
-        asked, number = self._shown_question(), int(event.data) - 1
-        if number >= len(asked.choices):
-            self._buffer.insert_text(event.data)
-        elif not self._is_new():
-            self._answer_with(asked, asked.choices[number])
+    def _move_focus(self, by: int) -> None:
+        """Give the keys to the question that is shown, to the next one, or back to the line."""
+        ids = list(self._boxes)
+        at = self._chosen % len(ids)
+        if self._focus:
+            at = max(0, ids.index(self._focus) + by)
+        self._focus = ids[at] if at < len(ids) else ""
+        self._chosen = at % len(ids)
+        self._disarm()
 
-    def _refuse(self, event: KeyPressEvent) -> None:
-        asked = self._shown_question()
-        if drawing.refusal(asked.choices) is None:
-            self._buffer.insert_text(event.data)
-        elif not self._is_new():
-            self._reason_for = asked
+    def _press(self, event: KeyPressEvent) -> None:
+        """Answer the question that has the focus, if the key is one of its box."""
+        asked, key = self._boxes[self._focus], event.data
+        choices = dict(drawing.keyed(asked.choices))
+        is_reason = key == drawing.REASON and drawing.DENY in choices
+        self._disarm()
+        if not key or not (is_reason or key in choices):
+            self._hint = NO_KEY
+        elif self._is_too_soon():
+            self._hint = TOO_FAST
+        elif is_reason:
+            self._reason_for, self._focus = asked, ""
+        elif key == drawing.DETAILS:
+            self._send(choices[key].says)
+        else:
+            self._answer_with(asked, choices[key])
 
     def _shown_question(self) -> wire.Message:
         return list(self._boxes.values())[self._chosen % len(self._boxes)]
 
-    def _is_new(self) -> bool:
-        """Tell whether a key may have been on its way before the question was seen."""
-        return time.monotonic() - self._asked_at < NOT_AT_ONCE
+    def _note_key(self) -> None:
+        self._keys_at = (self._keys_at[1], time.monotonic())
+
+    def _is_too_soon(self) -> bool:
+        """Check whether the key was on its way before the question was seen, or is of a burst."""
+        before, now = self._keys_at
+        return now - self._asked_at < NOT_AT_ONCE or now - before < PAUSE
 
     def _answer_with(self, asked: wire.Message, choice: wire.Choice, why: str = "") -> None:
         if self._send(choice.says):
@@ -564,12 +607,12 @@ class _Screen:
                 self._send(why)
             self._flush()
 
-    def _choose(self, by: int, event: KeyPressEvent) -> None:
-        self._chosen += by
-
     def _escape(self, event: KeyPressEvent) -> None:
         if self._buffer.complete_state:
             self._buffer.cancel_completion()
+        elif self._focus:
+            self._focus = ""
+            self._disarm()
         elif self._reason_for:
             self._reason_for = None
         elif self._state.busy:
@@ -581,11 +624,11 @@ class _Screen:
             self._end()
         elif self._state.busy:
             self._stop()
-            self._hint += " (Ctrl-C again leaves)"
+            self._hint = f"{self._hint} {LEAVES}".strip()
         else:
             self._reason_for = None
             self._clear()
-            self._hint = "Ctrl-C again ends."
+            self._hint = LEAVES
         self._is_armed = True
 
     def _stop(self) -> None:
@@ -631,7 +674,14 @@ class _Screen:
         self._buffer.text = text
         self._buffer.cursor_position = len(text)
 
+    def _typed(self) -> None:
+        """Note that the line has changed: a question has the keys only while it is empty."""
+        if self._buffer.text:
+            self._focus = ""
+        self._disarm()
+
     def _clear(self) -> None:
+        self._focus = ""
         self._buffer.reset()
         self._pasted.clear()
         self._disarm()

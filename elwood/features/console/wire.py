@@ -96,6 +96,12 @@ class Took(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     why: str = ""
 
 
+class StopWanted(msgspec.Struct, frozen=True, tag=True):
+    """The process got the signal *number*: stop what was said.  For `once`, in the same process."""
+
+    number: int
+
+
 class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
     """How the conversation stands: sent at the beginning and at each change.
 
@@ -124,7 +130,9 @@ class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_onl
     files: tuple[str, ...] = ()
 
 
-ToTerminal = Message | Changed | HeardElsewhere | Writing | Running | Took | State | Thinking
+ToTerminal = (
+    Message | Changed | HeardElsewhere | Writing | Running | Took | State | Thinking | StopWanted
+)
 FromTerminal = SaidHere
 
 

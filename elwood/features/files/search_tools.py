@@ -39,6 +39,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File, Item, decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
+from elwood.foundation.text.regex import BadRegex, compile_regex
 
 # Lines, and names, that one call shows.
 MAX_MATCHES = 200
@@ -47,9 +48,6 @@ MAX_NAMES = 500
 BEFORE, AFTER = 200, 100
 # Seconds that one call may spend on searching.
 MAX_SECONDS = 12.0
-# Bytes that RE2 may use for an expression and its states: the longest that fits (8,000 steps)
-# needs half a second for 64 KiB in the worst case, and cannot be stopped meanwhile.
-MAX_MEMORY = 1 << 20
 # Bytes of a line that are searched at once.
 PART = 1 << 16
 # Of an expression, in characters.
@@ -151,22 +149,15 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
     >>> searcher(r"b\w+")(b"a bee or two"), searcher("B")(b"bee")
     (5, None)
     """
-    import re2  # a part of a search alone, and compiled code
-
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY
-    options.case_sensitive = not ignore_case
-    options.log_errors = False
     try:
-        expression = re2.compile(pattern.encode("utf-8", "replace"), options)
-    except re2.error as error:
-        why = error.args[0].decode("utf-8", "replace") if error.args else "it cannot be read"
-        raise ToolFailure(f"pattern cannot be used: {why}") from error
+        search_part = compile_regex(pattern, ignore_case=ignore_case)
+    except BadRegex as error:
+        raise ToolFailure(f"pattern cannot be used: {error}") from error
 
     def search(line: bytes) -> int | None:
         for start in range(0, max(1, len(line)), PART):
-            if (match := expression.search(line[start : start + PART])) is not None:
-                return start + int(match.end())
+            if (end := search_part(line[start : start + PART])) is not None:
+                return start + end
         return None
 
     return search

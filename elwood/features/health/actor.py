@@ -191,7 +191,7 @@ def before(data: bytes) -> HealthFile | None:
     """Read the health.json of an earlier process; None if it is of another version, or cut."""
     try:
         return msgspec.json.decode(data, type=HealthFile)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

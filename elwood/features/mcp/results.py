@@ -62,7 +62,7 @@ def fitted(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
 def _means(part: str, structured: object) -> bool:
     try:
         return bool(json.loads(part) == structured)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -1,6 +1,5 @@
 """What the owner's own lines of the policy make of a command, and which line decides."""
 
-import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -9,6 +8,7 @@ import msgspec
 from elwood.agent.conversation.calls import RunCommand
 from elwood.agent.policy.settings import PolicySettings
 from elwood.features.shell.judge import Forbidden, Safe, Unclear, judge, parse, safe
+from elwood.foundation.text.regex import compile_regex
 
 UNCONFINED = "commands are not confined here, so each is asked about"
 
@@ -67,7 +67,16 @@ def rule(
 
 
 def _found(patterns: Iterable[str], command: str) -> str | None:
-    return next((pattern for pattern in patterns if re.search(pattern, command)), None)
+    """Return the first of *patterns* that is found in *command*.
+
+    The command is also searched without its last line end, for a pattern that ends in ``$``.
+    """
+    texts = {text.encode("utf-8", "replace") for text in (command, command.removesuffix("\n"))}
+    for pattern in patterns:
+        search = compile_regex(pattern)
+        if any(search(text) is not None for text in texts):
+            return pattern
+    return None
 
 
 def _listed(argv: tuple[str, ...], lines: Iterable[str]) -> str | None:

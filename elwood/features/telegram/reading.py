@@ -116,7 +116,7 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
         return None  # not written by a person
     text, answered = _text(message), message.reply_to_message
-    name = re.compile(rf"(^|\s)(/\w+)?@{us.username}\b", re.IGNORECASE)
+    name = re.compile(rf"(^|\s)(/\w+)?@{re.escape(us.username)}\b", re.IGNORECASE)
     is_named = name.search(text) is not None
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None

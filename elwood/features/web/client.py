@@ -5,7 +5,6 @@ Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from html import unescape
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -26,6 +25,7 @@ from elwood.foundation.net.egress import (
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import RefusedUrl, Url, follow, parse
+from elwood.foundation.text.characters import unescape_entities
 
 T = TypeVar("T")
 
@@ -313,5 +313,5 @@ def _results(found: Iterable[_Found], count: int) -> tuple[WebResult, ...]:
 
 
 def _text(html: str, limit: int) -> str:
-    words = unescape(_TAG.sub("", html[: 4 * limit])).split()
+    words = unescape_entities(_TAG.sub("", html[: 4 * limit])).split()
     return " ".join(words)[:limit]

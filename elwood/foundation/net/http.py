@@ -565,6 +565,7 @@ class EventParser:
         self._limit = limit
         self._line = bytearray()  # one that has not ended
         self._data: list[bytes] = []
+        self._size = 0  # of the data, with a line end for each
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that *chunk* completes.  Raises Interrupted."""
@@ -577,11 +578,11 @@ class EventParser:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
+                self._size += len(self._data[-1]) + 1
             elif not line and self._data:
                 events.append(b"\n".join(self._data))
-                self._data = []
+                self._data, self._size = [], 0
         self._line += rest
-        size = len(self._line) + len(self._data) + sum(map(len, self._data))
-        if size > self._limit:
+        if len(self._line) + self._size > self._limit:
             raise Interrupted(f"an event of the stream is longer than {self._limit} bytes")
         return events

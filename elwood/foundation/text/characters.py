@@ -1,8 +1,10 @@
 """Single characters: which can be sent, how Telegram counts them, which are shown or escaped."""
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby
 
 # What Telegram replaces or drops by itself (tdlib clean_input_string), C1 and DEL, which steer
@@ -117,6 +119,8 @@ _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Zs", "Me"})
 # Fillers and joiners of other categories that show nothing: Default_Ignorable_Code_Point of
 # Unicode, and the blank Braille pattern.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# Words of ASCII with one blank between them.
+_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
@@ -129,7 +133,12 @@ def escape_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
-    return "".join(_pieces(text))
+    pieces, done = list[str](), 0
+    for plain in _PLAIN.finditer(text):
+        pieces += _pieces(text[done : plain.start()], at_start=done == 0)
+        pieces.append(plain[0])
+        done = plain.end()
+    return "".join([*pieces, *_pieces(text[done:], at_start=done == 0)])
 
 
 def remark(text: str) -> str:
@@ -146,37 +155,40 @@ def remark(text: str) -> str:
     return f"contains characters beyond ASCII: {', '.join(names)}"
 
 
-def _pieces(text: str) -> Iterator[str]:
-    marks = MAX_MARKS  # at the beginning there is no letter to carry one
+def _pieces(text: str, *, at_start: bool) -> Iterator[str]:
+    # At the start there is no letter to carry a mark.
+    marks = MAX_MARKS if at_start else 0
     for char, run in groupby(text):
-        count = sum(1 for _ in run)
-        category = unicodedata.category(char)
-        if category in ("Mn", "Mc") and not _is_hidden(char, category):
+        count = len(list(run))
+        hidden, is_mark = _nature(char)
+        if is_mark and not hidden:
             for _ in range(count):
                 marks += 1
                 yield char if marks <= MAX_MARKS else _escape(char, 1)
             continue
-        hidden = _is_hidden(char, category)
         marks = MAX_MARKS if hidden or char in _SIGNS else 0
         if count > MAX_RUN.get(char, 1 if hidden else count):
             yield _escape(char, count) + ("\n" if char == "\n" else "")
             continue
-        shown = _escape(char, 1) if hidden else _SIGNS.get(char, char)
-        for _ in range(count):
-            yield shown
+        yield (_escape(char, 1) if hidden else _SIGNS.get(char, char)) * count
 
 
-def _is_hidden(char: str, category: str) -> bool:
-    if char == " " or char in _SIGNS:
-        return False
-    return (
+# The letters and symbols of some scripts: most text has a few hundred.
+@lru_cache(maxsize=4096)
+def _nature(char: str) -> tuple[bool, bool]:
+    """Return whether *char* shows nothing, or moves its neighbours; and whether it is a mark."""
+    category = unicodedata.category(char)
+    hidden = char != " " and char not in _SIGNS
+    hidden = hidden and (
         category in _HIDDEN
         or char in _RESERVED
         or char in _BLANK
         or any(first <= ord(char) <= last for first, last in _SELECTORS)
     )
+    return hidden, category in ("Mn", "Mc")
 
 
+@lru_cache(maxsize=4096)
 def _escape(char: str, count: int) -> str:
     return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
 
@@ -196,6 +208,19 @@ def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
     inner = _TAG.sub("&lt;", clean(text)).strip()
     head = f"{tag} {about}".rstrip()
     return f"<{head}>\n{inner}\n</{tag}>"
+
+
+# Python refuses a number of more than 4,300 digits; the greatest character has seven.
+_ENDLESS = re.compile(r"&#[0-9]{1000,}+;?")
+
+
+def unescape_entities(text: str) -> str:
+    """Replace HTML entities with their characters; a number without end becomes U+FFFD.
+
+    >>> unescape_entities("&lt;&#97;"), unescape_entities(f"&#{'1' * 5000};")
+    ('<a', '\ufffd')
+    """
+    return html.unescape(_ENDLESS.sub("\ufffd", text))
 
 
 # Of codes that people type, none taken for another: without 0 O 1 I L, and U for V.

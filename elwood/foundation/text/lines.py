@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
@@ -95,7 +96,7 @@ def width(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    return sum(_columns(char) for char in text)
+    return sum(map(_columns, text))
 
 
 def clip(text: str, limit: int) -> str:
@@ -110,7 +111,7 @@ def clip(text: str, limit: int) -> str:
     text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
     if width(text) <= limit:
         return text
-    return f"{_beginning(text, limit - 1)}…" if limit > 0 else ""
+    return f"{text[: _fitting(text, 0, limit - 1)]}…" if limit > 0 else ""
 
 
 def wrap(text: str, limit: int) -> list[str]:
@@ -119,24 +120,29 @@ def wrap(text: str, limit: int) -> list[str]:
     >>> wrap("one two three", 8), wrap("日本語", 4)
     (['one two', 'three'], ['日本', '語'])
     """
-    lines = []
-    while width(text) > limit:
-        end = len(_beginning(text, limit)) or 1
-        end = max(text.rfind(" ", 0, end + 1), 0) or end
-        lines.append(text[:end].rstrip(" "))
-        text = text[end:].lstrip(" ")
-    return [*lines, text]
+    lines, start = [], 0
+    while (end := _fitting(text, start, limit)) < len(text):
+        end = max(end, start + 1)
+        if (space := text.rfind(" ", start, end + 1)) > start:
+            end = space
+        lines.append(text[start:end].rstrip(" "))
+        start = end
+        while text.startswith(" ", start):
+            start += 1
+    return [*lines, text[start:]]
 
 
-def _beginning(text: str, limit: int) -> str:
-    """Return what fits into *limit* columns."""
-    for end, char in enumerate(text):
-        limit -= _columns(char)
+def _fitting(text: str, start: int, limit: int) -> int:
+    """Return the index up to which *text*, from *start* on, fits into *limit* columns."""
+    for end in range(start, len(text)):
+        limit -= _columns(text[end])
         if limit < 0:
-            return text[:end]
-    return text
+            return end
+    return len(text)
 
 
+# The letters and symbols of some scripts: most text has a few hundred.
+@lru_cache(maxsize=4096)
 def _columns(char: str) -> int:
     if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
         return 0
@@ -188,4 +194,7 @@ def code(path: str) -> str:
 
 def literal(text: str) -> str:
     """Take from *text* the power to format, so that Markdown shows it as it was said."""
-    return re.sub(r"([\\`*_~\[\]<>|#&])", r"\\\1", text)
+    return text.translate(_LITERAL)
+
+
+_LITERAL = str.maketrans({char: f"\\{char}" for char in "\\`*_~[]<>|#&"})

@@ -138,3 +138,8 @@ def test_to_look_is_not_to_act() -> None:
 def test_a_model_that_repeats_itself_is_read_in_one_pass() -> None:
     """Nobody named did it, so each word is looked at: not with all that stand before it."""
     assert footer(f"then {'sent ' * 80_000}", []) == ""
+
+
+def test_an_endless_number_is_only_text() -> None:
+    """Python refuses to read a number of so many digits."""
+    assert footer(f"é &#{'1' * 5000}; I sent it.", []) == f"{HEAD}\n{NOTHING}"

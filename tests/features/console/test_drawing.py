@@ -94,4 +94,4 @@ def test_a_long_question_shows_both_ends_and_says_so() -> None:
     assert len(drawn) <= 20
     assert drawn[1:3] == ["│ 0", "│ 1"]
     assert [line for line in drawn if "86 more lines" in line]
-    assert drawn[-5:-1] == ["│ 98", "│ ", "│ 1 No", "│ n No, and say why"]
+    assert drawn[-5:-1] == ["│ 98", "│ ", "│ n No", "│ r No, and say why"]

@@ -42,7 +42,8 @@ from elwood.features.console.wire import (
 )
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
 
-CTRL_C, CTRL_D, ESC, ENTER = "\x03", "\x04", "\x1b", "\r"
+CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
+UP, DOWN = "\x1b[A", "\x1b[B"
 ASKED = Message(
     id="a",
     text="May I run a command?",
@@ -147,7 +148,17 @@ def test_esc_and_ctrl_c_stop_the_answer_and_two_leave(tmp_path: Path) -> None:
         table.type("typed")  # no Ctrl-C before that counts
         table.type(CTRL_C)
         assert table.said() == "/stop"
+        table.house.send(State(busy=False))  # that it has stopped does not take it back
         table.type(CTRL_C)
+    assert table.codes == [0]
+
+
+def test_two_ctrl_c_leave_and_something_typed_between_them_does_not(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.type(f"draft{CTRL_C}a{CTRL_C}b{ENTER}")
+        assert table.said() == "b"
+        table.type(CTRL_C * 2)
+        table.thread.join(PATIENCE)
     assert table.codes == [0]
 
 
@@ -161,25 +172,9 @@ def test_what_was_not_taken_can_be_sent_again(tmp_path: Path) -> None:
         assert table.said() == "hello"
 
 
-def test_a_question_is_answered_by_one_key_or_with_a_reason(tmp_path: Path) -> None:
-    """A key that comes as soon as the question decides nothing, so it is pressed again."""
-    with sitting(tmp_path / "history") as table:
-        table.house.send(State(busy=True), ASKED)
-        table.type("1")
-        while not table.house.is_heard(0.2):
-            table.type("\x151")  # one that came before the question is text, and stands in the line
-        assert table.said() == "/allow X once"
-        table.let_read()  # or a key that was pressed once too often answers the next one
-        table.house.send(Changed(id="a", text="✓ Allowed"), ASKED)
-        table.type(f"\x15nwait{ENTER}")
-        while table.said() != "/deny X":
-            table.type(f"n\x15wait{ENTER}")
-        assert table.said() == "wait"
-
-
 def let_see(table: Table, *frames: ToTerminal) -> None:
     """Send *frames*, and wait until they are shown: what is not taken then stands in the line."""
-    table.type(f"\x15hello{ENTER}")
+    table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, whatever has the keys
     table.house.send(State(busy=True), *frames)
     assert table.house.said("the disk is full").text == "hello"
     while not table.house.is_heard(0.05):
@@ -187,36 +182,168 @@ def let_see(table: Table, *frames: ToTerminal) -> None:
     assert table.said() == "hello"
 
 
-def test_a_key_that_was_on_its_way_decides_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(screen, "NOT_AT_ONCE", math.inf)
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a key decide however soon it comes, so that only the focus is left as protection."""
+    monkeypatch.setattr(screen, "NOT_AT_ONCE", 0.0)
+    monkeypatch.setattr(screen, "PAUSE", 0.0)
+
+
+def test_a_question_is_answered_by_a_key_a_moment_after_it_has_the_focus(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
-        table.type(f"1nas well{ENTER}")
+        table.type(TAB)
+        while not table.house.is_heard(2 * screen.PAUSE):
+            table.type("y")
+        assert table.said() == "/allow X once"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_question_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED)
+        table.type(f"{UP}rnot y, wait{ENTER}")
+        assert [table.said() for _ in "12"] == ["/deny X", "not y, wait"]
+
+
+@pytest.mark.parametrize("limit", ["NOT_AT_ONCE", "PAUSE"])
+def test_a_key_that_was_on_its_way_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None, limit: str
+) -> None:
+    """Tab and y, typed ahead or pasted without brackets, come together."""
+    monkeypatch.setattr(screen, limit, math.inf)
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED)
+        table.type(f"{TAB}yes, do{UP}ynr{pasted('as well')}{ENTER}")
         assert table.said() == "as well"
 
 
-def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WORDS = [
+    *"abcdefnrty0123456789 .,!?", "3 eggs for the cake, please", "new idea", "yes", "no", "always",
+    "1", "details", "\x7f", "\x1b[D", "\x1b[C", "\x01", "\x05", "漢", "\x1b\r",
+    pasted("y"), pasted("n\rn\ra\ra\ry"), pasted("\ty"), pasted("1" * 2000),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("hasty")
+def test_nothing_that_is_typed_in_the_line_decides(
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(screen, "NOT_AT_ONCE", 0.0)
+    """Each message is said, and nothing else is, while questions are open and come and go."""
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED)
+        for seed in range(request.config.getoption("--key-sequences") // 4):
+            chance = random.Random(seed)
+            if chance.random() < 0.1:
+                table.house.send(msgspec.structs.replace(ASKED, id=chance.choice("abc")))
+            table.type("".join(chance.choices(WORDS, k=chance.randrange(1, 9))) + f".{ENTER}")
+            text = table.said()
+            assert not text.startswith("/"), f"seed {seed}"
+            assert "." in text
+
+
+@pytest.mark.usefixtures("hasty")
+def test_only_the_letters_of_its_box_decide_a_question(tmp_path: Path) -> None:
+    choices = (
+        Choice("Allow once", "/allow X once"),
+        Choice("This conversation: mv", "/allow X conversation"),
+        Choice("Always: mv", "/allow X always"),
+        Choice("Trust example.org", "/allow X source"),
+        Choice("Deny", "/deny X"),
+        Choice("Details", "/approvals show X"),
+    )
+    short = (choices[0], choices[-2])
+    letters = dict(zip("ycatnd", choices, strict=True))
+    others = "".join(sorted({chr(one) for one in range(32, 127)} - {*letters, "r"}))
+    with sitting(tmp_path / "history") as table:
+        let_see(table, msgspec.structs.replace(ASKED, choices=short))
+        table.type(f"{TAB}catd{others}{ENTER}{ENTER}{pasted('y')}{ENTER}")
+        assert table.said() == "y"
+        table.house.send(Changed(id="a"))
+        for letter, choice in letters.items():
+            let_see(table, msgspec.structs.replace(ASKED, choices=choices))
+            table.type(f"{TAB}{others}{ENTER}{letter}")
+            assert table.said() == choice.says
+        table.type(f"y{TAB}")  # the details leave the question open, and the focus with it
+        assert table.said() == "/allow X once"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_the_focus_goes_from_question_to_question_and_back_to_the_line(tmp_path: Path) -> None:
+    asked = [
+        msgspec.structs.replace(
+            ASKED, id=one, choices=(Choice("Allow", f"/allow {one} once"), Choice("Deny", "/deny"))
+        )
+        for one in "abc"
+    ]
+    with sitting(tmp_path / "history") as table:
+        let_see(table, *asked)
+        table.type(f"{TAB}{TAB}{TAB}{TAB}y{ENTER}")
+        assert table.said() == "y", "four times is once around"
+        table.type(f"{UP}{DOWN}{DOWN}{DOWN}y{ENTER}")
+        assert table.said() == "y"
+        table.type(f"{TAB}{TAB}y")
+        assert table.said() == "/allow b once"
+        table.type(f"y{ENTER}")
+        assert table.said() == "y", "the next question has no focus"
+        table.type(f"{UP}{UP}y")
+        assert table.said() == "/allow a once"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_with_words_in_the_line_tab_completes_and_the_arrows_are_for_history(
+    tmp_path: Path,
+) -> None:
+    with sitting(tmp_path / "history") as table:
+        table.type(f"one{ENTER}")
+        assert table.said() == "one"
+        let_see(table, ASKED)
+        table.type(f"wait{TAB}y{ENTER}")
+        assert table.said() == "waity"
+        table.type(f" {UP}y{ENTER}")
+        assert table.said().endswith("y")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_question_that_changes_loses_the_focus(tmp_path: Path) -> None:
+    with sitting(tmp_path / "history") as table:
+        let_see(table, ASKED)
+        table.type(TAB)
+        table.house.send(Changed(id="a", choices=ASKED.choices[:1]), State(busy=False))
+        while not table.house.is_heard(0.05):
+            table.type(f"x{ENTER}")  # no key of the box: text as soon as the line has the keys
+        assert table.said() == "x"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(tmp_path: Path) -> None:
     others = [
-        msgspec.structs.replace(ASKED, id=one, choices=(Choice("Allow", f"/allow {one}"),))
+        msgspec.structs.replace(ASKED, id=one, choices=(Choice("Allow", f"/allow {one} once"),))
         for one in "bc"
     ]
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED, *others)
-        table.type("\x1b[B")
+        table.type(TAB + TAB)
         let_see(table, Changed(id="a"))
-        table.type("1")
-        assert table.said() == "/allow b"
+        table.type(f"{TAB}y")
+        assert table.said() == "/allow b once"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_an_answer_of_the_model_is_chosen_by_its_number(tmp_path: Path) -> None:
+    drinks = tuple(Choice(one, one) for one in ("Tea", "/deny X", "Water"))
+    with sitting(tmp_path / "history") as table:
+        let_see(table, msgspec.structs.replace(ASKED, choices=drinks))
+        table.type(f"{TAB}nry4{TAB}3 cups{ENTER}")
+        assert table.said() == "3 cups"
+        table.type(f"{TAB}3")
+        assert table.said() == "Water"
 
 
 def test_who_looks_on_types_and_decides_nothing(tmp_path: Path) -> None:
     with sitting(tmp_path / "history", watches=True) as table:
         table.house.send(State(busy=True, asks=1), ASKED, Writing("so far"), State(asks=1))
-        table.type(f"1n1hello{ENTER}{ESC}\x07{pasted('a')}@/etc/\t{ENTER}")
+        table.type(f"y{TAB}y{UP}n1hello{ENTER}{ESC}\x07{pasted('a')}@/etc/\t{ENTER}")
         table.let_read()
         table.type(CTRL_D)
         table.thread.join(PATIENCE)
@@ -233,9 +360,9 @@ def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
 
 
 POOL = [
-    *"abn 123/@~\"'`[]",
+    *"abndryct 123/@~\"'`[]",
     *map(chr, range(7)), *map(chr, range(8, 32)),  # without Ctrl-G: it starts an editor
-    "\x7f", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[3~", "\x1b[Z",
+    "\x7f", "\t", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[3~", "\x1b[Z",
     "\x1bOP", "\x1b[15~", "\x1b[1;5C", "\x1bb", "\x1b\r", "\x1b9", "\x1b-", "\x1b[<0;1;1M",
     "\x1b[5;5R", "\x1b[999X", pasted("a\r" * 9), pasted("\x1b[31m"), "漢", "e\u0301", "ש", "\u202e",
     "\U0001f468\u200d\U0001f469\u200d\U0001f467", "/status", "@/etc/",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from elwood.features.console.screen import PAUSE
 from elwood.features.console.wire import (
     Changed,
     Choice,
@@ -87,7 +88,7 @@ May I write a file?
 
 def choices(code: str, *more: Choice) -> tuple[Choice, ...]:
     once, no = Choice("Allow once", f"/allow {code} once"), Choice("Deny", f"/deny {code}")
-    return once, *more, no
+    return once, *more, no, Choice("Details", f"/approvals show {code}")
 
 
 class Pane:
@@ -190,16 +191,24 @@ def test_screens(columns: int, tmp_path: Path) -> None:
             Message(id="a", text="", markdown=COMMAND, choices=choices("A", more)),
             Message(id="b", text="", markdown=DIFF, choices=choices("B")),
         )
-        it.keep("asks", "2 questions", "No, and say why", "rsync")
-        it.type("Down")
-        it.keep("asks the next one", "2 questions", "No, and say why", "new server")
+        it.keep("asks", "2 questions", "No, and say why", "rsync", "─ Tab to answer")
+        it.type("hm")
+        it.keep("asks while something is typed", "empty the line, then Tab", "> hm")
+        it.type("C-u", "Up")
+        it.keep("has the keys", "━ press a key")
+        it.type("3")
+        it.keep("does not know the key", "Not a key of this box")
+        it.type("Tab")
+        it.keep("asks the next one", "2 questions", "new server", "━ press a key")
         it.house.send(
             Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00.")
         )
-        it.see("8:00")
-        it.type("n")
+        it.see("8:00", "─ Tab to answer")
+        it.type("Tab")
         while "no, because >" not in it.see():
-            it.type("n")
+            it.type("r")
+            time.sleep(2 * PAUSE)
+        it.keep("asks for the reason", "no, because >")
         it.type("C-u", "it is too early", "Enter")
         assert [it.house.said().text for _ in "12"] == ["/deny A", "it is too early"]
         it.keep("decided", "too early", "8:00")

@@ -53,6 +53,19 @@ def test_the_strictest_line_decides(command: str, judged: str, setting: str) -> 
     assert open_ == ("forbidden" if judged == "forbidden" else "ask")
 
 
+def test_a_pattern_of_the_owner_takes_linear_time() -> None:
+    """Python's own expressions would need longer than the universe exists for this one."""
+    policy = PolicySettings(blocked_patterns=("(a+)+$",))
+    assert rule("a" * 5_000 + "!", policy).setting == ""
+    assert rule("a" * 5_000, policy).setting == "policy.blocked_patterns"
+
+
+@pytest.mark.parametrize("command", ["rm all", "rm all\n", "rm \ud800 all"])
+def test_a_pattern_finds_the_end_of_a_command(command: str) -> None:
+    policy = PolicySettings(blocked_patterns=("all$",))
+    assert rule(command, policy).setting == "policy.blocked_patterns"
+
+
 async def test_a_listed_command_is_asked_about_if_strangers_wrote_what_it_runs(
     tmp_path: Path,
 ) -> None:

@@ -296,7 +296,9 @@ class Commands:
             settled = await self._core.approvals.insist(
                 lambda: msgspec.structs.replace(asked, reply=Reply())
             )
-        return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
+        if settled is None:
+            return "Nobody decides about calls now. Try again in a minute."
+        return literal(settled.text)
 
     # --- how it goes, and what it costs ---
 

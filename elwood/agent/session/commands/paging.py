@@ -6,7 +6,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PAGE = re.compile(r"(.*?)\s*\bpage ([0-9]{1,4})", re.DOTALL)
+_NUMBER = re.compile("[0-9]{1,4}")
+_END_OF_WORD = re.compile(r"\w\Z")
 
 
 def asked_page(given: str) -> tuple[str, int]:
@@ -15,8 +16,10 @@ def asked_page(given: str) -> tuple[str, int]:
     >>> asked_page("all page 3"), asked_page("all"), asked_page("page 2")
     (('all', 3), ('all', 1), ('', 2))
     """
-    found = _PAGE.fullmatch(given)
-    return (found[1], int(found[2])) if found else (given, 1)
+    before, page, number = given.rpartition("page ")
+    if not page or not _NUMBER.fullmatch(number) or _END_OF_WORD.search(before[-1:]):
+        return given, 1
+    return before.rstrip(), int(number)
 
 
 def page(

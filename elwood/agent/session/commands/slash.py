@@ -10,6 +10,7 @@ from elwood.agent.approvals.messages import (
     DecideRequest,
     ListApprovals,
     RevokePermission,
+    ShowDetails,
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.conversation.route import Route
@@ -37,7 +38,8 @@ COMMANDS = {
     "budget": "what was spent, on what, and the limits",
     "export": "the conversation as a file\n/export md or /export html.",
     "approvals": "what waits for your yes, asked again, and what is permitted\n"
-    "/approvals revoke NUMBER takes a permission back.",
+    "/approvals show CODE: the details of a question. /approvals revoke NUMBER takes a permission "
+    "back.",
     "allow": "let a call run that waits, or a person in\n"
     "/allow CODE once, conversation, always or source; the code stands in the details of the "
     "question, and in /approvals. For a person who is to talk, but not to be trusted: "
@@ -90,6 +92,8 @@ def request(command: TypedCommand, by: str, route: Route) -> Request[CommandResu
             return DecideRequest(code=code, answer="denied", by=by)
         case "approvals", []:
             return ListApprovals(by=by, route=route)
+        case "approvals", ["show", code]:
+            return ShowDetails(code=code, by=by)
         case "approvals", ["revoke", number] if number.isascii() and number.isdigit():
             return RevokePermission(number=int(number[:9]), by=by)
     return None

@@ -13,20 +13,19 @@ that sounds otherwise (`receipts.activity`); so it is true also where the words 
 
 # ruff: noqa: RUF001, RUF002 -- characters that look like others are what this module is about
 
-import html
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import tzinfo
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.foundation.text.characters import clean
+from elwood.foundation.text.characters import clean, unescape_entities
 
 NOT_OURS = "(not from the records) "
 # Look-alikes of each mark, and what stands for them at the end of a text.
@@ -57,12 +56,22 @@ _LEAD = re.compile(r"[\W_]*(?:[0-9]{1,9}[.)][\W_]*)?")
 _TOOL = re.compile(r"[a-z][a-z0-9]+(?:_+[a-z0-9]+)+")
 # Words of a clause that may end with the word for a deed, nobody named: "Mail sent".
 SHORT = 4
-# Code, block quotes and quotations: somebody else's words.  Compiled at the first use.
-_QUOTED = r"(?sm)```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]"
-_SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"
-_CLAUSE = re.compile(r"[,;:()–—]+(?:\s|$)")
+# Code, block quotes and quotations: somebody else's words.  Blank lines are matched only to be
+# skipped together: one after the other, each would be searched for a block quote to the end of all.
+_QUOTED = (
+    r"(?sm)(?P<blank>^\s++(?!>))|```.*?(?:```|\Z)|^\s*+>[^\n]*|`[^`\n]*`"
+    r"|[“„«\"][^“”»\"]*+[”“»\"]"
+)
+_QUOTATION_ENDS = '”“»"'
+# Opening marks that no closing mark follows, as marks that open nothing.
+_UNCLOSED = str.maketrans("„«", "‹‹")
+_SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=[^\S\n]*(?:[-*#\n]|\d+[.)]))"
+_CLAUSE = re.compile(r"(?<![,;:()–—])[,;:()–—]++(?:\s|$)")
+# Between sentences that are folded together; no text has it, nor does an entity become one.
+_END = "\x1f"
 _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
-_WORD = re.compile(r"[\w-]*\w(?:'\w+)?")
+# A word, with hyphens behind it that do not belong to it.
+_WORD = re.compile(r"[\w-]++(?:(?<=\w)'\w+)?")
 
 
 def with_receipts(
@@ -81,18 +90,49 @@ def with_receipts(
 
 
 def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
-    """Tell whether *text* sounds as if something was done; *looked* if something was looked up.
+    """Return True if *text* sounds as if something was done; *looked* if something was looked up.
 
     A question does not, nor a sentence that ends in a colon: what was made follows.
     """
-    for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
+    sentences = re.split(_SENTENCE, _without_quotations(text.replace(_END, " ")))
+    folded = fold(_END.join(sentences)).translate(_PLAIN)
+    known = frozenset(_find_words(folded))
+    deeds = [(one, one.find_deeds(known), one.find_phrases(folded)) for one in _all_words()]
+    # Most text has none, and few sentences of the other: only those are taken apart.
+    deeds = [(one, words, phrases) for one, words, phrases in deeds if words or phrases]
+    if not deeds:
+        return False
+    for sentence, seen in zip(sentences, folded.split(_END), strict=True):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
-        parts = _CLAUSE.split(fold(sentence).translate(_PLAIN))
-        clauses = [(part, _WORD.findall(part)) for part in parts]
-        if any(_tells(language, clauses, looked) for language in _all_words()):
+        spoken = _find_words(seen)
+        languages = [
+            one
+            for one, words, phrases in deeds
+            if not words.isdisjoint(spoken) or any(phrase in seen for phrase in phrases)
+        ]
+        if not languages:
+            continue
+        clauses = [(part, _find_words(part)) for part in _CLAUSE.split(seen)]
+        if any(_tells(language, clauses, looked) for language in languages):
             return True
     return False
+
+
+def _without_quotations(text: str) -> str:
+    """Replace the words of others in *text* with a word that says nothing."""
+    last = max(map(text.rfind, _QUOTATION_ENDS))
+    text = text[: last + 1] + text[last + 1 :].translate(_UNCLOSED)
+    return re.sub(_QUOTED, lambda found: found["blank"] or " x ", text)
+
+
+def _find_words(text: str) -> list[str]:
+    """Return the words of *text*; a hyphen at the end of a word does not belong to it.
+
+    >>> _find_words("to-do - isn't 'it--'")
+    ['to-do', "isn't", 'it']
+    """
+    return [word for found in _WORD.findall(text) if (word := found.rstrip("-"))]
 
 
 class _Words(msgspec.Struct, frozen=True):
@@ -104,6 +144,14 @@ class _Words(msgspec.Struct, frozen=True):
     looked: frozenset[str]
     phrases: tuple[str, ...]
     unless: frozenset[str]
+
+    def find_deeds(self, words: Set[str]) -> frozenset[str]:
+        """Return those of *words* that tell of a deed."""
+        stems = (word for word in words if word.startswith(self.stems))
+        return frozenset([*(words & self.done), *(words & self.looked), *stems])
+
+    def find_phrases(self, text: str) -> tuple[str, ...]:
+        return tuple(phrase for phrase in self.phrases if phrase in text)
 
     def makes_unreal(self, word: str) -> bool:
         return word.endswith("n't") or word in self.unless
@@ -137,7 +185,7 @@ def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: b
     for clause, words in clauses:
         for phrase in language.phrases:
             head, found, _ = clause.partition(phrase)
-            if found and not any(map(language.makes_unreal, _WORD.findall(head))):
+            if found and not any(map(language.makes_unreal, _find_words(head))):
                 return True
         is_own = False  # somebody was named who did it
         for place, word in enumerate(words):
@@ -189,14 +237,20 @@ def fold(line: str) -> str:
     """
     if line.isascii() and "&" not in line:
         return line.translate(_UNSEEN).lower()
-    parts = []
-    for char in html.unescape(line):
-        if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
-            continue
-        if not char.isascii() and char not in _PENDANTS:
-            char = unicodedata.normalize("NFKD", char)
-        parts.append(char)
-    seen = "".join(char for char in "".join(parts) if unicodedata.category(char) != "Mn")
+    line = unescape_entities(line)
+    drawn = {char: _drawn(char) for char in set(line)}
+    return "".join(map(drawn.__getitem__, line))
+
+
+# The letters and symbols of some scripts; a Chinese answer has some hundred.
+@lru_cache(maxsize=4096)
+def _drawn(char: str) -> str:
+    """Return what a reader sees of *char*."""
+    if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
+        return ""
+    if not char.isascii() and char not in _PENDANTS:
+        char = unicodedata.normalize("NFKD", char)
+    seen = "".join(part for part in char if unicodedata.category(part) != "Mn")
     return seen.casefold().translate(_LATIN).translate(_UNSEEN)
 
 
@@ -240,7 +294,7 @@ def _is_symbol(char: str) -> bool:
 def _with_ascii(line: str, mark: str) -> str:
     """Put ASCII ones for *mark*, which may be written as an entity, and for those right behind."""
     if mark not in line:
-        line = html.unescape(line)
+        line = unescape_entities(line)
     start = end = line.find(mark)
     while end < len(line) and (line[end] in _PENDANTS or not line[end].isalnum()):
         end += 1

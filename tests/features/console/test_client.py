@@ -1,0 +1,14 @@
+"""What the plain terminal shows."""
+
+from elwood.features.console.client import shown
+from elwood.features.console.wire import Choice, Message
+
+
+def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_numbered() -> None:
+    about_a_call = (Choice("Always: mv a b", "/allow X always"), Choice("Deny", "/deny X"))
+    asked = shown(Message(id="a", text="May I?", choices=about_a_call))
+    assert asked == "May I?\n  Always: mv a b: /allow X always\n  Deny: /deny X"
+    drinks = shown(Message(id="b", text="Which?", choices=(Choice("Tea", "Tea"),)))
+    assert drinks == "Which?\n1. Tea"
+    pages = shown(Message(id="c", text="Tasks", choices=(Choice("/tasks", "/tasks"),)))
+    assert pages == "Tasks\n  /tasks"

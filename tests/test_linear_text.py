@@ -1,0 +1,468 @@
+"""Every function that takes text from outside needs time in proportion to its length.
+
+The functions are found by the types of their parameters.  A new one is called with the text if all
+that it needs is text; else `CALLS` says how to call it, or `EXCLUDED` why not.  Each is measured
+with texts of 50,000 and 200,000 characters, in CPU time of this thread.
+"""
+
+import gc
+import importlib
+import inspect
+import json
+import pkgutil
+import time
+from argparse import ArgumentTypeError
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+from zipfile import BadZipFile
+from zlib import crc32
+
+import pytest
+from pypdf.errors import PyPdfError
+
+import elwood
+from elwood.agent.approvals.prompt_text import details_message, request_messages
+from elwood.agent.approvals.state import ApprovalRequest
+from elwood.agent.conversation import labels
+from elwood.agent.conversation.message import Human, Prompt, rough
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.stop_words import says_stop
+from elwood.agent.models.client import ModelRequest, classify
+from elwood.agent.models.openai import OpenAI
+from elwood.agent.models.settings import ProviderSettings
+from elwood.agent.policy import quotations
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.commands import people, slash
+from elwood.agent.session.commands.model_choice import choose
+from elwood.agent.session.log import turns
+from elwood.agent.session.log.branch import find_own_words
+from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.turns import FinishedTurn, Turn
+from elwood.agent.session.reading import render
+from elwood.agent.session.reading.cli import since
+from elwood.agent.session.turn import prompt
+from elwood.agent.session.turn.unsupported_claims import with_receipts
+from elwood.agent.tools.tool import ToolFailure
+from elwood.app.config.load import ConfigErrors, load_own
+from elwood.features.console import drawing
+from elwood.features.console.outbox import readable
+from elwood.features.daily_notes import notes
+from elwood.features.mcp import definitions, questions, results
+from elwood.features.mcp.settings import is_unpinned
+from elwood.features.memory import tools as memory_tools
+from elwood.features.memory.extension import relevant
+from elwood.features.memory.note import Note
+from elwood.features.shell.rules import rule
+from elwood.features.shell.scope import scope_of
+from elwood.features.skills import skill
+from elwood.features.skills.store import SkillRefused
+from elwood.features.tasks import heartbeat, texts, when
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
+from elwood.features.telegram import reading
+from elwood.features.telegram.bot_api import (
+    ForwardOrigin,
+    TelegramChat,
+    TelegramMessage,
+    TelegramUser,
+    TextQuote,
+)
+from elwood.foundation.command_line import CliFailure
+from elwood.foundation.net import control
+from elwood.foundation.net.control import BadLine
+from elwood.foundation.net.egress import destination
+from elwood.foundation.net.http import Client, EventParser
+from elwood.foundation.net.settings import EgressRules
+from elwood.foundation.net.urls import Url, follow, parse
+from elwood.foundation.secrets.redaction import Redactor, Secret, redact
+from elwood.foundation.settings import Config
+from elwood.foundation.storage.confined import PathRefused
+from elwood.foundation.text import lines, splitting, tokens
+from elwood.foundation.text.front_matter import FrontMatterError
+from elwood.foundation.text.words import having
+from tests.agent.approvals.approving import question
+from tests.hostile_text import SHAPES, Shape
+
+SHORT, LONG = 50_000, 200_000
+# Times as long as SHORT that LONG may take: 4 would be exact, 16 is what a square needs.
+MOST = 8
+# Seconds of CPU below which nothing is compared: there noise is more than the work.
+FLOOR = 0.02
+# Seconds for SHORT after which LONG is not tried.
+HOPELESS = 5.0
+# Attempts to see it linear: another program may evict our caches.
+TRIES = 4
+# Shapes for each function in a usual run; all of them for those that see the most.
+SAMPLE = 2
+EXPOSED = (
+    "agent.session.turn.unsupported_claims.neutralise",
+    "agent.session.turn.unsupported_claims.speaks_of_deeds",
+    "foundation.secrets.redaction.redact",
+    "foundation.text.lines.wrap",
+    "foundation.text.markdown.to_entities",
+    "foundation.text.readable.article",
+)
+
+# Parameters of type `str` that are names of ours, or are checked where they are made.
+OURS = frozenset(
+    {
+        *("agent", "by", "call", "channel", "code", "command_line", "default", "definition"),
+        *("exact_hash", "folder", "format_", "head", "here", "id", "id_", "key", "kind", "mode"),
+        *("model", "place", "plan", "policy", "records", "server", "service", "session", "source"),
+        *("today", "tool", "tools_note", "turn", "verb", "weekly", "zone"),
+    }
+)
+
+Called = Callable[[str], object]
+
+
+@cache
+def functions() -> dict[str, Callable[..., Any]]:
+    """Return the public functions of all modules that have text among their parameters."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in pkgutil.walk_packages(elwood.__path__, "elwood."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, function in vars(importlib.import_module(module.name)).items():
+            inner = inspect.unwrap(function) if callable(function) else function
+            if name.startswith("_") or not inspect.isfunction(inner):
+                continue
+            if inner.__module__ == module.name and any(map(is_text, parameters(inner))):
+                found[f"{module.name.removeprefix('elwood.')}.{name}"] = inner
+    return found
+
+
+def parameters(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    return inspect.signature(function).parameters.values()
+
+
+def is_text(parameter: inspect.Parameter) -> bool:
+    return parameter.annotation in (str, bytes, str | None) and parameter.name not in OURS
+
+
+# --- how to call what needs more than text --------------------------------------------------------
+
+
+HOLDING = Config.holding()
+SECRETS = [Secret("correct-horse-battery"), Secret("-----aaaaaaaa1-----")]
+BOT = reading.BotIdentity(bot=9, username="elwood_bot", owners=frozenset([3]))
+AT = datetime(2026, 3, 1, 8, 5, tzinfo=UTC)
+NOW = AT.timestamp()
+CHAT = Route("telegram", 1)
+TASK = Task("water", "Water", Every(3600.0))
+SKILL = skill.Skill(name="tea", description="How to make tea", body="Boil water.")
+NOTE = "# Sunday 2026-03-01\n\n- 08:00 s/t1: `a`\n  - ok look `b`\n"
+
+
+def request_of(text: str) -> ApprovalRequest:
+    asked = question(subject=text, why=text, arguments=text, principal=text, origins=(text,))
+    return ApprovalRequest(NOW, "a1", "ABCD2345", asked, 60.0)
+
+
+def said_by(text: str) -> Received:
+    return Received("tg:1", text, "tg:1", CHAT, NOW, speaker="Ann")
+
+
+def turn_of(text: str) -> Turn:
+    return Turn("t1", [said_by(text)], 0)
+
+
+def rule_patterns(text: str) -> object:
+    patterns = (r"\bsudo\b", "(a+)+$", "(.*a){5}")
+    return rule(text, PolicySettings(blocked_patterns=patterns, safe_commands=("make",)))
+
+
+def telegram(text: str) -> TelegramMessage:
+    person = TelegramUser(3, first_name=text)
+    quoted = TelegramMessage(1, TelegramChat(1), text=text, from_=TelegramUser(2, first_name=text))
+    return TelegramMessage(
+        2,
+        TelegramChat(-1, "group", text),
+        text=text,
+        from_=person,
+        forward_origin=ForwardOrigin("hidden_user", sender_user_name=text),
+        reply_to_message=quoted,
+        quote=TextQuote(text),
+    )
+
+
+def remembered(text: str) -> Note:
+    return Note("tea", text, label=labels.Label())
+
+
+def tool_with(text: str) -> definitions.ToolDefinition:
+    schema = definitions.canonical({"type": "object", "title": text})
+    return definitions.ToolDefinition("look", text, text, schema)
+
+
+def skill_with(text: str) -> skill.Candidate:
+    head = b"---\nname: tea\ndescription: How to make tea\n---\n"
+    found = skill.candidate([skill.SkillFile("SKILL.md", head + text.encode(errors="replace"))])
+    return found if isinstance(found, skill.Candidate) else skill.Candidate(SKILL, (), "")
+
+
+def web_address() -> Url:
+    url = parse("https://a.example/b")
+    assert isinstance(url, Url)
+    return url
+
+
+def streamed(text: str) -> object:
+    """Read *text* as an answer in pieces of a word, and show each of them."""
+    settings = ProviderSettings(api="openai", base_url="http://x.example")
+    provider = OpenAI("x", settings, Client(), lambda: "c1")
+    wanted = ModelRequest(model="m", prompt=Prompt(""), messages=(), max_tokens=1_000_000)
+    stream = provider.begin(wanted)
+    parser, seen = EventParser(), deque[object](maxlen=1)
+    for at in range(0, len(text), 40):
+        delta = {"choices": [{"delta": {"content": text[at : at + 40]}}]}
+        for event in parser.feed(b"data: " + json.dumps(delta).encode() + b"\n\n"):
+            stream.take(event)
+            stream.tell(seen.append)
+    return seen
+
+
+def fed(text: str) -> object:
+    """Feed an event of many lines in chunks of a network."""
+    data = b"data:" + text.encode("utf-8", "replace").replace(b"\n", b"\ndata:")
+    parser = EventParser()
+    return [parser.feed(data[at : at + 4096]) for at in range(0, len(data), 4096)]
+
+
+CALLS: dict[str, Called] = {
+    "agent.approvals.prompt_text.request_messages": lambda t: request_messages(request_of(t), CHAT),
+    "agent.approvals.prompt_text.details_message": lambda t: details_message(request_of(t)),
+    "agent.conversation.labels.remember": lambda t: labels.remember({}, t),
+    "agent.conversation.message.rough": lambda t: rough(Prompt(t), [Human(t)], t),
+    "agent.conversation.stop_words.says_stop": lambda t: says_stop(t, ["en", "de"]),
+    "agent.models.client.classify": lambda t: classify(400, {"code": t, "type": t}, t, {}),
+    "agent.policy.quotations.shared_with": lambda t: quotations.OutgoingText(
+        t[: quotations.MAX_TEXT]
+    ).shared_with(t[::-1]),
+    "agent.session.commands.model_choice.choose": lambda t: choose(HOLDING, "", t, "2026-11-27"),
+    "agent.session.commands.people.answer": lambda t: people.answer([], t, "tg:1", UTC),
+    "agent.session.commands.slash.help_text": lambda t: slash.help_text([], f"x{t}"),
+    "agent.session.commands.slash.parse": lambda t: slash.parse(f"/{t}"),
+    "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
+    "agent.session.log.turns.spoken": lambda t: turns.spoken(turn_of(t), t, failed=False),
+    "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
+    "agent.session.reading.render.listing": lambda t: render.listing([], t, UTC),
+    "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, []),
+    "agent.session.turn.prompt.spoken": lambda t: prompt.spoken(said_by(t)),
+    "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, turn_of(t)),
+    "app.config.load.load_own": lambda t: load_own(t, HOLDING, []),
+    "features.console.drawing.words": lambda t: drawing.words(t, 80),
+    "features.console.drawing.said": lambda t: drawing.said(t, [t], 80),
+    "features.console.drawing.tail": lambda t: drawing.tail(t, 80, 24),
+    "features.daily_notes.notes.add": lambda t: notes.add(
+        f"{NOTE}{t}", "s", FinishedTurn("t2", NOW, (t,), answer=t), UTC
+    ),
+    "features.daily_notes.notes.without": lambda t: notes.without(f"{NOTE}{t}", ["s/t1"]),
+    "features.daily_notes.notes.may_have": lambda t: notes.may_have(t, ["a", "tea"]),
+    "features.daily_notes.notes.cleansed": lambda t: notes.cleansed(
+        f"{NOTE}{t}", ["a", "b", "tea"], "c1"
+    ),
+    "features.daily_notes.notes.with_entry": lambda t: notes.with_entry(t, t, AT),
+    "features.daily_notes.notes.page": lambda t: notes.page("threads/run.md", t, untrusted=True),
+    "features.mcp.questions.answer_to": lambda t: questions.answer_to(
+        questions.ServerQuestion("", (), {"a": {"type": "integer"}, "b": {}}, ("a",)), f"a=1;{t}"
+    ),
+    "features.mcp.results.fitted": lambda t: results.fitted(t, "received/x", {}),
+    "features.mcp.results.listing": lambda t: results.listing([{"name": t, "title": t}], "x"),
+    "features.mcp.settings.is_unpinned": lambda t: is_unpinned("npx", ("-y", t)),
+    "features.memory.extension.relevant": lambda t: relevant([remembered(t)], t, 1000),
+    "features.memory.tools.results": lambda t: memory_tools.results([remembered(t)], t),
+    "features.shell.rules.rule": rule_patterns,
+    "features.shell.scope.scope_of": lambda t: scope_of(t, {"sandbox": "x", "file a": "1"}),
+    "features.skills.skill.called": lambda t: skill.called([SKILL], t),
+    "features.skills.skill.matching": lambda t: skill.matching([SKILL], t),
+    "features.tasks.texts.missed": lambda t: texts.missed(TASK, NOW, NOW, 2, t, "UTC"),
+    "features.tasks.texts.result": lambda t: texts.result("Failed", TASK, t),
+    "features.tasks.texts.framed": lambda t: texts.framed(t, t, t, TASK, NOW, NOW, "UTC"),
+    "features.tasks.when.read_moment": lambda t: when.read_moment(t, "UTC"),
+    "features.tasks.when.read_when": lambda t: when.read_when(t, "UTC"),
+    "features.telegram.reading.chosen": lambda t: reading.chosen(telegram(t), t),
+    "features.telegram.reading.said": lambda t: reading.said(telegram(t), t),
+    "foundation.net.control.decode": lambda t: control.decode(t.encode(errors="replace"), dict),
+    "foundation.net.egress.destination": lambda t: destination(EgressRules(), t),
+    "foundation.net.urls.follow": lambda t: follow(web_address(), t, 0),
+    "foundation.secrets.redaction.redact": lambda t: redact(t, SECRETS),
+    "foundation.text.lines.clip": lambda t: lines.clip(t, 80),
+    "foundation.text.lines.cut": lambda t: lines.cut(t, 80),
+    "foundation.text.lines.wrap": lambda t: lines.wrap(t, 80),
+    "foundation.text.tokens.fit": lambda t: tokens.fit(t, 1_000_000),
+    "foundation.text.words.having": lambda t: having(t, ["tea", "cups"]),
+}
+# What takes no text as such, but something that holds it.
+MORE: dict[str, Called] = {
+    "agent.models.openai.ChatStream": streamed,
+    "features.console.outbox.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
+    "features.mcp.definitions.describe": lambda t: definitions.describe(tool_with(t)),
+    "features.mcp.definitions.refusal": lambda t: definitions.refusal(tool_with(t)),
+    "features.mcp.questions.question": lambda t: questions.question("x", {"message": t}),
+    "features.mcp.results.render": lambda t: results.render(
+        [{"type": "text", "text": t}, {"type": "resource_link", "uri": t}], {"a": t}, "received/x"
+    ),
+    "features.skills.skill.review": lambda t: skill.review(skill_with(t)),
+    "features.tasks.heartbeat.read": lambda t: heartbeat.read(HOLDING, heartbeat.Written(t)),
+    "features.telegram.reading.identify": lambda t: reading.identify(telegram(t), BOT),
+    "features.telegram.reading.quoted": lambda t: reading.quoted(telegram(t), BOT),
+    "foundation.net.http.EventParser": fed,
+    "foundation.secrets.redaction.Redactor.partial": lambda t: Redactor(SECRETS).partial(t),
+    "foundation.secrets.redaction.Redactor.reveals": lambda t: Redactor(SECRETS).reveals(t),
+}
+
+
+# Characters with which a function is measured, if not LONG: what it is given at most, by whom.
+BOUNDS: dict[str, tuple[int, str]] = {
+    "app.config.load.load_own": (20_000, "features.own_settings.store.read"),
+    # Drawn by rich, 10 µs a line, in the process of the terminal.
+    "features.console.drawing.said": (20_000, "a person types it"),
+    "features.console.drawing.words": (20_000, "a tenth shows the same"),
+    "features.files.search_tools.searcher": (500, "features.files.search_tools.Grep"),
+    "foundation.text.regex.compile_regex": (500, "features.files.search_tools.Grep"),
+    "features.tasks.store.matches": (500, "features.tasks.task.check_pattern"),
+    # Longer Markdown is shown as it stands.
+    "foundation.text.html.to_html": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.markdown.to_entities": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.splitting.parts": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "foundation.text.splitting.with_footer": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
+    "features.shell.danger.danger": (2_000, "features.shell.judge.judge"),
+}
+# Functions that are not called, by the reason.
+REASONS: dict[str, str] = {
+    "it acts on the world with a name, and does nothing with a text": (
+        "agent.media.client.write_down agent.session.store.remove_old "
+        "agent.session.turn.prompt.read_document features.console.cli.chat "
+        "features.console.client.once features.console.client.say features.console.screen.sit "
+        "features.conversations.store.find features.files.tools.folder_scope "
+        "features.mcp.client.remote features.skills.store.refuse_second "
+        "features.skills.store.uninstall features.skills.tools.read_skill "
+        "features.tasks.store.fingerprint features.web.client.find foundation.command_line.ask "
+        "foundation.command_line.is_wanted foundation.command_line.put_out "
+        "foundation.net.control.ask foundation.net.control.ask_over foundation.net.control.settle "
+        "foundation.net.egress.resolved foundation.storage.confined.open_beneath "
+        "foundation.storage.disk.fatal foundation.storage.files.mark_untrusted_path "
+        "foundation.storage.files.placed "
+        "foundation.storage.files.raw_lines"
+    ),
+    "the text is a name or a word of ours, or of the configuration": (
+        "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
+        "agent.models.providers.make_provider agent.models.settings.candidates "
+        "agent.session.commands.paging.page agent.session.commands.rights.refusal "
+        "agent.session.log.restored.settle agent.session.reading.cli.newest_calls "
+        "agent.session.reading.export.exported features.backup.rules.member "
+        "features.console.drawing.box features.console.drawing.decided "
+        "features.health.actor.health_file "
+        "features.mcp.store.book_path "
+        "features.mcp.tools.tool_of features.shell.judge.looking features.shell.judge.options "
+        "features.shell.judge.safe "
+        "features.skills.skill.candidate features.skills.skill.review "
+        "features.tasks.rules.close_times features.tasks.state.is_cancelled "
+        "foundation.checks.unreached foundation.command_line.show_list "
+        "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
+        "foundation.secrets.store.look_up foundation.settings.from_home "
+        "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "
+        "foundation.storage.confined.refused foundation.storage.files.not_written "
+        "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
+    ),
+    "rich draws it in the process of the terminal, 64,000 characters in 2 s at worst": (
+        "features.console.drawing.markdown"
+    ),
+    "the text is compared or handed on as it is": (
+        "agent.session.extension.news agent.session.turn.quoting.is_public "
+        "features.files.tools.named foundation.text.rich_text.trimmed"
+    ),
+}
+EXCLUDED = {name for names in REASONS.values() for name in names.split()}
+
+
+def called(name: str, function: Callable[..., Any]) -> Called | None:
+    """Return how to call a function with nothing but a text, if that can be known."""
+    if name in CALLS:
+        return CALLS[name]
+    required = [one for one in parameters(function) if one.default is one.empty]
+    kinds = {one.name: one.annotation for one in required}
+    if inspect.iscoroutinefunction(function) or not {*kinds.values()} <= {str, bytes, str | None}:
+        return None
+
+    def call(text: str) -> object:
+        data = text.encode("utf-8", "replace")
+        given = {name: data if kind is bytes else text for name, kind in kinds.items()}
+        return function(**given)
+
+    return call
+
+
+def calls() -> dict[str, Called]:
+    found = {name: called(name, one) for name, one in functions().items() if name not in EXCLUDED}
+    return MORE | {name: call for name, call in found.items() if call is not None}
+
+
+CALLED = calls()
+
+
+def test_every_function_on_text_is_measured_or_excluded() -> None:
+    known = {*CALLED, *EXCLUDED}
+    assert set(functions()) <= known, "say in CALLS how to call it, or in REASONS why not"
+    assert known - set(MORE) <= set(functions()), "is no function any more"
+    assert not EXCLUDED & set(CALLS)
+
+
+# How functions say that a text is not what they take.
+REFUSALS = (
+    ArgumentTypeError, BadLine, BadZipFile, CliFailure, ConfigErrors, FrontMatterError, PathRefused,
+    PyPdfError, SkillRefused, ToolFailure, ValueError,
+)  # fmt: skip
+
+
+def seconds(call: Called, text: str) -> float:
+    """Return the CPU time of this thread that *call* takes; a refusal is an answer.
+
+    Without the garbage collector, which goes through the objects of all other tests too.
+    """
+    gc.disable()
+    start = time.thread_time()
+    try:
+        result = call(text)
+        if isinstance(result, Iterator):
+            for _ in result:
+                pass
+    except REFUSALS:
+        pass
+    finally:
+        gc.enable()
+    return time.thread_time() - start
+
+
+def is_linear(call: Called, shape: Shape, longest: int) -> bool:
+    short, long = (shape(size) for size in (longest * SHORT // LONG, longest))
+    for _ in range(TRIES):
+        before = seconds(call, short)
+        if before > HOPELESS:
+            return False
+        if seconds(call, long) < MOST * before + FLOOR:
+            return True
+    return False
+
+
+def shapes_of(name: str, *, everything: bool) -> Mapping[str, Shape]:
+    """Choose the shapes for a function: all, or a few by its name."""
+    if everything or name.startswith(EXPOSED):
+        return SHAPES
+    names = list(SHAPES)
+    start, step = crc32(name.encode()) % len(names), len(names) // SAMPLE
+    chosen = [names[(start + step * number) % len(names)] for number in range(SAMPLE)]
+    return {one: SHAPES[one] for one in chosen}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_time_is_linear_in_the_text(name: str, request: pytest.FixtureRequest) -> None:
+    everything = request.config.getoption("--all-shapes")
+    longest, _ = BOUNDS.get(name, (LONG, ""))
+    shapes = shapes_of(name, everything=everything)
+    call = CALLED[name]
+    assert [one for one, shape in shapes.items() if not is_linear(call, shape, longest)] == []
