@@ -87,6 +87,8 @@ def _run(command: CliCommand, given: "Namespace") -> int:
         config = load(path, os.environ, given.features, secrets=needs == "secrets")
         if why := refusal(config.of(Paths).state):
             raise CliFailure(why)
+        if needs == "secrets":
+            gc.collect()  # the classes of settings leave 0.7 MB in cycles, and a service stays
     if needs != "nothing" or "verbose" in given:
         _log_to_stderr(config, given, quiet=command.quiet)
     return command.run(config, given)
