@@ -62,7 +62,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-shapes", action="store_true", help="hostile texts: all for each function"
     )
+    parser.addoption("--skipped", default=None, help="add the tests that are skipped to this file")
     parser.addoption("--bench-turns", type=int, default=50, help="turns in tests/bench (50)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write down which tests were skipped: somebody else, such as root, may be able to run them."""
+    config = terminalreporter.config
+    path = None if hasattr(config, "workerinput") else config.getoption("--skipped")
+    skipped = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
+    if path and skipped:
+        with open(path, "a", encoding="utf-8") as file:
+            file.writelines(f"{one}\n" for one in sorted(skipped))
 
 
 @pytest.fixture

@@ -281,7 +281,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 FEATURE = Feature(
     name="parcels",
     build=build,
-    settings=(ParcelSettings,),
+    settings=("tests.example_feature:ParcelSettings",),
     cli=(COMMAND,),
     checks=(check,),
     tools={"track_parcel": "parcels.parcel.track"},

@@ -20,6 +20,7 @@ ORDER = [
     "agent/tools", "agent/approvals", "agent/session", "agent/parts", "agent/feature",
     "features", "app",
 ]  # fmt: skip
+MODULE = re.compile(r"elwood(\.\w+)+:\w+")
 DRAWS = re.compile(
     r"(?:rich|prompt_toolkit)\b|elwood\.features\.console\.(drawing|editing|screen)$"
 )
@@ -34,6 +35,8 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             yield node.module or ""
+        elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
+            yield str(node.value).partition(":")[0]  # a section that a Feature names
 
 
 def room(module: str) -> tuple[int, str]:
@@ -134,6 +137,7 @@ EFFECTS = (
 )  # fmt: skip
 # The others that may, and why.  It only gets shorter.
 MORE = {
+    "__main__.py": "prints the help, and starts the rest",
     "agent/models/embeddings.py": "speaks to the services, and to the actor",
     "agent/models/offline.py": "is a provider",
     "agent/session/commands/actor_commands.py": "carries the commands out",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from elwood.agent.session.core import Core
     from elwood.foundation.checks import Check
     from elwood.foundation.command_line import CliCommand
-    from elwood.foundation.settings import Answers, Config, Settings
+    from elwood.foundation.settings import Answers, Config
 
 
 class LiveTools(NamedTuple):
@@ -28,11 +28,12 @@ class Feature(NamedTuple):
     """One subject of the app: listed by hand in `app/main.py`, and nowhere else.
 
     *build* makes its parts for one run: out of what everything is built on, and what other
-    features bring.  *settings* are its sections of config.toml, *own* those of agent.toml,
-    *cli* its commands, *checks* those of the doctor.  *mend* puts the state folder in order before
-    anything in it is opened, under its lock; it blocks, says what it did, and may raise CliFailure
-    and OSError.  *set_up* asks at `elwood init`, given what holds unwritten, and changes nothing.
-    *owner* says as whom its channel knows the owner, "" if as nobody or as several.
+    features bring.  *settings* are its sections of config.toml, *own* those of agent.toml, each as
+    ``module:Class``, which is imported when such a file is read.  *cli* are its commands, *checks*
+    those of the doctor.  *mend* puts the state folder in order before anything in it is opened,
+    under its lock; it blocks, says what it did, and may raise CliFailure and OSError.  *set_up*
+    asks at `elwood init`, given what holds unwritten, and changes nothing.  *owner* says as whom
+    its channel knows the owner, "" if as nobody or as several.
 
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
     those that come and go.  *is_channel* if its name is that of a channel.
@@ -40,11 +41,11 @@ class Feature(NamedTuple):
 
     name: str
     build: "Callable[[Core, Gathered], Awaitable[Parts]]"
-    settings: "Sequence[type[Settings]]" = ()
+    settings: Sequence[str] = ()
     cli: "Sequence[CliCommand]" = ()
     checks: "Sequence[Check]" = ()
     mend: "Callable[[Config], str] | None" = None
-    own: "Sequence[type[Settings]]" = ()
+    own: Sequence[str] = ()
     set_up: "Callable[[Config], Answers] | None" = None
     owner: "Callable[[Config], str]" = lambda config: ""
     tools: "Mapping[str, str]" = MappingProxyType({})

@@ -3,14 +3,11 @@
 Imports next to nothing: what a command needs it imports when it runs.
 """
 
-import argparse
 import gc
 import os
-import re
 import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from elwood import __version__
@@ -28,25 +25,31 @@ from elwood.foundation.command_line import (
 )
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from pathlib import Path
+
     from elwood.foundation.settings import Config
 
 # New objects until garbage is looked for: a start makes 120,000, and looking once took 50 ms of it.
 IMPORTING = 1_000_000
 # The configuration of a service of the system, for those who have none of their own.
-SYSTEM = Path("/etc/elwood/config.toml")
+SYSTEM = "/etc/elwood/config.toml"
 
 
 def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = ALL) -> int:
     gc.set_threshold(IMPORTING)
     Printer.install()
-    parser = make_parser(features)
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser(features, words)
+    given = parser.parse_args(words)
     command: CliCommand | None = given.command
     if command is None:
         parser.print_help(sys.stderr)
         return USAGE
     try:
-        return _run(command, given)
+        code = _run(command, given)
+        sys.stdout.flush()
+        return code
     except (KeyboardInterrupt, EOFError):
         return INTERRUPTED
     except BaseExceptionGroup as group:
@@ -54,19 +57,22 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain while flushing at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has gone
         return FAILURE
     except CliFailure as error:
         print(error, file=sys.stderr)
         return error.code
     except OSError as error:
-        print(f"{error.strerror}: {error.filename}" if error.filename else error, file=sys.stderr)
+        with suppress(OSError):  # it may be that stderr has gone, too
+            print(
+                f"{error.strerror}: {error.filename}" if error.filename else error, file=sys.stderr
+            )
         return FAILURE
+    finally:
+        Printer.release()
 
 
-def _run(command: CliCommand, given: Namespace) -> int:
+def _run(command: CliCommand, given: "Namespace") -> int:
     from elwood.foundation.settings import Config
 
     assert command.run is not None, "the parser asks for one of those within"
@@ -86,7 +92,7 @@ def _run(command: CliCommand, given: Namespace) -> int:
     return command.run(config, given)
 
 
-def _log_to_stderr(config: "Config", given: Namespace, *, quiet: bool) -> None:
+def _log_to_stderr(config: "Config", given: "Namespace", *, quiet: bool) -> None:
     from elwood.foundation import log
     from elwood.foundation.secrets.redaction import redact
 
@@ -103,7 +109,10 @@ def _log_to_stderr(config: "Config", given: Namespace, *, quiet: bool) -> None:
 # --- the parser -----------------------------------------------------------------------------------
 
 
-def make_parser(features: Sequence[Feature] = ALL) -> ArgumentParser:
+def make_parser(features: Sequence[Feature] = ALL, words: Sequence[str] = ()) -> "ArgumentParser":
+    """Make the parser of all commands; of one only if *words* begin with it."""
+    from argparse import ArgumentParser
+
     parser = ArgumentParser(
         prog="elwood",
         description="A self-hosted personal assistant.",
@@ -117,22 +126,27 @@ def make_parser(features: Sequence[Feature] = ALL) -> ArgumentParser:
         *(command for feature in features for command in feature.cli),
         *session.COMMANDS,
     ]
-    _add(parser, commands, required=False)
+    asked = [command for command in commands if [command.name] == [*words[:1]]]
+    _add(parser, asked or commands, required=False)
     return parser
 
 
-def _add(parser: ArgumentParser, commands: Sequence[CliCommand], *, required: bool) -> None:
+def _add(parser: "ArgumentParser", commands: Sequence[CliCommand], *, required: bool) -> None:
+    from argparse import SUPPRESS
+
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=required)
     for command in commands:
         sub = words.add_parser(command.name, help=command.help, description=command.help)
         sub.set_defaults(command=command)
-        _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
+        _add_config(sub, SUPPRESS)  # may stand on either side of the command
         command.arguments(sub)
         if command.within:
             _add(sub, command.within, required=command.run is None)
 
 
-def _add_config(parser: ArgumentParser, default: str | None) -> None:
+def _add_config(parser: "ArgumentParser", default: str | None) -> None:
+    from pathlib import Path
+
     parser.add_argument(
         "--config",
         type=Path,
@@ -142,16 +156,20 @@ def _add_config(parser: ArgumentParser, default: str | None) -> None:
     )
 
 
-def _found(given: Path | None) -> Path:
+def _found(given: "Path | None") -> "Path":
     """Choose the configuration: what was *given*, one's own, that of the system."""
+    from pathlib import Path
+
     own = given or default_config(os.environ.get)
     # Not Path.exists: it raises where one may not look, as at the home of root.
     is_there = given is not None or os.path.exists(own)
-    return own if is_there or not os.path.exists(SYSTEM) else SYSTEM
+    return own if is_there or not os.path.exists(SYSTEM) else Path(SYSTEM)
 
 
-def default_config(variable: Callable[[str], str | None]) -> Path:
+def default_config(variable: Callable[[str], str | None]) -> "Path":
     """Say where config.toml is when nobody says (XDG Base Directory Specification)."""
+    from pathlib import Path
+
     folder = variable("XDG_CONFIG_HOME") or ""
     if not folder.startswith("/"):
         folder = f"{variable('HOME') or Path.home()}/.config"
@@ -161,7 +179,7 @@ def default_config(variable: Callable[[str], str | None]) -> Path:
 # --- the commands of the app ----------------------------------------------------------------------
 
 
-def _init(config: "Config", given: Namespace) -> int:
+def _init(config: "Config", given: "Namespace") -> int:
     from elwood.app.init import install, set_up
 
     path = given.config or default_config(os.environ.get)
@@ -170,21 +188,21 @@ def _init(config: "Config", given: Namespace) -> int:
     return set_up(path, given)
 
 
-def _chat(config: "Config", given: Namespace) -> int:
+def _chat(config: "Config", given: "Namespace") -> int:
     return CHAT(config, given, imported("elwood.app.serving", "at_home"))
 
 
-def _once(config: "Config", given: Namespace) -> int:
+def _once(config: "Config", given: "Namespace") -> int:
     at_home = imported("elwood.app.serving", "at_home")
     return ONCE(config, given, lambda *house: at_home(*house, "once", given.dry_run))
 
 
-def _of_demo(parser: ArgumentParser) -> None:
+def _of_demo(parser: "ArgumentParser") -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
     parser.add_argument("--plain", action="store_true", help="read and print lines only")
 
 
-def _of_chat(parser: ArgumentParser) -> None:
+def _of_chat(parser: "ArgumentParser") -> None:
     which = parser.add_mutually_exclusive_group()
     what = "begin or go on with this conversation; telegram: yours there"
     which.add_argument("--session", metavar="NAME", type=_session, help=what)
@@ -192,7 +210,7 @@ def _of_chat(parser: ArgumentParser) -> None:
     _of_demo(parser)
 
 
-def _of_once(parser: ArgumentParser) -> None:
+def _of_once(parser: "ArgumentParser") -> None:
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 typed wrongly, 3 a call waits for your yes, "
         "130 stopped by Ctrl-C, 143 by SIGTERM."
@@ -211,16 +229,21 @@ def _of_once(parser: ArgumentParser) -> None:
 
 
 def _message(text: str) -> str:
+    from argparse import ArgumentTypeError
+
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty")
+        raise ArgumentTypeError("it is empty")
     # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _session(name: str) -> str:
     """Check the name of a conversation, which becomes that of a file."""
+    import re
+    from argparse import ArgumentTypeError
+
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise argparse.ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
+        raise ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
     return name
 
 

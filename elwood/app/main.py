@@ -1,18 +1,13 @@
 """The table of contents of the program: what Elwood can do, and what can be set and typed.
 
-Imports little: `elwood inspect` starts fast.
+Imports only the records: whatever is typed reads this file.
 """
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.feature import Feature, imported
-from elwood.agent.media.settings import MediaSettings
-from elwood.agent.models.settings import Limits, ModelSettings, Providers
-from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.known import TALK
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
@@ -31,12 +26,10 @@ from elwood.features.skills.feature import FEATURE as skills
 from elwood.features.tasks.feature import FEATURE as tasks
 from elwood.features.telegram.feature import FEATURE as telegram
 from elwood.features.web.feature import FEATURE as web
-from elwood.foundation.log import LogSettings
-from elwood.foundation.settings import Paths, Settings
 
 if TYPE_CHECKING:
     from elwood.foundation.checks import Check, Finding
-    from elwood.foundation.settings import Config
+    from elwood.foundation.settings import Config, Settings
 
 # What Elwood can do, in the order in which the model is told of its tools.  To leave a feature out
 # is to take its word away here.
@@ -64,8 +57,17 @@ SIT = sit
 ALL = (TELEGRAM, CONSOLE, *FEATURES)
 
 
-def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
-    """List the sections of config.toml, in the order in which they are written."""
+def sections(features: Iterable[Feature] = ALL) -> "tuple[type[Settings], ...]":
+    """Import the sections of config.toml; return them in the order in which they are written."""
+    from elwood.agent.approvals.settings import ApprovalSettings
+    from elwood.agent.conversation.settings import Owner, TurnSettings
+    from elwood.agent.media.settings import MediaSettings
+    from elwood.agent.models.settings import Limits, ModelSettings, Providers
+    from elwood.agent.policy.settings import PolicySettings
+    from elwood.agent.session.settings import SessionSettings
+    from elwood.foundation.log import LogSettings
+    from elwood.foundation.settings import Paths
+
     return (
         Owner,
         Paths,
@@ -77,14 +79,21 @@ def sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
         SessionSettings,
         PolicySettings,
         MediaSettings,
-        *(section for feature in features for section in feature.settings),
+        *(_imported(path) for feature in features for path in feature.settings),
         LogSettings,
     )
 
 
-def own_sections(features: Iterable[Feature] = ALL) -> tuple[type[Settings], ...]:
-    """List the sections of agent.toml."""
-    return tuple(section for feature in features for section in feature.own)
+def own_sections(features: Iterable[Feature] = ALL) -> "tuple[type[Settings], ...]":
+    """Import the sections of agent.toml."""
+    return tuple(_imported(path) for feature in features for path in feature.own)
+
+
+def _imported(path: str) -> "type[Settings]":
+    """Import the class that *path* names as ``module:Class``."""
+    module, _, name = path.partition(":")
+    section: type[Settings] = getattr(import_module(module), name)
+    return section
 
 
 def tools(features: Iterable[Feature] = ALL) -> dict[str, str]:

@@ -6,17 +6,14 @@ when it runs.
 
 import io
 import os
-import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from elwood.foundation.text.characters import printable, printable_json
-
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from typing import TextIO
 
     from elwood.foundation.settings import Config
@@ -61,9 +58,9 @@ class CliCommand(NamedTuple):
     name: str
     help: str
     run: "Callable[[Config, Namespace], int] | None" = None
-    arguments: Callable[[ArgumentParser], object] = lambda parser: None
+    arguments: "Callable[[ArgumentParser], object]" = lambda parser: None
     within: "tuple[CliCommand, ...]" = ()
-    needs: Needs | Callable[[Namespace], Needs] = "settings"
+    needs: "Needs | Callable[[Namespace], Needs]" = "settings"
     quiet: bool = True
 
 
@@ -87,6 +84,8 @@ class Printer(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         """Write *text*, what is not printable by its number."""
+        from elwood.foundation.text.characters import printable
+
         return super().write(printable(text))
 
     def draw(self, text: str) -> None:
@@ -103,6 +102,18 @@ class Printer(io.TextIOWrapper):
                 setattr(sys, name, nowhere)
                 setattr(sys, f"__{name}__", nowhere)
         sys.stdout, sys.stderr = cls._around(sys.stdout), cls._around(sys.stderr)
+
+    @classmethod
+    def release(cls) -> None:
+        """Flush stdout and stderr; redirect one whose reader has gone to nowhere.
+
+        Otherwise Python tries again at the exit, complains, and ends with the code 120.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     @classmethod
     def _around(cls, stream: "TextIO") -> "TextIO":
@@ -128,14 +139,14 @@ def put_out(content: bytes) -> None:
 # --- lists and tables ----------------------------------------------------------------------------
 
 
-def json_switch(parser: ArgumentParser) -> None:
+def json_switch(parser: "ArgumentParser") -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def show_list(
     titles: Sequence[str],
     found: "Sequence[tuple[object, Row]]",
-    given: Namespace,
+    given: "Namespace",
     none: str,
     spare: Sequence[str] = (),
     *,
@@ -144,6 +155,7 @@ def show_list(
     """Print what was *found* as a table, or with --json as that; if there is *none*, say so."""
     import msgspec
 
+    from elwood.foundation.text.characters import printable_json
     from elwood.foundation.text.tables import table
 
     if getattr(given, "json", False):
@@ -178,6 +190,8 @@ def show_lines(lines: "Sequence[Line]", *, pages: bool = True) -> None:
 
 
 def _drawn(line: "Line") -> str:
+    from elwood.foundation.text.characters import printable
+
     parts = [(printable(part.text), _SGR.get(part.style)) for part in line]
     if os.environ.get("NO_COLOR"):
         return f"{''.join(text for text, _ in parts).rstrip()}\n"
@@ -204,6 +218,8 @@ def _paged(text: str) -> bool:
 
 def count(text: str) -> int:
     """Read a number that is typed, from 1 on."""
+    from argparse import ArgumentTypeError
+
     if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST:
         raise ArgumentTypeError(f"use a number between 1 and {MOST}")
     return int(text)
@@ -222,6 +238,7 @@ def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = Fa
 
     What is *unseen* is not shown while it is typed.  Ctrl-D raises EOFError.
     """
+    import re
     from getpass import getpass
 
     while True:

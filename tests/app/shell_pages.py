@@ -1,9 +1,10 @@
-"""What the package brings for shells, made from the parser: a man page, and completions."""
+"""What the package brings for shells, made from the parser: help, a man page, completions."""
 
 import argparse
 import re
-from argparse import Action, ArgumentParser
+from argparse import Action, ArgumentParser, HelpFormatter
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,9 +22,17 @@ COMPLETIONS = {
 def pages() -> dict[str, str]:
     """Make all of them; completions only where there is shtab, of the extra `dev`."""
     made = {"share/man/man1/elwood.1": "\n".join(manual(make_parser())) + "\n"}
+    made["elwood/app/help.txt"] = overview()
     if find_spec("shtab"):
         made |= {path: completion(shell) for shell, path in COMPLETIONS.items()}
     return made
+
+
+def overview() -> str:
+    """Format the help of ``elwood`` for 80 columns, which every terminal has."""
+    parser = make_parser()
+    parser.formatter_class = partial(HelpFormatter, width=78)  # argparse leaves two columns, too
+    return parser.format_help()
 
 
 def completion(shell: str) -> str:
@@ -62,7 +71,7 @@ EXAMPLES = {
 }
 FILES = {
     "~/.config/elwood/config.toml": "The configuration; elwood init writes one with comments.",
-    str(SYSTEM): "The configuration of a service of the system, for those who have none.",
+    SYSTEM: "The configuration of a service of the system, for those who have none.",
     "~/.local/state/elwood/": "Conversations, notes, tasks and the workspace (paths.state).",
 }
 STATUS = {

@@ -40,21 +40,45 @@ def configured(home: Path, text: str) -> Path:
     return path
 
 
+# What a command does without, from the heaviest on.
+SERVICE = {"trio", "asyncio", "httpx2", "httpcore2", "ssl", "sqlite3", "markdown_it"}
+SETTINGS = {"attrs", "msgspec", "tomllib", "elwood.foundation.settings"}
+PARSER = {"argparse", "pathlib", "typing", "elwood.app.cli"}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(["--help"], 0), (["once", "--help"], 0), (["inspect"], 1)]
+    ("arguments", "code", "absent"),
+    [
+        (["--help"], 0, SERVICE | SETTINGS | PARSER),
+        (["--version"], 0, SERVICE | SETTINGS | PARSER),
+        (["once", "--help"], 0, SERVICE | SETTINGS),
+        (["inspect"], 1, SERVICE),
+    ],
 )
-def test_what_ends_at_once_imports_nothing_heavy(
-    tmp_path: Path, arguments: list[str], code: int
+def test_a_command_imports_only_what_it_needs(
+    tmp_path: Path, arguments: list[str], code: int, absent: set[str]
 ) -> None:
     configured(tmp_path, "")
     done = elwood(tmp_path, *arguments, options=("-X", "importtime"))
     assert done.returncode == code
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "elwood.app.cli" in imported
-    packages = {name.split(".")[0] for name in imported}
-    heavy = {"trio", "asyncio", "httpx2", "httpcore2", "ssl", "sqlite3", "markdown_it"}
-    assert not packages & heavy
+    assert "elwood" in imported
+    assert not imported & absent
     assert "elwood.foundation.runtime" not in imported
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["init"]])
+def test_output_that_cannot_be_written_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "elwood", *arguments],
+            env={"HOME": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"[Errno 28] No space left on device\n"
 
 
 def test_help_names_every_command(tmp_path: Path) -> None:

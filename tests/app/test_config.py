@@ -7,8 +7,8 @@ import pytest
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
-from elwood.features.telegram.feature import TelegramSettings
-from elwood.features.web.feature import SearchSettings
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.foundation.log import COMPONENTS
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths

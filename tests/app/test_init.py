@@ -15,7 +15,7 @@ from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.app.config.load import load
 from elwood.app.config.reference import template
 from elwood.features.tasks.settings import ConfiguredTasks
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers
 from tests.app.test_cli import configured, elwood

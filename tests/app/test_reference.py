@@ -12,7 +12,7 @@ from elwood.app.config.load import load
 from elwood.app.config.reference import reference, template
 from elwood.app.main import sections
 from elwood.features.tasks.settings import ConfiguredTasks
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 
 REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
 

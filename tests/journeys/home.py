@@ -51,9 +51,9 @@ from elwood.app.main import FEATURES
 from elwood.features.memory.parts import build as build_memory
 from elwood.features.tasks.messages import Woken
 from elwood.features.telegram.client import Bot, Downloads
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox

@@ -15,7 +15,7 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.tools.tool import Output, Tool, ToolContext
-from elwood.features.backup.feature import BackupSettings
+from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import TaskRemoved

@@ -20,7 +20,7 @@ from elwood.agent.tools.tool import Tool, ToolContext, WorkspaceFiles
 from elwood.features.files.tools import writing_tools
 from elwood.features.shell.tools import tools as shell_tools
 from elwood.features.web.client import Web
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

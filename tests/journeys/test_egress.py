@@ -12,7 +12,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.tools import reading_tools
 from elwood.features.web.client import Web
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

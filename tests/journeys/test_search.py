@@ -10,7 +10,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import make_parser
 from elwood.features.conversations import cli
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of, segments

@@ -21,11 +21,11 @@ from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.features.shell.extension import EnvironmentExtension, looking
-from elwood.features.skills.feature import SkillSettings
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.texts import planned
 from elwood.features.tasks.when import Cron, Once
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.command import Command, CommandOutcome, Rung

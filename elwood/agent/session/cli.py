@@ -1,15 +1,17 @@
 """The commands ``elwood receipts`` and ``elwood session``; what they do is in `reading.cli`."""
 
-from argparse import ArgumentParser
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elwood.foundation.command_line import CliCommand, count, imported, json_switch
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 OUTCOMES = ("ok", "failed", "denied", "unknown", "dry run", "waiting", "under way")
 READING = "elwood.agent.session.reading.cli"
 
 
-def _of_receipts(parser: ArgumentParser) -> None:
+def _of_receipts(parser: "ArgumentParser") -> None:
     when = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument("--session", metavar="ID", help="of this conversation only")
@@ -19,18 +21,22 @@ def _of_receipts(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=count, default=100, help="how many at most")
 
 
-def _of_verify(parser: ArgumentParser) -> None:
+def _of_verify(parser: "ArgumentParser") -> None:
+    from pathlib import Path
+
     parser.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
     parser.add_argument("--against", metavar="BACKUP", type=Path, help="and what a backup knows")
     parser.add_argument("--accept", action="store_true", help="tell what is missing no more")
 
 
-def _of_show(parser: ArgumentParser) -> None:
+def _of_show(parser: "ArgumentParser") -> None:
     parser.add_argument("session", metavar="ID", help="the conversation; session list names all")
     parser.add_argument("--turn", metavar="N", type=count, help="tell this turn")
 
 
-def _of_export(parser: ArgumentParser) -> None:
+def _of_export(parser: "ArgumentParser") -> None:
+    from pathlib import Path
+
     parser.add_argument("id", metavar="ID", help="the conversation; session list names all")
     parser.add_argument("--format", choices=["md", "html"], default="md", help="of the file (md)")
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="where to (stdout)")

@@ -9,8 +9,8 @@ from shlex import quote
 
 from elwood.agent.conversation.settings import Owner
 from elwood.features.backup import restore as restoring
-from elwood.features.backup.feature import BackupSettings, backup_folder
 from elwood.features.backup.rules import BackupFailed, told
+from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
 from elwood.foundation.settings import Config, Paths

@@ -9,7 +9,7 @@ import trio
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.features.backup.feature import BackupSettings, backup_folder
+from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable

@@ -23,18 +23,18 @@ import shutil
 import stat
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from gzip import GzipFile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from elwood import __version__
 from elwood.agent.media.store import FOLDER
 from elwood.features.backup import rules
-from elwood.features.backup.feature import STAGE, BackupSettings, backup_folder
+from elwood.features.backup.feature import STAGE
 from elwood.features.backup.rules import (
     MANIFEST,
     MARK,
@@ -51,12 +51,16 @@ from elwood.features.backup.rules import (
     member,
     shown,
 )
+from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
 from elwood.foundation.text.lines import size_text
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 log = logging.getLogger("elwood.backup")
 
@@ -167,12 +171,31 @@ def failed(error: OSError, folder: Path) -> BackupFailed:
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
 
 
+class _Gzip(io.RawIOBase):
+    """Compresses into *file*.
+
+    A GzipFile of Python 3.12 or later that met a full disk writes once more when it is deleted, and
+    that failure is printed.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        # Of the highest level a twentieth less is had for twice the time; 31 is gzip's format.
+        self._packer = zlib.compressobj(6, wbits=31)
+
+    def write(self, content: "ReadableBuffer", /) -> int:
+        self._file.write(self._packer.compress(content))
+        return len(memoryview(content))
+
+    def end(self) -> None:
+        self._file.write(self._packer.flush())
+
+
 def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        # Of the highest level a twentieth less is had for twice the time.
-        packed = GzipFile(fileobj=file, mode="wb", compresslevel=6, filename="")
-        with packed, tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        packed = _Gzip(file)
+        with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
             archive = _Packing(tar, work, scope.limit)
             # The highest first.
             archive.put(STATE, scope.state, _ids(scope.workspace, scope.folder))
@@ -189,6 +212,7 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
             info = tarfile.TarInfo(MANIFEST)
             info.size, info.mode, info.mtime = len(text), 0o600, int(at)
             tar.addfile(info, io.BytesIO(text))
+        packed.end()
         file.flush()
         os.fsync(file.fileno())
     return manifest

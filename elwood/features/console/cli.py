@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from importlib import import_module
 import msgspec
 
 from elwood.features.console import client, wire
-from elwood.foundation.command_line import FAILURE, OK, USAGE, CliCommand, CliFailure
+from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.settings import Config, Paths
 
@@ -50,7 +50,7 @@ def once(config: Config, given: Namespace, house: House) -> int:
     return _at_home(house, config, session, say, FAILURE) if code is None else code
 
 
-def _watch(config: Config, given: Namespace) -> int:
+def watch(config: Config, given: Namespace) -> int:
     sitting = None if given.plain else _screen(config, watches=True)
     sitting = sitting or partial(client.talk, watches=True)
     code = _join(config, given.session, "watch", sitting)
@@ -126,15 +126,3 @@ def _whole(text: str | None) -> str:
     if not whole:
         raise CliFailure("usage: elwood once TEXT, or with the text on stdin", USAGE)
     return whole
-
-
-def _of_watch(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "session", metavar="SESSION", nargs="?", default="console", help="which (console)"
-    )
-    parser.add_argument("--plain", action="store_true", help="print lines only")
-
-
-COMMANDS = (
-    CliCommand("watch", "Look on while others talk with the running Elwood.", _watch, _of_watch),
-)

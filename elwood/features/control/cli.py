@@ -1,9 +1,7 @@
 """The commands ``elwood inspect``, ``pair`` and ``approve``, which ask the running service."""
 
 import time
-from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elwood.foundation.command_line import (
@@ -18,6 +16,9 @@ from elwood.foundation.command_line import (
 )
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from pathlib import Path
+
     from elwood.agent.approvals.state import ApprovalBook
     from elwood.foundation.settings import Config
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 WIDE = 200
 
 
-def inspect(runtime_dir: Path, as_json: bool, *, short: bool = False) -> int:
+def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
     """Show what every part of the running Elwood does, perhaps *as_json*; return the exit code."""
     import msgspec
 
@@ -54,7 +55,7 @@ def inspect(runtime_dir: Path, as_json: bool, *, short: bool = False) -> int:
     return OK
 
 
-def _inspect(config: "Config", given: Namespace, *, short: bool = False) -> int:
+def _inspect(config: "Config", given: "Namespace", *, short: bool = False) -> int:
     from elwood.foundation.settings import Paths
 
     return inspect(config.of(Paths).runtime, given.json, short=short)
@@ -67,7 +68,7 @@ def _settle(config: "Config", command: str, *words: str) -> int:
     return settle(config.of(Paths).runtime, command, *words)
 
 
-def _pair(config: "Config", given: Namespace) -> int:
+def _pair(config: "Config", given: "Namespace") -> int:
     if (given.code == "remove") != bool(given.who):
         raise CliFailure("usage: elwood pair CODE [--guest] | list | remove WHO", USAGE)
     if given.code == "list":
@@ -77,7 +78,7 @@ def _pair(config: "Config", given: Namespace) -> int:
     return _settle(config, "pair", given.code, *(["guest"] if given.guest else []))
 
 
-def _approve(config: "Config", given: Namespace) -> int:
+def _approve(config: "Config", given: "Namespace") -> int:
     if (given.deny and given.code is None) or (given.code and given.revoke is not None):
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
@@ -89,7 +90,7 @@ def _approve(config: "Config", given: Namespace) -> int:
     return _settle(config, "decide", given.code, answer)
 
 
-def _approvals(config: "Config", given: Namespace) -> int:
+def _approvals(config: "Config", given: "Namespace") -> int:
     """List what waits, and what is permitted."""
     from elwood.agent.approvals.prompt_text import permission_words
     from elwood.agent.approvals.state import gist
@@ -124,7 +125,7 @@ def _book(config: "Config") -> "ApprovalBook":
     return journal_state(config.of(Paths).state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
 
 
-def _people(config: "Config", given: Namespace) -> int:
+def _people(config: "Config", given: "Namespace") -> int:
     from elwood.foundation.text.lines import ago
     from elwood.foundation.text.tables import Row
 
@@ -137,14 +138,14 @@ def _people(config: "Config", given: Namespace) -> int:
     return OK
 
 
-def _of_pair(parser: ArgumentParser) -> None:
+def _of_pair(parser: "ArgumentParser") -> None:
     parser.add_argument("code", metavar="CODE", help="the pairing code; or list; or remove")
     parser.add_argument("who", metavar="WHO", nargs="?", help="whom to remove: name, or tg:NUMBER")
     parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
     json_switch(parser)
 
 
-def _of_approve(parser: ArgumentParser) -> None:
+def _of_approve(parser: "ArgumentParser") -> None:
     parser.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(

@@ -1,12 +1,15 @@
 """What was said before, as the app sees it."""
 
-from argparse import ArgumentParser
+from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
 from elwood.foundation.command_line import CliCommand, count
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
-def _arguments(parser: ArgumentParser) -> None:
+
+def _arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("query", metavar="WORD", nargs="+", help="words that were said")
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument("--of", metavar="PERSON", help="with this person, not you: tg:123, console")

@@ -1,12 +1,11 @@
 """The daily notes, as the app sees them."""
 
 from elwood.agent.feature import Feature, imported
-from elwood.features.daily_notes.settings import DailyNotesSettings
 
 FEATURE = Feature(
     name="daily_notes",
     build=imported("elwood.features.daily_notes.parts", "build"),
-    settings=(DailyNotesSettings,),
+    settings=("elwood.features.daily_notes.settings:DailyNotesSettings",),
     tools={
         "create_thread": "daily_notes.thread.create",
         "append_thread": "daily_notes.thread.append",

@@ -18,7 +18,7 @@ from elwood.agent.models.settings import Limits
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Admission, Core, inspect
 from elwood.agent.session.inspection import DoneSeen, Inspection, Vitals, shorten
-from elwood.features.health.feature import HealthSettings
+from elwood.features.health.settings import HealthSettings
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,

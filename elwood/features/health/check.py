@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from elwood.features.health.actor import before
-from elwood.features.health.feature import HealthSettings
+from elwood.features.health.settings import HealthSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Calls, refusal, warning

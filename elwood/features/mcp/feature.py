@@ -4,13 +4,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, LiveTools, imported
-from elwood.features.mcp.settings import McpServers
 from elwood.foundation.command_line import CliCommand
-from elwood.foundation.settings import Config, Paths
 
 if TYPE_CHECKING:
     from elwood.agent.parts import Gathered, Parts
     from elwood.agent.session.core import Core
+    from elwood.foundation.settings import Config
 
 COMMAND = CliCommand(
     "auth",
@@ -31,6 +30,7 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     """Make the servers' actors; what that takes is imported only if there is a server."""
     from elwood.agent.parts import Parts
     from elwood.features.mcp.commands import mcp
+    from elwood.features.mcp.settings import McpServers
 
     if not core.config.of(McpServers).by_name:
         return Parts(commands=[mcp({})])
@@ -39,8 +39,11 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     return await parts.build(core, others)
 
 
-def live(config: Config) -> LiveTools:
+def live(config: "Config") -> LiveTools:
     """Find the tools that were accepted, and how those of each server begin."""
+    from elwood.features.mcp.settings import McpServers
+    from elwood.foundation.settings import Paths
+
     servers = config.of(McpServers).by_name
     prefixes = {f"{name}__": f"mcp.{name}." for name in servers}
     if not servers or Paths not in config.values:
@@ -59,7 +62,7 @@ def live(config: Config) -> LiveTools:
 FEATURE = Feature(
     name="mcp",
     build=build,
-    settings=(McpServers,),
+    settings=("elwood.features.mcp.settings:McpServers",),
     cli=(COMMAND,),
     live=live,
     tools={"read_resource": "mcp.resource.read", "read_prompt": "mcp.prompt.read"},

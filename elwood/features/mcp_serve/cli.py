@@ -23,8 +23,8 @@ from msgspec import Meta
 
 import elwood
 from elwood.agent.session.reading import cli as reading
-from elwood.features.mcp_serve.feature import McpServeSettings
 from elwood.features.mcp_serve.messages import ASK, MAX_TEXT, ProgramAnswer, ProgramMessage
+from elwood.features.mcp_serve.settings import McpServeSettings
 from elwood.foundation.command_line import OK, CliFailure
 from elwood.foundation.net import control
 from elwood.foundation.net.control import ServiceUnreachable

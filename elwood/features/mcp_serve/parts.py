@@ -20,8 +20,8 @@ from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Entry, Replied
 from elwood.agent.session.log.state import Session
-from elwood.features.mcp_serve.feature import McpServeSettings
 from elwood.features.mcp_serve.messages import ASK, MAX_ANSWER, ProgramAnswer, ProgramMessage
+from elwood.features.mcp_serve.settings import McpServeSettings
 from elwood.foundation.runtime import ActorUnavailable, Mailbox
 from elwood.foundation.storage.journal import JournalDamaged, entries_of, read_since
 

@@ -21,7 +21,6 @@ from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import Learning, MemoryExtension
-from elwood.features.memory.feature import MemorySettings, OwnLearning
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
@@ -35,6 +34,7 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import Note, NoteDraft, Status
+from elwood.features.memory.settings import MemorySettings, OwnLearning
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client

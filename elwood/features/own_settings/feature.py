@@ -1,34 +1,11 @@
 """What the assistant may set about itself (agent.toml), as the app sees it."""
 
-from typing import ClassVar
-
-import attrs
-
 from elwood.agent.feature import Feature, imported
-from elwood.foundation.settings import BadSetting, Section, setting
-
-# Characters: they are sent with each request.
-MAX_PERSONALITY = 4_000
-
-
-def _is_short(text: str) -> None:
-    if len(text) > MAX_PERSONALITY:
-        raise BadSetting(f"longer than {MAX_PERSONALITY:,} characters", "shorten it")
-
-
-@attrs.frozen(kw_only=True)
-class Personality:
-    """How the assistant speaks and behaves, beside the documents of the workspace."""
-
-    SECTION: ClassVar = Section("personality", "How it speaks; what SOUL.md says comes first.")
-
-    text: str = setting("", help="in a few sentences, read at each request", check=_is_short)
-
 
 FEATURE = Feature(
     name="own_settings",
     build=imported("elwood.features.own_settings.parts", "build"),
-    own=(Personality,),
+    own=("elwood.features.own_settings.settings:Personality",),
     checks=(imported("elwood.features.own_settings.check", "check"),),
     tools={"change_settings": "own_settings.file.change"},
 )

@@ -17,7 +17,7 @@ from elwood.agent.session.core import Core, OwnConfig
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.own_settings.feature import Personality
+from elwood.features.own_settings.settings import Personality
 from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hashed
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox

@@ -60,7 +60,7 @@ class WorkspaceReview:
         name = escape_name(one.path)
         if verb == "discard":
             discard(self._state, one)
-            return CommandAnswer(f"Deleted what a command had written to {name}.")
+            return CommandAnswer(f"I deleted the version of {name} that a command wrote.")
         if one.what != "file":
             return CommandAnswer(f"{name} became a {one.what}; I read no instructions from one.")
         try:

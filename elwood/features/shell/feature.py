@@ -1,13 +1,15 @@
 """Commands in the sandbox, as the app sees them."""
 
-from argparse import ArgumentParser
+from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
 from elwood.foundation.command_line import CliCommand
-from elwood.foundation.sandbox.settings import SandboxSettings
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def _arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("text", metavar="COMMAND", help='the whole command, as in "git push"')
 
 
@@ -27,7 +29,7 @@ COMMAND = CliCommand(
 FEATURE = Feature(
     name="shell",
     build=imported("elwood.features.shell.parts", "build"),
-    settings=(SandboxSettings,),
+    settings=("elwood.foundation.sandbox.settings:SandboxSettings",),
     cli=(COMMAND,),
     checks=(imported("elwood.features.shell.parts", "check"),),
     tools={"run_command": "shell.command.run"},

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -26,6 +26,7 @@ from elwood.agent.tools.tool import (
     WorkspaceFiles,
 )
 from elwood.features.shell.judge import (
+    MAX_COMMAND,
     READ_CONFIGURATION,
     READ_KINDS,
     Safe,
@@ -51,7 +52,6 @@ from elwood.foundation.sandbox.command import (
 )
 from elwood.foundation.sandbox.following import FollowedCommand, begin
 from elwood.foundation.sandbox.instructions import SetAside
-from elwood.foundation.sandbox.layout import INSTRUCTIONS
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import holds_secrets
@@ -70,8 +70,8 @@ MAX_OUTPUT = 45_000
 MAX_PIPED = 8 << 20
 # Files named in a command whose content is part of what is approved, and bytes of each.
 MAX_FILES, MAX_BYTES = 20, 16 << 20
-# Words of a command that are looked up as names of files; with more, it may read everything.
-MAX_WORDS = 500
+# Words of a command that are looked up as names of files; a command that runs unasked has fewer.
+MAX_WORDS = MAX_COMMAND // 2
 NO_MARKS = (
     "words of strangers were read, and the file system keeps no marks on files (it has no user "
     "extended attributes)"
@@ -108,7 +108,7 @@ class CommandTool:
     """Runs commands in *sandbox*, which may also say why none can be run.
 
     *files* are those that a command may name: what is in them is part of what is approved.
-    *report* is given what commands changed of the instruction files; *state* is Elwood's folder.
+    *report* receives instruction files that a command changed; *state* is Elwood's own folder.
     """
 
     def __init__(
@@ -151,7 +151,8 @@ class CommandTool:
         outcome: CommandOutcome | None = None
         note = ""
         try:
-            with self._files.root.changing(INSTRUCTIONS if script else followed.guarded):
+            root = self._files.root
+            with nullcontext() if script else root.changing(followed.guarded):
                 try:
                     outcome = await self._run(given, script, mounts, sandbox, followed)
                 finally:
@@ -236,7 +237,7 @@ class CommandTool:
                     yield root, root.located(path)
 
     async def _finish(self, followed: FollowedCommand, outcome: CommandOutcome | None) -> str:
-        """Mark what the command wrote; return what its reader must know of that."""
+        """Mark the files that the command wrote; return notes for the reader of its result."""
         printed = outcome.output.decode("utf-8", "replace") if outcome else ""
         failed, changed = await self._blocking(lambda: followed.finish(printed))
         parts: list[str] = []

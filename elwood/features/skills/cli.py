@@ -7,7 +7,7 @@ import tempfile
 from argparse import Namespace
 from pathlib import Path
 
-from elwood.features.skills.feature import SkillSettings
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import Candidate, Unusable, candidate, review
 from elwood.features.skills.store import (
     OWN,

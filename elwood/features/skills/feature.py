@@ -1,59 +1,17 @@
 """Skills, as the app sees them."""
 
-from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import ClassVar
-
-import attrs
+from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
 from elwood.foundation.command_line import CliCommand, json_switch
-from elwood.foundation.settings import Complaint, Loaded, Section, between, setting
 
-
-def _verify(loaded: Loaded) -> Iterator[Complaint]:
-    if SkillSettings in loaded.config.values:
-        settings = loaded.config.of(SkillSettings)
-        for name in sorted(settings.chats.keys() & set(settings.always)):
-            what = "stands in every prompt (skills.always), so it is for all chats"
-            yield ("skills", "chats", name), what, "take it out of one of the two"
-
-
-@attrs.frozen(kw_only=True)
-class SkillSettings:
-    """Skills beside those of the workspace, in *folders*; *always* names those in every prompt."""
-
-    SECTION: ClassVar = Section(
-        "skills", "Instructions for kinds of work, each a folder with a SKILL.md.", verify=_verify
-    )
-
-    folders: tuple[Path, ...] = setting(
-        (),
-        help="folders with skills beside those of the workspace; they are only read",
-        example='["/srv/team-skills"]',
-    )
-    always: tuple[str, ...] = setting(
-        (), help="skills whose instructions stand in every prompt", example='["style"]'
-    )
-    off: tuple[str, ...] = setting((), help="skills that are not used", example='["github"]')
-    load: int = setting(
-        1,
-        help="skills at most that are loaded at once with a message that they clearly fit; 0: none",
-        check=between(0, 3),
-    )
-    chats: Mapping[str, tuple[int, ...]] = setting(
-        {},
-        help="skills that only some chats may use, by their numbers; these stand in no prompt, and "
-        "are found by what they are about, or by their names",
-        example="{ taxes = [123456] }",
-    )
-
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 CLI = "elwood.features.skills.cli"
 
 
-def _of_install(parser: ArgumentParser) -> None:
+def _of_install(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="a folder, or https://… of a git repository"
     )
@@ -61,7 +19,7 @@ def _of_install(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _of_remove(parser: ArgumentParser) -> None:
+def _of_remove(parser: "ArgumentParser") -> None:
     parser.add_argument("name", metavar="NAME", help="its name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -91,7 +49,7 @@ FEATURE = Feature(
     name="skills",
     build=imported("elwood.features.skills.parts", "build"),
     checks=(imported("elwood.features.skills.parts", "check"),),
-    settings=(SkillSettings,),
+    settings=("elwood.features.skills.settings:SkillSettings",),
     cli=(COMMAND,),
     tools={"activate_skill": "skills.skill.read"},
 )

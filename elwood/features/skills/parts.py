@@ -19,7 +19,7 @@ from elwood.agent.session.extension import (
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.tool import LentFolder, ToolFailure
-from elwood.features.skills.feature import SkillSettings
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
 from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools

@@ -1,14 +1,15 @@
 """The clock of Elwood: the timetable, the scheduler, and what they act with."""
 
-from argparse import ArgumentParser
+from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
-from elwood.features.tasks.heartbeat import OwnHeartbeat
-from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.foundation.command_line import CliCommand, json_switch
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
-def _arguments(parser: ArgumentParser) -> None:
+
+def _arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("--all", action="store_true", help="what Elwood does by itself, too")
     json_switch(parser)
 
@@ -23,8 +24,11 @@ COMMAND = CliCommand(
 FEATURE = Feature(
     name="tasks",
     build=imported("elwood.features.tasks.parts", "build"),
-    settings=(HeartbeatSettings, ConfiguredTasks),
-    own=(OwnTasks, OwnHeartbeat),
+    settings=(
+        "elwood.features.tasks.settings:HeartbeatSettings",
+        "elwood.features.tasks.settings:ConfiguredTasks",
+    ),
+    own=("elwood.features.tasks.settings:OwnTasks", "elwood.features.tasks.heartbeat:OwnHeartbeat"),
     cli=(COMMAND,),
     checks=(imported("elwood.features.tasks.parts", "check"),),
     set_up=imported("elwood.features.tasks.parts", "set_up"),

@@ -22,7 +22,7 @@ from elwood.features.telegram.bot_api import (
     WebhookInfo,
     read_updates,
 )
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable, retry_after
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.files import Root

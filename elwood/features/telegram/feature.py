@@ -1,95 +1,16 @@
 """Telegram, as the app sees it."""
 
-from pathlib import Path
-from typing import ClassVar, Literal
-
-import attrs
+from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
-from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import BadSetting, Config, Section, between, is_url, secret, setting
+
+if TYPE_CHECKING:
+    from elwood.foundation.settings import Config
 
 
-def _is_user(id: int) -> None:
-    if id <= 0:
-        raise BadSetting(f"{id} is not the id of a user", "groups belong to telegram.groups")
+def _owner(config: "Config") -> str:
+    from elwood.features.telegram.settings import TelegramSettings
 
-
-def _is_group(id: int) -> None:
-    if id >= 0:
-        raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
-
-
-def _is_place(text: str) -> None:
-    host, _, port = text.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise BadSetting(f"{text!r} is no place to listen at", "write it like 127.0.0.1:8090")
-
-
-@attrs.frozen(kw_only=True)
-class TelegramSettings:
-    """The configuration of the channel, which is off without a *token*.
-
-    *owners* are user ids with all rights, *groups* chat ids we take part in; *allowed_chats* are
-    people who are let in like those with a code, and groups.  *poll* is the length of a long poll
-    in seconds; the server knows at most 50.  *delete_webhook* allows us to remove a webhook that
-    somebody set.  With *observe* the last messages of a group go along.
-    """
-
-    SECTION: ClassVar = Section("telegram", "The Telegram channel.")
-
-    token: Secret | None = secret(
-        "telegram-token",
-        "ELWOOD_TELEGRAM_TOKEN",
-        "TELEGRAM_BOT_TOKEN",
-        help=". Without one the channel is off",
-        example='"file:/run/secrets/telegram-token"',
-    )
-    owners: tuple[int, ...] = setting(
-        (), help="ids of the users it belongs to", check=_is_user, example="[123456789]"
-    )
-    groups: tuple[int, ...] = setting(
-        (), help="ids of the groups it answers in", check=_is_group, example="[-1001234567890]"
-    )
-    allowed_chats: tuple[int, ...] = setting(
-        (),
-        help="ids of users who may talk as if they had been let in by a code, and of groups",
-        example="[987654321]",
-    )
-    base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
-    messages_per_second: int = setting(
-        30, help="most messages to all chats", check=between(1, 1000)
-    )
-    poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
-    pairing: Literal["code", "off"] = setting(
-        "code",
-        help="people it does not know get a code that you can let them in by; or, off, no answer",
-    )
-    observe: bool = setting(
-        False,
-        help="let the model read what was said in a group before it was asked (privacy mode off)",
-    )
-    delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
-    webhook_url: str = setting(
-        "",
-        help="https address that your web server passes on to `webhook_listen`; else Elwood polls",
-        check=is_url,
-        example='"https://example.org/elwood"',
-    )
-    webhook_listen: str = setting(
-        "127.0.0.1:8090", help="host:port for what comes by `webhook_url`", check=_is_place
-    )
-    local_files: Path | None = setting(
-        None,
-        help="folder in which a Bot API server of yours (`--local`, at `base_url`) keeps files",
-        example='"/var/lib/telegram-bot-api"',
-    )
-    rich_messages: bool = setting(
-        False, help="let Telegram draw headings and tables; old apps may show nothing"
-    )
-
-
-def _owner(config: Config) -> str:
     owners = config.of(TelegramSettings).owners
     return f"tg:{owners[0]}" if len(owners) == 1 else ""
 
@@ -97,7 +18,7 @@ def _owner(config: Config) -> str:
 FEATURE = Feature(
     name="telegram",
     build=imported("elwood.features.telegram.parts", "build"),
-    settings=(TelegramSettings,),
+    settings=("elwood.features.telegram.settings:TelegramSettings",),
     checks=(imported("elwood.features.telegram.parts", "check"),),
     set_up=imported("elwood.features.telegram.parts", "set_up"),
     owner=_owner,

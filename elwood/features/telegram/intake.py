@@ -48,7 +48,6 @@ from elwood.features.telegram.bot_api import (
     Update,
 )
 from elwood.features.telegram.client import FAILURES, Bot, explain
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.poll import Poll, Webhook
 from elwood.features.telegram.reading import (
     Addressed,
@@ -70,6 +69,7 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
 
 T = TypeVar("T")

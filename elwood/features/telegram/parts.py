@@ -19,9 +19,9 @@ from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.telegram.bot_api import TelegramUser, Update
 from elwood.features.telegram.client import FAILURES, Bot, Downloads, explain
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure, ask, is_wanted
 from elwood.foundation.net.http import Client

@@ -19,7 +19,7 @@ from elwood.features.telegram.client import (
     TelegramError,
     explain,
 )
-from elwood.features.telegram.feature import TelegramSettings
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.log import event
 from elwood.foundation.net.http_server import serve
 from elwood.foundation.runtime import Signal, report_done, report_error, waiting

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.egress import (
     Resolve,
     WebFailed,

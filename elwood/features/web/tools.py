@@ -20,7 +20,7 @@ from elwood.features.web.client import (
     WebResult,
     find,
 )
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.egress import WebFailed, destination
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

@@ -63,7 +63,7 @@ class FollowedCommand:
     """The workspace, and the mounts that the command may write."""
     states: Sequence[FolderState]
     sources: dict[str, None]
-    """Untrusted files that it was given, read or named."""
+    """Untrusted files that it read, or that its words name."""
     untrusted: bool
     """Whether the conversation is untrusted."""
     guarded: tuple[str, ...]
@@ -81,9 +81,9 @@ class FollowedCommand:
         return all(_keeps_marks(root.path) for root in self.roots)
 
     def finish(self, output: str) -> tuple[list[str], list[SetAside]]:
-        """Mark what it wrote; return files that could not be marked, and changed instructions.
+        """Mark the files that it wrote; return the failures, and the instructions set aside.
 
-        *output* is what it printed: names of untrusted files are strangers' words as well.
+        *output* was printed by it: the names of untrusted files are strangers' words, too.
         """
         words = set(_AROUND_NAMES.split(output))
         for root, before in zip(self.roots, self.states, strict=True):

@@ -54,7 +54,7 @@ def keep_copies(workspace: Path, folder: Path) -> None:
 
 
 def set_changes_aside(workspace: Root, folder: Path, state: Path) -> list[SetAside]:
-    """Set aside what is not as it was listed in *folder*, and put the copies back."""
+    """Set aside every file that differs from the list in *folder*, and put the copies back."""
     before = msgspec.json.decode((folder / _LIST).read_bytes(), type=dict[str, int])
     shelf = state / SHELF
     now = {path: identify(found) for path, found in _instructions(workspace.path)}
@@ -73,7 +73,7 @@ def set_changes_aside(workspace: Root, folder: Path, state: Path) -> list[SetAsi
 
 
 def list_set_aside(state: Path) -> list[SetAside]:
-    """List what waits for the owner, the oldest first."""
+    """List the files that wait for the owner, the oldest first."""
     found: list[SetAside] = []
     for folder in sorted((state / SHELF).glob("*")):
         with suppress(FileNotFoundError, msgspec.DecodeError):

@@ -195,6 +195,10 @@ class SearchIndex:
                 self._db.close()
         self._db = None
 
+    def __del__(self) -> None:
+        """Close the database when the actor has ended; Python 3.13 warns of an open one."""
+        self.close()
+
     def discard(self) -> None:
         self.close()
         for suffix in ("", "-wal", "-shm", "-journal"):

@@ -34,7 +34,7 @@ from elwood.agent.session.turn.compaction import HEAD
 from elwood.agent.session.turn.prompt import NOTE, Documents, assemble
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.features.web.client import Web
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

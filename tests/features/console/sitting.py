@@ -7,6 +7,7 @@ import select
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 
 from elwood.features.console.screen import sit
 from elwood.features.console.wire import FromTerminal, SaidHere, Took, ToTerminal, encode
+from elwood.foundation.command_line import Printer
 
 COMMANDS = [("stop", "stop the answer"), ("status", "how I am"), ("new", "begin anew")]
 NOTE = "Three things to try:\n\n- what is in this folder?\n- `/status`\n- write a poem"
@@ -63,6 +65,7 @@ class _Unshowable(str):
 
 
 def main() -> int:
+    Printer.install()
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(sys.argv[1])
     codes: list[int] = []
@@ -81,7 +84,9 @@ def main() -> int:
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
-    print(f"left with {codes}")
+    with suppress(OSError):  # the terminal may have gone
+        print(f"left with {codes}")
+    Printer.release()
     return codes[0]
 
 

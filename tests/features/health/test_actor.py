@@ -38,7 +38,7 @@ from elwood.features.health.actor import (
     health_file,
 )
 from elwood.features.health.check import findings
-from elwood.features.health.feature import HealthSettings
+from elwood.features.health.settings import HealthSettings
 from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,

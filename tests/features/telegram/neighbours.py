@@ -43,9 +43,9 @@ from elwood.agent.media.settings import MediaSettings
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot, Downloads
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_updates
 from elwood.features.telegram.client import Bot, TelegramError, remedy
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.reading import (
     BotIdentity,
     asked,
@@ -23,6 +22,7 @@ from elwood.features.telegram.reading import (
     said,
     says_others_words,
 )
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity

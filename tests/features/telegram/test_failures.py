@@ -25,8 +25,8 @@ from elwood.agent.channels.pacing import Bucket, Pacing
 from elwood.agent.conversation.inbound import Busy, Taken
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import FAILURES, Bot, TelegramError, explain
-from elwood.features.telegram.feature import TelegramSettings
 from elwood.features.telegram.outbox import JITTER
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity, Rich

@@ -15,7 +15,7 @@ from elwood.agent.parts import Gathered
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.app.main import FEATURES
 from elwood.features.web.client import Web
-from elwood.features.web.feature import SearchSettings
+from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import MAX_SHOWN, WebFetch, WebRequest, WebSearch, WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules

@@ -10,7 +10,7 @@ from elwood.app.build import build
 from elwood.app.main import CONSOLE, FEATURES
 from elwood.features.files.tools import ListFiles, ReadFile
 from elwood.features.shell.tools import ShellCommand
-from elwood.features.skills.feature import SkillSettings
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.command import Command, Executor

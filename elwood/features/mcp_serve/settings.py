@@ -1,0 +1,24 @@
+"""What can be set about Elwood as an MCP server: ``[mcp_serve]`` of config.toml."""
+
+from typing import ClassVar
+
+import attrs
+
+from elwood.foundation.settings import Section, between, setting
+
+
+@attrs.frozen(kw_only=True)
+class McpServeSettings:
+    """What other programs may do besides looking things up."""
+
+    SECTION: ClassVar = Section(
+        "mcp_serve",
+        "What `elwood mcp-serve` offers to editors and other agents. See docs/operating.md.",
+    )
+
+    ask: bool = setting(
+        False, help="let them ask you something, too; what they say counts as a stranger's words"
+    )
+    patience: float = setting(
+        600.0, help="seconds that they wait for an answer", check=between(1, 3600)
+    )

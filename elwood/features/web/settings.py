@@ -1,0 +1,36 @@
+"""What can be set about searching the web: ``[search]`` of config.toml."""
+
+from typing import ClassVar
+
+import attrs
+
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Section, is_url, secret, setting
+
+
+@attrs.frozen(kw_only=True)
+class SearchSettings:
+    """Who searches the web for us: a SearXNG of the owner's, or Brave by its *brave_key*.
+
+    With both, SearXNG; with neither, nothing is searched.
+    """
+
+    SECTION: ClassVar = Section(
+        "search", "Who searches the web for Elwood; without either there is no search."
+    )
+
+    searxng_url: str | None = setting(
+        None,
+        help="address of your SearXNG; it is asked before Brave",
+        check=is_url,
+        example='"http://127.0.0.1:8888"',
+    )
+    brave_key: Secret | None = secret(
+        "brave-key",
+        "BRAVE_API_KEY",
+        "BRAVE_SEARCH_API_KEY",
+        example='"file:/run/secrets/brave-key"',
+    )
+    brave_url: str = setting(
+        "https://api.search.brave.com", help="address of Brave's API", check=is_url
+    )
