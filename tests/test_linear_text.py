@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import time
 from argparse import ArgumentTypeError
 from collections import deque
@@ -81,6 +82,7 @@ from elwood.foundation.secrets.redaction import Redactor, Secret, redact
 from elwood.foundation.settings import Config
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.text import lines, splitting, tokens
+from elwood.foundation.text.characters import substitute
 from elwood.foundation.text.front_matter import FrontMatterError
 from elwood.foundation.text.words import having
 from tests.agent.approvals.approving import question
@@ -148,6 +150,7 @@ def is_text(parameter: inspect.Parameter) -> bool:
 
 HOLDING = Config.holding()
 SECRETS = [Secret("correct-horse-battery"), Secret("-----aaaaaaaa1-----")]
+ANY = re.compile("(.)", re.DOTALL)
 BOT = reading.BotIdentity(bot=9, username="elwood_bot", owners=frozenset([3]))
 AT = datetime(2026, 3, 1, 8, 5, tzinfo=UTC)
 NOW = AT.timestamp()
@@ -290,6 +293,7 @@ CALLS: dict[str, Called] = {
     "foundation.net.egress.destination": lambda t: destination(EgressRules(), t),
     "foundation.net.urls.follow": lambda t: follow(web_address(), t, 0),
     "foundation.secrets.redaction.redact": lambda t: redact(t, SECRETS),
+    "foundation.text.characters.substitute": lambda t: substitute(ANY, str.upper, t),
     "foundation.text.lines.clip": lambda t: lines.clip(t, 80),
     "foundation.text.lines.cut": lambda t: lines.cut(t, 80),
     "foundation.text.lines.wrap": lambda t: lines.wrap(t, 80),

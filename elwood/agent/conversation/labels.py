@@ -86,8 +86,8 @@ def addresses(text: str) -> list[str]:
     ['https://xn--bcher-kva.example/%C3%A4', 'xn--bcher-kva.example']
     """
     found: dict[str, None] = {}
-    for match in re.finditer(_URL, text):
-        url = parse(match[0].rstrip(".,;:!?"), ports=range(1, 65_536))
+    for link in dict.fromkeys(re.findall(_URL, text)):
+        url = parse(link.rstrip(".,;:!?"), ports=range(1, 65_536))
         if isinstance(url, Url):
             found |= {url.text: None, url.host: None}
     for match in re.finditer(_HOST, re.sub(_URL, " ", text)):

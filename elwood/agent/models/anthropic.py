@@ -149,7 +149,8 @@ def tool_id(identifier: str) -> str:
     >>> tool_id("toolu_01"), tool_id("functions.read:0")
     ('toolu_01', 'functions_2eread_3a0')
     """
-    return re.sub(r"[^a-zA-Z0-9_-]", lambda match: f"_{ord(match[0]):x}", identifier)[:128]
+    plain = re.sub(r"[^a-zA-Z0-9_-]", lambda match: f"_{ord(match[0]):x}", identifier[:128])
+    return plain[:128]
 
 
 # LLM-16 to LLM-21.  Only after `tools` may calls run.

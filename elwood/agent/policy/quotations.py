@@ -7,6 +7,7 @@ import re
 import unicodedata
 from base64 import b64decode
 from collections.abc import Iterator
+from itertools import filterfalse
 from urllib.parse import unquote
 
 from elwood.foundation.text.words import fold
@@ -115,6 +116,6 @@ def _plain(text: str) -> str:
     if joined.isascii() and joined.isprintable():
         return joined.lower()
     folded = fold(joined)
-    silent = [char for char in set(folded) if unicodedata.category(char) in _SILENT]
-    plain = folded.translate(dict.fromkeys(map(ord, silent))) if silent else folded
+    silent = {char for char in set(folded) if unicodedata.category(char) in _SILENT}
+    plain = "".join(filterfalse(silent.__contains__, folded)) if silent else folded
     return unicodedata.normalize("NFC", plain).casefold()

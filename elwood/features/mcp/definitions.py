@@ -76,7 +76,7 @@ def refusal(tool: ToolDefinition) -> str | None:
     text = f"{tool.title}{tool.description}{tool.input}{tool.output}{tool.annotations}"
     # In JSON what is hidden may stand there escaped.
     for part in (text, *_texts(tool.input), *_texts(tool.output), *_texts(tool.annotations)):
-        hidden = {char for char in part if _is_hidden(char)}
+        hidden = {char for char in set(part) if _is_hidden(char)}
         if hidden:
             return f"it has hidden characters: {escape_invisible(''.join(sorted(hidden)[:5]))}"
     if len(tool.input) > MAX_SCHEMA:

@@ -24,6 +24,7 @@ from elwood.foundation.secrets.patterns import (
     private_keys,
     tokens,
 )
+from elwood.foundation.text.characters import substitute
 
 MASK = "***"
 
@@ -185,8 +186,8 @@ _HEAD = 8
 _NOISE = re.compile(r"""[\s"'`\\\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+""")
 _COLOURS = re.compile(rf"\x1b(?:\[[0-9;?]{{0,32}}(?:[@-~]|\Z)|\Z)|{_NOISE.pattern}")
 _NOISE_OF_ASCII = {number: None for number in range(128) if _NOISE.fullmatch(chr(number))}
-_BACKSLASHED = re.compile(r"\\{1,8}(?:[nrt]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})")
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|&#?[A-Za-z0-9]{2,8};")
+_BACKSLASHED = re.compile(r"(\\{1,8}+(?:[nrt]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}))")
+_ESCAPE = re.compile(r"(%[0-9A-Fa-f]{2}|&#?[A-Za-z0-9]{2,8};)")
 
 
 class _View:
@@ -199,7 +200,7 @@ class _View:
         self,
         source: "_View | str",
         pattern: re.Pattern[str],
-        replace: Callable[[re.Match[str]], str] | None = None,
+        replace: Callable[[str], str] | None = None,
     ) -> None:
         self._source = source
         self._pattern = pattern
@@ -207,8 +208,10 @@ class _View:
         whole = self._under
         if replace is None and pattern is _NOISE and whole.isascii():
             self.text = whole.translate(_NOISE_OF_ASCII)  # the same, five times as fast
+        elif replace is None:
+            self.text = pattern.sub("", whole)
         else:
-            self.text = pattern.sub(replace or "", whole)
+            self.text = substitute(pattern, replace, whole)
 
     @property
     def _under(self) -> str:
@@ -224,7 +227,7 @@ class _View:
             starts += range(done, match.start())
             ends += range(done + 1, match.start() + 1)
             done = match.end()
-            made = len(self._replace(match)) if self._replace else 0
+            made = len(self._replace(match[0])) if self._replace else 0
             starts += [match.start()] * made
             ends += [match.end()] * made
         starts += range(done, len(self._under))
@@ -244,14 +247,14 @@ def _views(text: str) -> Iterator[_View]:
     if "\x1b" in text or "\\" in text:
         # As well, for in front of a value half a colour, or a backslash, would take its first
         # characters along.
-        read = _View(text, _BACKSLASHED, lambda match: _meant(match[0]))
+        read = _View(text, _BACKSLASHED, _meant)
         firsts.append(_View(read, _COLOURS))
     for view in firsts:
         yield view
         for _ in range(_LEVELS):
             if not _ESCAPE.search(view.text):
                 break
-            view = _View(view, _ESCAPE, lambda match: _unescaped(match[0]))
+            view = _View(view, _ESCAPE, _unescaped)
             yield view
 
 

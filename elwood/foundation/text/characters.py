@@ -3,19 +3,20 @@
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate
 
 # What Telegram replaces or drops by itself (tdlib clean_input_string), C1 and DEL, which steer
 # terminals, and halves of surrogate pairs, which cannot be sent at all.
 _UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
-_DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]")
+_DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_PAIR = re.compile("([\ud800-\udbff][\udc00-\udfff])")
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
 # What a terminal acts on, and what turns the direction of writing or breaks lines unseen
 # (CVE-2021-42574); a line break and a tab are harmless.
-_COMMANDS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_COMMANDS = re.compile("([\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])")
 
 
 # Characters for one call into a regular expression or codec: no other thread runs meanwhile, 5 ms.
@@ -35,6 +36,20 @@ def slices(text: str, size: int = SLICE) -> Iterator[str]:
         end = found.start() if found else len(text)
         yield text[start:end]
         start = end
+
+
+def substitute(pattern: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
+    """Replace the matches of *pattern*, which is one group; equal matches are replaced alike.
+
+    Three times as fast as `re.sub` where almost every character is to be replaced.
+
+    >>> substitute(re.compile("([ab])"), str.upper, "abcab")
+    'ABcAB'
+    """
+    pieces = pattern.split(text)
+    replaced = {found: replace(found) for found in set(pieces[1::2])}
+    pieces[1::2] = map(replaced.__getitem__, pieces[1::2])
+    return "".join(pieces)
 
 
 def clean(text: str) -> str:
@@ -61,7 +76,11 @@ def well_formed(text: str) -> str:
     """
     if _SURROGATE.search(text) is None:
         return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return _SURROGATE.sub("\ufffd", substitute(_SURROGATE_PAIR, _joined, text))
+
+
+def _joined(pair: str) -> str:
+    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def printable(text: str) -> str:
@@ -70,7 +89,7 @@ def printable(text: str) -> str:
     >>> printable("a\\tb\\x1b[2Jc\\x9b1m\\r\\n")
     'a\\tb⟨U+001B⟩[2Jc⟨U+009B⟩1m\\n'
     """
-    return _COMMANDS.sub(lambda found: _escape(found[0], 1), text.replace("\r\n", "\n"))
+    return substitute(_COMMANDS, lambda char: _escape(char, 1), text.replace("\r\n", "\n"))
 
 
 def printable_json(text: str) -> str:
@@ -79,7 +98,7 @@ def printable_json(text: str) -> str:
     >>> printable_json('{"a": "\x9b1m"}')
     '{"a": "\\u009b1m"}'
     """
-    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return substitute(_COMMANDS, lambda char: f"\\u{ord(char):04x}", text)
 
 
 def utf16_length(text: str) -> int:
@@ -119,8 +138,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Zs", "Me"})
 # Fillers and joiners of other categories that show nothing: Default_Ignorable_Code_Point of
 # Unicode, and the blank Braille pattern.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-# Words of ASCII with one blank between them.
-_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*")
+_REPEATED = re.compile(r"([^!-~])\1+")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
@@ -133,12 +151,21 @@ def escape_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
+    used = set(text)
+    marks = "".join(char for char in used if _nature(char) == (False, True))
+    shown = {char: _show_run(char) for char in used.difference(marks)}
+    runs = re.compile(rf"[{marks}]+|([^!-~{marks}])\1+") if marks else _REPEATED
     pieces, done = list[str](), 0
-    for plain in _PLAIN.finditer(text):
-        pieces += _pieces(text[done : plain.start()], at_start=done == 0)
-        pieces.append(plain[0])
-        done = plain.end()
-    return "".join([*pieces, *_pieces(text[done:], at_start=done == 0)])
+    for found in runs.finditer(text):
+        start, end = found.span()
+        pieces += map(shown.__getitem__, text[done:start])
+        is_marks = found[1] is None
+        run = text[max(start - 1, 0) : end] if is_marks else found[0]
+        if run not in shown:
+            shown[run] = _show_marks(run, marks) if is_marks else _show_run(run)
+        pieces.append(shown[run])
+        done = end
+    return "".join([*pieces, *map(shown.__getitem__, text[done:])])
 
 
 def remark(text: str) -> str:
@@ -155,22 +182,21 @@ def remark(text: str) -> str:
     return f"contains characters beyond ASCII: {', '.join(names)}"
 
 
-def _pieces(text: str, *, at_start: bool) -> Iterator[str]:
-    # At the start there is no letter to carry a mark.
-    marks = MAX_MARKS if at_start else 0
-    for char, run in groupby(text):
-        count = len(list(run))
-        hidden, is_mark = _nature(char)
-        if is_mark and not hidden:
-            for _ in range(count):
-                marks += 1
-                yield char if marks <= MAX_MARKS else _escape(char, 1)
-            continue
-        marks = MAX_MARKS if hidden or char in _SIGNS else 0
-        if count > MAX_RUN.get(char, 1 if hidden else count):
-            yield _escape(char, count) + ("\n" if char == "\n" else "")
-            continue
-        yield (_escape(char, 1) if hidden else _SIGNS.get(char, char)) * count
+def _show_run(run: str) -> str:
+    """Show *run*, which is one character or more of them."""
+    char, count = run[0], len(run)
+    is_hidden, _ = _nature(char)
+    if count > MAX_RUN.get(char, 1 if is_hidden else count):
+        return _escape(char, count) + ("\n" if char == "\n" else "")
+    return (_escape(char, 1) if is_hidden else _SIGNS.get(char, char)) * count
+
+
+def _show_marks(run: str, marks: str) -> str:
+    """Show the *marks* in *run*; the character in front of them, if any, carries a few."""
+    before = run.rstrip(marks)
+    carried = MAX_MARKS if before and before not in _SIGNS and not _nature(before)[0] else 0
+    run = run[len(before) :]
+    return run[:carried] + "".join(_escape(mark, 1) for mark in run[carried:])
 
 
 # The letters and symbols of some scripts: most text has a few hundred.

@@ -5,11 +5,13 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+from elwood.foundation.text.characters import substitute
+
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
 # Marks that show a name as another one than it is (Trojan Source, CVE-2021-42574).
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_UNSHOWABLE = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\u2028\u2029\ud800-\udfff]")
+_UNSHOWABLE = re.compile(f"([\x00-\x1f\x7f-\x9f{_BIDI}\u2028\u2029\ud800-\udfff])")
 
 
 def one_line(text: str, limit: int = 64) -> str:
@@ -34,7 +36,7 @@ def escape_name(name: str) -> str:
     >>> escape_name("line\nbreak"), escape_name("\udcff.txt"), escape_name("gnp\u202eexe")
     ('line\\nbreak', '\\udcff.txt', 'gnp\\u202eexe')
     """
-    return _UNSHOWABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+    return substitute(_UNSHOWABLE, lambda char: char.encode("unicode_escape").decode(), name)
 
 
 def escape_names(names: Sequence[str], most: int = 10) -> str:

@@ -7,7 +7,6 @@ short by half for JSON and by two thirds for Chinese.  Keep a tenth of the windo
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from math import ceil
 
 # What each kind of piece costs: tokens for the whole piece, and tokens per character.
 _COSTS = {
@@ -22,6 +21,7 @@ _COSTS = {
     "mark": (0.0, 0.75),
     "symbol": (0.0, 1.5),
 }
+_WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 # No piece is long, so that `fit` can cut anywhere, near enough.
 _PIECE = re.compile(
     r"(?P<blank> (?! ))"
@@ -30,21 +30,32 @@ _PIECE = re.compile(
     r"|(?P<long>[A-Za-z]{1,64})"
     r"|(?P<digits>[0-9]{1,64})"
     r"|(?P<space>\s{1,64})"
-    r"|(?P<wide>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]{1,64})"
+    rf"|(?P<wide>[{_WIDE}]{{1,64}})"
     r"|(?P<letters>[^\W\d_]{1,64})"
     r"|(?P<mark>[\x00-\x7f])"
     r"|(?P<symbol>.)",
     re.DOTALL,
 )
 
-# A blank between words costs nothing, and no piece goes over it; nor over a single line break.
-_BETWEEN = re.compile(r"(?<=\S)[ \n](?=\S)")
-_BREAK = re.compile(r"(?<=\S)\n(?=\S)")
-# Characters of a word, and words, whose cost is remembered: most words of a text come again, in it
-# or in the next, and looking one up takes a fifth of the time.
-SHORT, WORDS = 24, 8192
-# Characters of a text, and texts, for the same: conversations begin with the same prompt and news.
-REPEATED, TEXTS = 16_384, 128
+# The same kinds for `estimate`, which counts each with a few calls: a match for each piece takes
+# ten times as long.
+_LETTERS = re.compile(rf"[^\W\d_\x00-\x7f{_WIDE}][^\W\d_]{{0,63}}")
+_WIDES = re.compile(f"[{_WIDE}]+")
+_SPACES = re.compile(r"[^\S ]\s{0,63}|  \s{0,62}")
+_FOREIGN_SPACES = re.compile(r"[^\S\x00-\x7f]+")
+_RUNS = re.compile(r"[A-Za-z0-9]{24,64}")
+_LONGS = re.compile(r"[A-Za-z]{8,}")
+_ASCII = bytes(range(128)).decode()
+_DIGITS = b"0123456789"
+_NO_MARKS = "".join(re.findall(r"[A-Za-z0-9\s]", _ASCII)).encode()
+_AS_WORDS = bytes.maketrans(
+    _ASCII.encode(), "".join("a" if char.isalpha() else " " for char in _ASCII).encode()
+)
+# Costs are sums of whole numbers of these parts of a token, and therefore exact.
+_PARTS = 1260
+# Texts, and characters of a text, whose estimate is remembered: conversations begin with the same
+# prompt and news.
+TEXTS, REPEATED = 128, 16_384
 
 
 def estimate(text: str) -> int:
@@ -59,12 +70,39 @@ def estimate(text: str) -> int:
 
 
 def _estimate_anew(text: str) -> int:
-    breaks = _COSTS["space"][0] * len(_BREAK.findall(text))
-    # Sums of thirds: what is whole in arithmetic must not be rounded up for a floating tail.
-    return ceil(round(sum(map(_cost, _BETWEEN.split(text))) + breaks, 6))
+    counts = _count_kinds(text)
+    return -(-sum(round(sum(_COSTS[kind]) * _PARTS) * n for kind, n in counts.items()) // _PARTS)
 
 
 _estimate_again = lru_cache(maxsize=TEXTS)(_estimate_anew)
+
+
+def _count_kinds(text: str) -> dict[str, int]:
+    """Return the number of words and spaces in *text*, and of characters of the other kinds."""
+    foreign = separators = 0
+    counts = {}
+    if not text.isascii():
+        text, counts["letters"], separators = _without(_LETTERS, text)
+        foreign = len(text) - len(text.encode("ascii", "ignore"))
+        counts["wide"] = len("".join(_WIDES.findall(text)))
+        spaces = len("".join(_FOREIGN_SPACES.findall(text)))
+        counts["symbol"] = foreign - counts["wide"] - spaces
+    counts["space"] = len(_SPACES.findall(text))
+    text, counts["run"], more = _without(_RUNS, text)
+    data = text.encode("ascii", "replace")
+    counts["digits"] = len(data) - len(data.translate(None, _DIGITS))
+    # Each separator, and what is not ASCII, is a mark now.
+    counts["mark"] = len(data.translate(None, _NO_MARKS)) - foreign - separators - more
+    longs = _LONGS.findall(text)
+    counts["long"] = len("".join(longs))
+    counts["word"] = (b" " + data.translate(_AS_WORDS)).count(b" a") - len(longs)
+    return counts
+
+
+def _without(pattern: re.Pattern[str], text: str) -> tuple[str, int, int]:
+    """Replace the matches of *pattern* by marks; return their characters and number too."""
+    others = pattern.split(text)
+    return "_".join(others), len(text) - sum(map(len, others)), len(others) - 1
 
 
 def fit(text: str, limit: float) -> str:
@@ -87,17 +125,6 @@ def fit(text: str, limit: float) -> str:
             line = text.rfind("\n", 0, start) + 1
             return text[: line or start]
     return text
-
-
-def _cost(text: str) -> float:
-    return _cost_again(text) if len(text) <= SHORT else _cost_anew(text)
-
-
-def _cost_anew(text: str) -> float:
-    return sum(cost for _, cost in _pieces(text))
-
-
-_cost_again = lru_cache(maxsize=WORDS)(_cost_anew)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, float]]:

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import filterfalse
 
 from elwood.foundation.text.characters import slices
 
@@ -20,8 +21,6 @@ _LINK = re.compile(r"(?<=.{4})s$")
 
 # Scripts without blanks between words: each character counts as a word.
 _WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# A character that may be a mark: with most texts these are few.
-_WIDER = re.compile(r"[^\x00-\x7f]")
 _WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
 # What divides sentences, quotes and lays out, and what nobody sees: it says nothing by itself.
 _POINTS = (
@@ -62,7 +61,8 @@ def fold(text: str) -> str:
     # In short pieces: of many marks in a row it takes quadratic time, and they fall away.
     parts = slices(text.casefold(), _NORMALIZED)
     apart = "".join(unicodedata.normalize("NFKD", part) for part in parts)
-    return _WIDER.sub(lambda found: "" if unicodedata.combining(found[0]) else found[0], apart)
+    marks = {char for char in set(apart) if unicodedata.combining(char)}
+    return "".join(filterfalse(marks.__contains__, apart)) if marks else apart
 
 
 def words(text: str) -> list[str]:
