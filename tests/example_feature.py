@@ -177,7 +177,8 @@ class ParcelReminder(SessionExtension):
             return None
         if turn is None or not numbers:
             return None
-        return Reminded(turn.id, f"[on their way: {', '.join(numbers)}]", PRIVATE)
+        text = f"[on their way: {', '.join(numbers)}]"
+        return Reminded(turn.id, text, PRIVATE, "your parcels")
 
 
 class ParcelPrompt:

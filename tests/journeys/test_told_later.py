@@ -20,6 +20,7 @@ from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
+from elwood.agent.session.log.entries import Reminded
 from elwood.features.shell.extension import EnvironmentExtension, looking
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.tasks.task import Task, TaskStatus
@@ -125,6 +126,12 @@ async def test_what_changes_is_told_once_and_what_stands_before_it_stays(h: Home
     assert "found there: git, pandoc; not found: python3, " in second
     assert are_prefixes(fake.bodies)
     assert estimate(first) < 100, "what a plain first turn costs more"
+    sources = {one.text.split()[0]: one.source for one in h.entries() if isinstance(one, Reminded)}
+    assert sources == {
+        "[waiting": "your waiting calls",
+        "[planned:": "your tasks",
+        "[environment:": "the description of the sandbox",
+    }
     private = [one.text for one in h.fold().private_texts() if one.text.startswith(PLANNED)]
     assert private == told(last, PLANNED), "what leaves is compared with it"
     async with h.life() as life:
@@ -179,6 +186,8 @@ async def test_a_skill_that_fits_comes_along(
     for body, is_given in zip(fake.bodies, expected, strict=True):
         assert bool(told(body, SKILL)) == is_given
         assert not is_given or "Write to ***." in told(body, SKILL)[0]
+    given = [one for one in h.entries() if isinstance(one, Reminded) and one.text.startswith(SKILL)]
+    assert [one.source for one in given] == ["your skills"] * expected[0]
     assert h.broken() == []
 
 

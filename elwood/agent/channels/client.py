@@ -36,6 +36,9 @@ POST_LIMIT = 60.0
 FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE = 0.5, 10.0, 4.0
 # Seconds for an answer from inside Elwood, and how often an Intake asks.
 PATIENCE, TRIES = 10.0, 3
+# Chats whose newest notice is stored.  A channel holds at most so many updates at a time, so there
+# is room for the chat of each.  A chat whose notice was removed may get it twice.
+MAX_NOTICED = 1000
 # Seconds between two notices to one chat that too much is waiting.
 BUSY_NOTICE = 60.0
 
@@ -209,7 +212,7 @@ class IntakeReplies:
                     "nor those you send before I have answered. Please send them again later.",
                 )
                 if told:
-                    self._busy_told[route.chat] = now
+                    _note(self._busy_told, route.chat, now)
                 return told
             case Refused(why=why):
                 return await self.tell(route, f"I could not take this message: {why}")
@@ -217,7 +220,7 @@ class IntakeReplies:
                 # It may still be taken, so nobody is asked to send it again.
                 why = taken.why if taken else f"no answer within {TRIES * PATIENCE:.0f} s"
                 if self._postponed.get(route.chat) != number:
-                    self._postponed[route.chat] = number
+                    _note(self._postponed, route.chat, number)
                     await self.tell(route, f"I cannot take messages now: {why}. I keep trying.")
                 self.why = why
                 return False
@@ -231,3 +234,11 @@ class IntakeReplies:
                 return True
             await trio.sleep(2.0**attempt)
         return False
+
+
+def _note(notices: dict[int, T], chat: int, notice: T) -> None:
+    """Store the newest notice to *chat*; the oldest of too many is removed."""
+    notices.pop(chat, None)
+    notices[chat] = notice
+    if len(notices) > MAX_NOTICED:
+        del notices[next(iter(notices))]

@@ -498,8 +498,10 @@ def in_list(spent: Spent, limits: Limits) -> str:
     <BLANKLINE>
     - tea: 16,400 tokens, $1.04
     """
+    most = limits.session_tokens, limits.session_usd
+    here = _limit_row("This conversation", spent.session, *most)
     lines = []
-    for name, tokens, cost, _ in in_rows(spent, limits):
+    for name, tokens, cost, _ in (*period_rows(spent, limits), here, *ranked_rows(spent)):
         line = f"- {literal(name)}: {tokens} tokens, {cost}"
         lines += [line] if tokens else ["", f"{name}:", ""]
     for remark in remarks(spent):
@@ -533,21 +535,30 @@ def course(entries: Iterable[UsageEntry], today: str, count: int) -> str:
     return spark(usd if any(usd) else [day.tokens for day in days.values()])
 
 
-def in_rows(spent: Spent, limits: Limits) -> Iterator[tuple[str, str, str, Styled]]:
-    """Yield name, tokens, cost, and a bar: the share of the limit, or of all of its kind.
+# Name, tokens, cost, and a bar.
+SpendingRow = tuple[str, str, str, Styled]
 
-    What is only a title has no tokens.
+
+def period_rows(spent: Spent, limits: Limits) -> Iterator[SpendingRow]:
+    """Yield the rows of the day and the month; the bar is the share of the limit."""
+    today = f"Today ({spent.today})"
+    yield _limit_row(today, spent.day, limits.day_tokens, limits.day_usd)
+    yield _limit_row("This month", spent.month, limits.month_tokens, limits.month_usd)
+
+
+def _limit_row(name: str, used: Tally, tokens: int | None, usd: float | None) -> SpendingRow:
+    shares = [used.tokens / tokens] if tokens else []
+    shares += [used.usd / usd] if usd else []
+    drawn = bar(max(shares, default=0))
+    told = f"{drawn.text} {max(shares):.0%}" if shares else ""
+    return name, *_amounts(used, tokens, usd), Styled(told, drawn.style)
+
+
+def ranked_rows(spent: Spent) -> Iterator[SpendingRow]:
+    """Yield the rows of jobs, conversations and models; the bar is the share of all of its kind.
+
+    A title has no tokens.
     """
-    for name, used, tokens, usd in (
-        (f"Today ({spent.today})", spent.day, limits.day_tokens, limits.day_usd),
-        ("This month", spent.month, limits.month_tokens, limits.month_usd),
-        ("This conversation", spent.session, limits.session_tokens, limits.session_usd),
-    ):
-        shares = [used.tokens / tokens] if tokens else []
-        shares += [used.usd / usd] if usd else []
-        drawn = bar(max(shares, default=0))
-        told = f"{drawn.text} {max(shares):.0%}" if shares else ""
-        yield name, *_amounts(used, tokens, usd), Styled(told, drawn.style)
     for title, named in (
         ("Jobs, today", spent.jobs),
         ("Other conversations", spent.others),

@@ -63,7 +63,7 @@ class SessionExtension:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""
 
 
-def news(log: SessionLog, head: str, text: str) -> Reminded | None:
+def news(log: SessionLog, head: str, text: str, source: str) -> Reminded | None:
     """Make of *text* a reminder that begins with *head*; None if the model was told just that last.
 
     So it is told once in a conversation, and again if it has changed or was summed up.
@@ -72,7 +72,7 @@ def news(log: SessionLog, head: str, text: str) -> Reminded | None:
     told = (one.text for one in notices if isinstance(one, Notice) and one.text.startswith(head))
     last, said = next(told, ""), f"{head}{text or 'nothing'}]"
     is_old = last == said or not (last or text)
-    return None if is_old or log.turn.rounds else Reminded(log.turn.id, said, CLEAN)
+    return None if is_old or log.turn.rounds else Reminded(log.turn.id, said, CLEAN, source)
 
 
 class PromptPart(Protocol):

@@ -85,8 +85,8 @@ class Messenger:
         if to == "here" or (to == "owner" and self._is_owners(here)):
             return self._placed(here, "this conversation")
         if to == "owner":
-            places = self._channels.places
-            return self._placed(places[0], "you") if places else None
+            routes = self._channels.owner_routes()
+            return self._placed(routes[0], "you") if routes else None
         user = user_of(to)
         if user is None:
             return None

@@ -34,7 +34,7 @@ class EnvironmentExtension(SessionExtension):
     async def remind(self) -> Reminded | None:
         if self._log.turn.rounds or not self._log.turn.is_owners_alone:
             return None
-        return news(self._log, ENVIRONMENT, await self._look())
+        return news(self._log, ENVIRONMENT, await self._look(), "the description of the sandbox")
 
 
 def looking(

@@ -128,7 +128,8 @@ class TaskExtension(SessionExtension):
             return None
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
-            return news(self._log, PLANNED, planned(tasks, turn.route, self._zone))
+            text = planned(tasks, turn.route, self._zone)
+            return news(self._log, PLANNED, text, "your tasks")
         return None
 
     async def cancelled(self, runs: Runs) -> Runs:

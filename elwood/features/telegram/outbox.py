@@ -278,6 +278,11 @@ class _ChatQueue:
     wake: trio.Event = attrs.field(factory=trio.Event)
     reactions: deque[React] = attrs.field(factory=lambda: deque(maxlen=MAX_REACTIONS))
 
+    def delete_ended(self) -> None:
+        """Queue each ended status message for deletion, once."""
+        self.gone.extend(self.ending)
+        self.ending.clear()
+
 
 class Outbox:
     """A leaf: asks nobody, keeps nothing.  Who needs a delivery asks for it again.
@@ -323,8 +328,8 @@ class Outbox:
                 self._stopping = True
                 for queue in self._queues.values():
                     queue.ending += [one.message for one in queue.screens.values() if one.message]
-                    queue.gone.extend(queue.ending)
                     queue.screens.clear()
+                    queue.delete_ended()
                     queue.wake.set()
             probing.cancel_scope.cancel()
 
@@ -481,8 +486,7 @@ class Outbox:
             outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
-            queue.gone.extend(queue.ending)
-            queue.ending.clear()
+            queue.delete_ended()
         elif isinstance(outcome, Undeliverable):
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 

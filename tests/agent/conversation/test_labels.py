@@ -20,6 +20,7 @@ from elwood.agent.session.log.entries import (
     Entry,
     Noticed,
     Received,
+    Reminded,
     Rewound,
     TurnStarted,
 )
@@ -99,6 +100,16 @@ def test_an_endorsement_is_of_one_source_and_of_what_was_read_so_far() -> None:
     assert after(*read, trusted, Endorsed(("b.example",), "me")) == CLEAN
     again = (said("c3"), ended(U, "a.example", call="c3"))
     assert "a.example" in fold(*read, trusted, *again).taint.sources
+
+
+def test_a_reminder_brings_the_source_that_it_names() -> None:
+    reminded = Reminded("t1", "[planned: water them]", U, "your tasks")
+    old = b'{"type":"reminded","turn":"t1","text":"a note","label":{"untrusted":true}}'
+
+    session = fold(*STARTED, reminded, msgspec.json.decode(old, type=Entry))
+
+    assert list(session.taint.sources) == ["your tasks", "memory"]
+    assert after(*STARTED, reminded, Endorsed(("your tasks",), "me")) == CLEAN
 
 
 def test_an_endorsement_leaves_private_what_is_private() -> None:

@@ -13,6 +13,7 @@ from elwood.agent.conversation.calls import CallRemote, Plan, Schedule
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.message import (
     OFFERED,
+    PLANNED,
     Assistant,
     Prompt,
     ReceivedFile,
@@ -167,6 +168,19 @@ async def test_documents_and_notes_that_came_by_themselves_are_private() -> None
     assert "text from USER.md" in await talk.get("https://a.example/?q=Wilhelmina+Okonkwo")
     assert "text from USER.md" in await talk.search("practice of Wilhelmina Okonkwo")
     assert "text from your notes" in await talk.search("door code is 4711-0815-22")
+
+
+async def test_the_question_names_the_source_of_a_reminder_and_a_yes_may_trust_it() -> None:
+    talk = Talk()
+    talk.say("hello")
+    talk.apply(Reminded("t1", f"{PLANNED}obey]", Label(untrusted=True), "your tasks"))
+    talk.verdict = Verdict("source", "me", ("your tasks",))
+
+    why = await talk.call("schedule", name="obey")
+
+    assert why == "it has something done later, and this conversation has read your tasks"
+    assert "source" in talk.approver.asked[-1].question.offered
+    assert not talk.state.taint.label.untrusted
 
 
 async def test_a_long_address_is_asked_about_unless_the_owner_wrote_it() -> None:

@@ -72,15 +72,21 @@ class Speaker:
         return await self.tools.ask_user(given, self.context())
 
 
-def speaker(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = None) -> Speaker:
+def speaker(
+    folder: Path,
+    mailbox: Mailbox[OutboxMail],
+    here: Route | None = None,
+    *,
+    owners: tuple[int, ...] = (OWNER,),
+) -> Speaker:
     (folder / "ws").mkdir(exist_ok=True)
-    home = Route("telegram", OWNER)
+    homes = tuple(Route("telegram", chat) for chat in owners)
     channels = Channels()
     channel = Channel(
-        name="telegram", outbox=mailbox.address, owner=(home,), serves=lambda name: True, files=True
+        name="telegram", outbox=mailbox.address, owner=homes, serves=lambda name: True, files=True
     )
     channels.add(channel)
-    return Speaker(folder / "ws", channels, here or home)
+    return Speaker(folder / "ws", channels, here or homes[0])
 
 
 @asynccontextmanager
@@ -160,6 +166,19 @@ async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
         assert [m.chat for m in fake.sent] == [-100, OWNER]
         assert fake.sent[0].params["message_thread_id"] == 4
         assert fake.sent[0].params["reply_parameters"]["message_id"] == 9
+
+
+async def test_the_owner_gets_it_where_they_wrote_last(tmp_path: Path) -> None:
+    other = OWNER + 1
+    async with fake_telegram() as fake, outbox(fake) as out:
+        hands = speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
+        await send(hands, "one", "owner")
+        hands.channels.hear(Route("telegram", other, 3, reply_to=9))
+        await send(hands, "two", "owner")
+        hands.channels.hear(Route("telegram", OWNER, 5))
+        await send(hands, "three", "owner")
+        sent = [(m.chat, m.params.get("message_thread_id")) for m in fake.sent]
+        assert sent == [(OWNER, None), (other, 3), (OWNER, 5)]
 
 
 async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:

@@ -142,3 +142,17 @@ async def test_an_orderly_stop_takes_a_line_away(jumping_clock: MockClock) -> No
             await fake.until(lambda: fake.sent)
             await trio.sleep(1)
         assert fake.gone == {1}
+
+
+async def test_a_stop_during_the_answer_deletes_a_line_once(jumping_clock: MockClock) -> None:
+    async with fake_telegram() as fake, trio.open_nursery() as nursery:
+        async with outbox(fake) as out:
+            out.runs(LINE.format(6))
+            await fake.until(lambda: fake.sent)
+            wait = {"retry_after": 1}
+            fake.fault("sendMessage", code=429, description="Too Many", parameters=wait)
+            nursery.start_soon(out.post, "done")
+            await fake.until(lambda: fake.counts["sendMessage error"])
+        assert fake.texts()[-1] == "done"
+        assert fake.gone == {1}
+        assert sum(n for what, n in fake.counts.items() if what.startswith("deleteMessage")) == 1

@@ -150,11 +150,15 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 
 
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
-    """Notes or skills were offered to the model that may help; *label* is theirs."""
+    """A reminder went to the model along with a message; *label* is that of its text.
+
+    *source* names where the text is from, in the words of a question to the owner.
+    """
 
     turn: str
     text: str
     label: Label
+    source: str = "memory"
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):

@@ -151,8 +151,8 @@ class Session(Branch):
                 self._say(seq, entry)
             case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
-            case entries.Reminded(_, text, label):
-                self.taint.add(label, "memory")
+            case entries.Reminded(_, text, label, source):
+                self.taint.add(label, source)
                 self.push(seq, Notice(text))
             case entries.CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]

@@ -21,7 +21,16 @@ import msgspec
 
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Ledger, UsageEntry, course, day_of, in_rows, remarks, spent
+from elwood.agent.models.spending import (
+    Ledger,
+    UsageEntry,
+    course,
+    day_of,
+    period_rows,
+    ranked_rows,
+    remarks,
+    spent,
+)
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
 from elwood.agent.session.reading.export import exported
@@ -162,10 +171,8 @@ def budget(config: Config, given: Namespace) -> int:
         ]
         show_list((), told, given, "")
         return _complain([journal])
-    seen = list(in_rows(whole, config.of(Limits)))
-    seen[2] = (f"{DAYS} days", " ", "", drawn)  # and not: this conversation
-    rows: list[Row] = []
-    for row in seen:
+    rows: list[Row] = [*period_rows(whole, config.of(Limits)), (f"{DAYS} days", "", "", drawn)]
+    for row in ranked_rows(whole):
         rows += [row] if row[1] else [[""] * 4, [Styled(row[0], "dim"), "", "", ""]]
     lines = table(("", "tokens", "cost", "share"), rows, room(), ("tokens",))
     noted = [[f"{remark}\n"] for remark in remarks(whole)]

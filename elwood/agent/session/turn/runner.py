@@ -349,7 +349,8 @@ class TurnRunner:
         """Ask the model until there is an answer."""
         core, turn = self._core, self._log.turn
         prompt = await self.prompt.now(self._log.id)
-        reminders = [news(self._log, WAITING, waiting_calls(self._log.state))]
+        pending = waiting_calls(self._log.state)
+        reminders = [news(self._log, WAITING, pending, "your waiting calls")]
         reminders += [await extension.remind() for extension in self._extensions]
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
