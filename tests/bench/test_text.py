@@ -105,8 +105,8 @@ def test_text_from_outside_does_not_hold_the_loop(
         limit, _ = LATER.get(name, (LIMIT, ""))
         floor = min(seconds(loop, "ab " * (SIZE // 3)) for _ in range(2))
         found = []
-        first = crc32(name.encode()) + today * SAMPLE
-        for number in range(first, first + sample):
+        first, step = crc32(name.encode()) + today, len(SHAPES) // sample
+        for number in range(first, first + sample * step, step):
             shape = list(SHAPES)[number % len(SHAPES)]
             text = sized(texts[shape], most)
             took = seconds(call, text)
