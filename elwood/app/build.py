@@ -92,6 +92,7 @@ class App:
 
     async def live(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
+        self.core.up.set()
         children = [
             Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
         ]
