@@ -9,7 +9,7 @@ import trio
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.tools.tool import Tool
 from elwood.app.build import build
-from elwood.app.main import CONSOLE, FEATURES
+from elwood.app.main import ALL
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
@@ -29,7 +29,7 @@ def every_tool() -> tuple[Tool, ...]:
         )
 
         async def tools() -> tuple[Tool, ...]:
-            async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+            async with build(config, Environment(), ALL, {}) as app:
                 return tuple(app.tools)
 
         return trio.run(tools)

@@ -9,6 +9,7 @@ from elwood.foundation.command_line import imported as imported
 if TYPE_CHECKING:
     from elwood.agent.parts import Gathered, Parts
     from elwood.agent.session.core import Core
+    from elwood.agent.tools.tool import LentFolder
     from elwood.foundation.checks import Check
     from elwood.foundation.command_line import CliCommand
     from elwood.foundation.settings import Answers, Config
@@ -27,16 +28,18 @@ class LiveTools(NamedTuple):
 class Feature(NamedTuple):
     """One subject of the app: listed by hand in `app/main.py`, and nowhere else.
 
-    *build* makes its parts for one run: out of what everything is built on, and what other
-    features bring.  *settings* are its sections of config.toml, *own* those of agent.toml, each as
-    ``module:Class``, which is imported when such a file is read.  *cli* are its commands, *checks*
-    those of the doctor.  *mend* puts the state folder in order before anything in it is opened,
-    under its lock; it blocks, says what it did, and may raise CliFailure and OSError.  *set_up*
-    asks at `elwood init`, given what holds unwritten, and changes nothing.  *owner* says as whom
-    its channel knows the owner, "" if as nobody or as several.
+    *build* makes its parts for one run, out of what everything is built on.  What other features
+    bring it may keep, and read when the actors run: all features are built by then.  *settings*
+    are its sections of config.toml, *own* those of agent.toml, each as ``module:Class``, which is
+    imported when such a file is read.  *cli* are its commands, *checks* those of the doctor.
+    *mend* puts the state folder in order before anything in it is opened, under its lock; it
+    blocks, says what it did, and may raise CliFailure and OSError.  *set_up* asks at `elwood
+    init`, given what holds unwritten, and changes nothing.  *owner* says as whom its channel knows
+    the owner, "" if as nobody or as several.
 
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
-    those that come and go.  *is_channel* if its name is that of a channel.
+    those that come and go.  *lent* makes the folders beside the workspace that commands and tools
+    of all features reach.  *is_channel* if its name is that of a channel.
     """
 
     name: str
@@ -50,4 +53,5 @@ class Feature(NamedTuple):
     owner: "Callable[[Config], str]" = lambda config: ""
     tools: "Mapping[str, str]" = MappingProxyType({})
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
+    lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
     is_channel: bool = False

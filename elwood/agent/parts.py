@@ -1,8 +1,8 @@
 """What a feature brings to one run of the app, and what that is made of."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import attrs
 import trio
@@ -15,6 +15,8 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.tool import LentFolder, TextSearch, Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
+
+T = TypeVar("T")
 
 # Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
@@ -105,23 +107,73 @@ class Parts:
     embedder: Embedder | None = None
     # Takes a SIGINT or SIGTERM, or says how the app ends.
     interrupt: Callable[[int], Interruption] | None = None
-    # Folders beside the workspace that commands and tools reach.
-    lent: Sequence[LentFolder] = ()
     # What runs commands, or why none can be run.
     sandbox: Executor | NoSandbox | None = None
 
 
-@attrs.define
-class Gathered:
-    """What all features bring of some kinds; complete when the actors run, which is later."""
+class ReadTooEarly(Exception):
+    """A feature read parts of others before all features were built: a bug of that feature."""
 
-    chores: list[Chore] = attrs.field(factory=list)
-    tools: list[Tool] = attrs.field(factory=list)
-    searches: list[TextSearch] = attrs.field(factory=list)
-    control: list[ControlCommand] = attrs.field(factory=list)
-    commands: list[SlashCommand] = attrs.field(factory=list)
-    lent: list[LentFolder] = attrs.field(factory=list)
-    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+
+class LaterParts(Sequence[T]):
+    """The parts of one *kind*, of all features.  Reading it too early raises ReadTooEarly."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._parts: Sequence[T] | None = None
+
+    def complete(self, parts: Iterable[T]) -> None:
+        """Set the parts; from here on they can be read."""
+        self._parts = tuple(parts)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._complete[index]
+
+    def __len__(self) -> int:
+        return len(self._complete)
+
+    @property
+    def _complete(self) -> Sequence[T]:
+        if self._parts is None:
+            raise ReadTooEarly(f"the {self._kind} of all features are not complete yet")
+        return self._parts
+
+
+class Gathered:
+    """What all features bring of some kinds.
+
+    A feature that is being built may keep these, and must not read them: some features are built
+    after it.  Only *lent* is complete before, since it is declared in the records of the features.
+    """
+
+    def __init__(self, lent: Iterable[LentFolder] = ()) -> None:
+        # Folders beside the workspace that commands and tools reach.
+        self.lent: Sequence[LentFolder] = tuple(lent)
+        self.chores = LaterParts[Chore]("chores")
+        self.tools = LaterParts[Tool]("tools")
+        self.searches = LaterParts[TextSearch]("searches")
+        self.control = LaterParts[ControlCommand]("control commands")
+        self.commands = LaterParts[SlashCommand]("slash commands")
+        self._sandbox = LaterParts[Executor | NoSandbox]("sandboxes")
+
+    def complete(self, parts: Sequence[Parts]) -> None:
+        """Let *parts* be read, which are those of all features."""
+        self.chores.complete(one for made in parts for one in made.chores)
+        self.tools.complete(one for made in parts for one in made.tools)
+        self.searches.complete(one for made in parts for one in made.searches)
+        self.control.complete(one for made in parts for one in made.control)
+        self.commands.complete(one for made in parts for one in made.commands)
+        brought: Iterable[Executor | NoSandbox | None] = (made.sandbox for made in parts)
+        self._sandbox.complete([choose_only("sandbox", brought) or NoSandbox("there is none")])
+
+    @property
+    def sandbox(self) -> Executor | NoSandbox:
+        """Return what runs commands, or why none can be run."""
+        return self._sandbox[0]
 
     @property
     def confined(self) -> bool:
@@ -131,3 +183,14 @@ class Gathered:
     def place(self, path: Path) -> str | None:
         """Say where commands find *path* of this machine; None if they do not.  Blocks."""
         return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)
+
+
+def choose_only(kind: str, brought: Iterable[T | None]) -> T | None:
+    """Return the only part of a *kind*, None if there is none.
+
+    Raises ValueError if two features bring one: their order must not choose.
+    """
+    found = [one for one in brought if one is not None]
+    if len(found) > 1:
+        raise ValueError(f"two features bring a part that only one may bring: {kind}")
+    return found[0] if found else None

@@ -23,7 +23,15 @@ from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending import Ledger, UsageEntry
-from elwood.agent.parts import WORLD, Actor, Gathered, Interruption, Parts
+from elwood.agent.parts import (
+    WORLD,
+    Actor,
+    Gathered,
+    Interruption,
+    Parts,
+    ReadTooEarly,
+    choose_only,
+)
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
 from elwood.agent.session.extension import Extensions
@@ -84,6 +92,7 @@ class App:
 
     async def live(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
+        self.core.up.set()
         children = [
             Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
         ]
@@ -116,20 +125,18 @@ async def build(
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
         core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
-        gathered = Gathered()
+        gathered = Gathered(one for feature in features for one in feature.lent(config))
         parts: list[Parts] = []
         for feature in features:
-            made = await feature.build(core, gathered)
+            try:
+                made = await feature.build(core, gathered)
+            except ReadTooEarly as error:
+                error.add_note(f"while the feature {feature.name} was built")
+                raise
             for channel in made.channels:
                 core.channels.add(channel)
-            gathered.chores += made.chores
-            gathered.tools += made.tools
-            gathered.searches += made.searches
-            gathered.control += made.control
-            gathered.commands += made.commands
-            gathered.lent += made.lent
-            gathered.sandbox = made.sandbox or gathered.sandbox
             parts.append(made)
+        gathered.complete(parts)
         messenger = Messenger(core.channels, core.approvals)
         speaking = talk.tools(messenger, core.workspace, environment.blocking)
         tools = (*gathered.tools, *speaking)
@@ -141,7 +148,7 @@ async def build(
         )
         live = [tools for part in parts for tools in part.live]
         pool = Sessions(core, tools, messenger, extensions, live=live, dry_run=dry_run)
-        embedder = next((part.embedder for part in parts if part.embedder is not None), None)
+        embedder = choose_only("embedder", (part.embedder for part in parts))
         listen = listener(core.events.address)
         actors = [
             Actor(
@@ -161,7 +168,7 @@ async def build(
             *(actor for part in parts for actor in part.actors),
         ]
         try:
-            interrupt = next((part.interrupt for part in parts if part.interrupt), None)
+            interrupt = choose_only("interrupt", (part.interrupt for part in parts))
             yield App(core, actors, tools, listen, interrupt)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):

@@ -49,12 +49,13 @@ FEATURES: tuple[Feature, ...] = (
     control,
     mcp_serve,
 )
-# The ways to talk with it: of the service, and of `elwood chat` and `elwood once`.
-TELEGRAM, CONSOLE = telegram, console
+# The channels of the service; one that is not configured is off.
+CHANNELS: tuple[Feature, ...] = (telegram, console)
+# The ways to talk with it at a terminal: `elwood chat` and `elwood once`.
 CHAT: Callable[..., int] = chat
 ONCE: Callable[..., int] = once
 SIT = sit
-ALL = (TELEGRAM, CONSOLE, *FEATURES)
+ALL = (*CHANNELS, *FEATURES)
 
 
 def sections(features: Iterable[Feature] = ALL) -> "tuple[type[Settings], ...]":

@@ -33,8 +33,8 @@ from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
 from elwood.app.installation import Installation, watch
-from elwood.app.main import AT_START, CHAT, CONSOLE, FEATURES, SIT, TELEGRAM
-from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
+from elwood.app.main import AT_START, CHANNELS, CHAT, FEATURES, SIT
+from elwood.foundation.command_line import FAILURE, INTERRUPTED, MISCONFIGURED, OK, CliFailure
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.log import LogSettings, to_file
 from elwood.foundation.net.http import Client
@@ -45,6 +45,11 @@ from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, holding
 from elwood.foundation.storage.version import claim
 
 log = logging.getLogger("elwood")
+
+NO_CHANNEL = (
+    "no channel is set up, so nobody could talk to me. Set telegram.token (a credential, a file or "
+    "TELEGRAM_BOT_TOKEN), or try `elwood chat`."
+)
 
 
 def run(
@@ -62,8 +67,8 @@ def run(
 
     async def body() -> int:
         environment = Environment(notify=Notify.from_environment(os.environ, os.getpid()))
-        features = (TELEGRAM, CONSOLE, *FEATURES, *more)
-        return await _live(config, environment, features, grace=grace)
+        features = (*CHANNELS, *FEATURES, *more)
+        return await _live(config, environment, features, grace=grace, is_service=True)
 
     return _run(config, body)
 
@@ -174,6 +179,7 @@ async def _live(
     stays: bool = True,
     grace: float = LAST_TURN,
     patience: float = math.inf,
+    is_service: bool = False,
 ) -> int:
     failure: Exception | None = None
     got = list[int]()
@@ -193,6 +199,8 @@ async def _live(
                         grace=grace,
                         patience=patience,
                     ) as app:
+                        if is_service and not app.core.channels.has_lasting:
+                            raise CliFailure(f"{config.file}: {NO_CHANNEL}", MISCONFIGURED)
                         nursery.start_soon(_watch_signals, signals, got, app, now)
                         nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
                         await app.live()

@@ -21,6 +21,7 @@ from elwood.foundation.command_line import FAILURE, OK
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
 from elwood.foundation.settings import Config, Paths
+from tests.line import Line
 
 
 def configured(folder: Path) -> Config:
@@ -62,6 +63,25 @@ def test_an_escalation_is_one_line_and_exit_code_1(
     with untuned():
         assert serving._run(config, live) == FAILURE
     assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]
+
+
+def test_a_service_starts_with_any_channel(tmp_path: Path) -> None:
+    """Telegram, which has no token here, is only off."""
+    line = Line()
+
+    async def leave(core: Core, others: Gathered) -> Parts:
+        async def stop(mailbox: Mailbox[None]) -> None:
+            await core.up.wait()
+            assert set(core.channels.outboxes) == {"console", "line"}
+            core.stop.set()
+            async for _ in mailbox:
+                pass
+
+        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=stop)])
+
+    with untuned():
+        code = serving.run(configured(tmp_path), more=(line.feature, Feature("test", leave)))
+    assert code == OK
 
 
 @pytest.mark.parametrize("how", ["they go", "they crash", "SIGTERM", "a bug"])

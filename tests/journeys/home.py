@@ -477,7 +477,6 @@ class Life:
             )
 
             async def intake(mailbox: Mailbox[None]) -> None:
-                core.up.set()
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
             async def outbox(mailbox: Mailbox[OutboxMail]) -> None:

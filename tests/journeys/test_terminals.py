@@ -15,8 +15,8 @@ from elwood.agent.conversation.message import Completion, Text
 from elwood.agent.models.client import ModelRequest, Thought
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Delivered
-from elwood.app.main import CONSOLE
 from elwood.features.console import wire
+from elwood.features.console.feature import FEATURE as CONSOLE
 from elwood.features.console.outbox import ROUTE
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings

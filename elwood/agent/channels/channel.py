@@ -66,6 +66,11 @@ class Channels:
         """Where the owner can be told something, in the order of the channels."""
         return tuple(route for one in self._channels.values() for route in one.owner)
 
+    @property
+    def has_lasting(self) -> bool:
+        """Return True if a channel is set up that is more than a terminal for moments."""
+        return any(not one.fleeting for one in self._channels.values())
+
     def owner_routes(self) -> tuple[Route, ...]:
         """Where the owner reads now, the best first."""
         return owner_routes(self.places, self._heard)

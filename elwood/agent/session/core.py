@@ -187,10 +187,10 @@ class LiveSessions:
 class Core:
     """What sessions and features are built on; each part of them is given only what it needs.
 
-    *events* is told what becomes of actors.  *up* is set by a way in once it listens, *stop* ends
-    the app; what must be closed then goes into *closing*.  One that *stays* does what is due
-    by the clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.
-    *vitals* are written by whoever watches over the app.
+    *events* is told what becomes of actors.  *up* is set when the actors start, *stop* ends the
+    app; what must be closed then goes into *closing*.  One that *stays* does what is due by the
+    clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.  *vitals* are
+    written by whoever watches over the app.
     """
 
     config: Config

@@ -242,8 +242,7 @@ class ReachedPath(NamedTuple):
 class WorkspaceFiles:
     """The workspace *root*, and the folders *lent* beside it.
 
-    *place* says where commands find a path of this machine, None if they do not; it blocks.  What
-    is lent is looked at with each path: there may be more of it by then.
+    *place* says where commands find a path of this machine, None if they do not; it blocks.
     """
 
     def __init__(

@@ -102,7 +102,6 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(serve, trio.SocketStream(trio.socket.from_stdlib_socket(here)))
                 nursery.start_soon(_ended, mailbox, nursery.cancel_scope)
-                core.up.set()
                 # It ends with the stream: a terminal is always given back before we go.
                 await trio.to_thread.run_sync(sitting, there, let_in.text, commands(others))
                 nursery.cancel_scope.cancel()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Annotated
 
 import msgspec
@@ -175,12 +174,15 @@ def _named(note: Note) -> str:
 async def search_all(
     searches: Sequence[TextSearch], queries: Sequence[str], limit: int
 ) -> list[SearchResult]:
-    """Find the best *limit* texts of all *searches*; those of the first come first.
+    """Find the best *limit* texts of all *searches*; notes come first.
 
     Each of *queries* says in other words what is looked for.
     """
-    notes, *others = [[await one.search(each, limit) for each in queries] for one in searches]
-    return joined(merged(notes), merged(chain.from_iterable(others)), asked(queries[0]))[:limit]
+    notes, others = list[Sequence[SearchResult]](), list[Sequence[SearchResult]]()
+    for one in sorted(searches, key=lambda one: one.name):
+        found = [await one.search(each, limit) for each in queries]
+        (notes if isinstance(one, NoteSearch) else others).extend(found)
+    return joined(merged(notes), merged(others), asked(queries[0]))[:limit]
 
 
 def merged(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:

@@ -33,4 +33,5 @@ FEATURE = Feature(
     cli=(COMMAND,),
     checks=(imported("elwood.features.shell.parts", "check"),),
     tools={"run_command": "shell.command.run"},
+    lent=imported("elwood.features.shell.parts", "lend"),
 )

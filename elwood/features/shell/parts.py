@@ -115,8 +115,9 @@ async def build(core: Core, others: Gathered) -> Parts:
     settings = core.config.of(SandboxSettings)
     found: Picked | NoSandbox
     try:
-        folders = (paths.workspace, paths.state, tuple(one.root.path for one in others.lent))
-        found = await pick(settings, *folders, blocking=blocking)
+        # The mounts, which have a place, are found in the settings.
+        folders = [one.root.path for one in others.lent if not one.place]
+        found = await pick(settings, paths.workspace, paths.state, folders, blocking=blocking)
     except NoSandbox as error:
         found = error
     else:
@@ -149,7 +150,6 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         tools=tools(sandbox, files, paths.state, blocking, core.config.of(PolicySettings), report),
         sandbox=sandbox,
-        lent=[_lent(one) for one in settings.mounts],
         sessions=[partial(EnvironmentExtension, look)],
         prompt=[MountedFolders(settings.mounts, others.place, blocking)],
         commands=[
@@ -173,6 +173,11 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 def _subject(one: SetAside) -> str:
     return f"set aside {one.id}"
+
+
+def lend(config: Config) -> list[LentFolder]:
+    """Build the folders that the owner mounted."""
+    return [_lent(one) for one in config.of(SandboxSettings).mounts]
 
 
 def _lent(mount: FolderMount) -> LentFolder:

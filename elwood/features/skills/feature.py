@@ -52,4 +52,5 @@ FEATURE = Feature(
     settings=("elwood.features.skills.settings:SkillSettings",),
     cli=(COMMAND,),
     tools={"activate_skill": "skills.skill.read"},
+    lent=imported("elwood.features.skills.parts", "lend"),
 )

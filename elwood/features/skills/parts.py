@@ -25,7 +25,7 @@ from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import cut
 from elwood.foundation.text.tokens import estimate
@@ -144,6 +144,11 @@ def _store(settings: SkillSettings, workspace: Root, blocking: Blocking) -> Skil
     )
 
 
+def lend(config: Config) -> list[LentFolder]:
+    """Build the folders with skills beside those of the workspace."""
+    return [LentFolder(Root(one, writable=False)) for one in config.of(SkillSettings).folders]
+
+
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
     shelf = _store(settings, core.workspace, blocking)
@@ -168,5 +173,4 @@ async def build(core: Core, others: Gathered) -> Parts:
                 group="What I know and plan",
             )
         ],
-        lent=tuple(map(LentFolder, shelf.packages)),
     )

@@ -23,7 +23,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.checks import CheckContext, Finding
-from elwood.foundation.command_line import MISCONFIGURED, CliFailure, ask, is_wanted
+from elwood.foundation.command_line import ask, is_wanted
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Secret
@@ -32,14 +32,10 @@ from elwood.foundation.text.lines import clip
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the two ends of the channel, each with connections of its own.  Raises CliFailure."""
+    """Build the two ends of the channel, each with its own connections; nothing without a token."""
     settings = core.config.of(TelegramSettings)
     if settings.token is None:
-        raise CliFailure(
-            f"{core.config.file}: no channel is set up, so nobody could talk to me. Set "
-            "telegram.token (a credential, a file or TELEGRAM_BOT_TOKEN), or try `elwood chat`.",
-            MISCONFIGURED,
-        )
+        return Parts()
     post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
     listening, sending = Client(connections=4), Client(connections=64)
     fetching = Client(connections=FETCHES + TRANSCRIPTIONS)
@@ -64,10 +60,6 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=others.commands,
     )
 
-    async def listen(mailbox: Mailbox[None]) -> None:
-        core.up.set()
-        await intake.run(mailbox)
-
     channel = Channel(
         name="telegram",
         outbox=post.address,
@@ -84,7 +76,9 @@ async def build(core: Core, others: Gathered) -> Parts:
         channels=[channel],
         actors=[
             Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
-            Actor(step=5, mailbox=Mailbox("telegram", 16), body=listen, policy=WORLD, grace=1.0),
+            Actor(
+                step=5, mailbox=Mailbox("telegram", 16), body=intake.run, policy=WORLD, grace=1.0
+            ),
         ],
     )
 

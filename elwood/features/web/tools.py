@@ -1,5 +1,6 @@
 """The tools that read from the web and send to it."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
@@ -76,7 +77,7 @@ class WebTools:
         search: SearchSettings,
         client: Client,
         blocking: Blocking,
-        confined: bool = True,
+        confined: Callable[[], bool] = lambda: True,
     ) -> None:
         self._confined = confined
         self._web = web
@@ -132,7 +133,7 @@ class WebTools:
         """Say what would be sent where."""
         url = self._url(given.url)
         told = destination(self._web.rules, url.host)
-        if not self._confined and told != "blocked":
+        if told != "blocked" and not self._confined():
             told = "ask"  # a command may have told the model what to send
         action = SendRequest(url.host, told)
         subject = f"{given.method} {url.text}\n{given.content_type}\n\n{given.body}"
@@ -202,7 +203,11 @@ def _shown(number: int, result: WebResult) -> str:
 
 
 def tools(
-    web: Web, search: SearchSettings, client: Client, blocking: Blocking, confined: bool = True
+    web: Web,
+    search: SearchSettings,
+    client: Client,
+    blocking: Blocking,
+    confined: Callable[[], bool] = lambda: True,
 ) -> tuple[Tool, ...]:
     """Make them; where commands are not *confined*, each request that sends is asked about."""
     made = WebTools(web, search, client, blocking, confined)
@@ -265,4 +270,4 @@ async def build(core: Core, others: Gathered) -> Parts:
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
     search, blocking = core.config.of(SearchSettings), core.environment.blocking
-    return Parts(tools=tools(web, search, client, blocking, others.confined))
+    return Parts(tools=tools(web, search, client, blocking, lambda: others.confined))

@@ -10,7 +10,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import LentFolder, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.app.build import App, build
-from elwood.app.main import CONSOLE, FEATURES
+from elwood.app.main import ALL
 from elwood.features.files.search_tools import Find, Grep
 from elwood.features.files.tools import EditText, ListFiles, ReadFile, WriteText
 from elwood.features.shell.parts import MountedFolders, see
@@ -119,7 +119,7 @@ async def test_a_mount_is_read_searched_and_written_and_its_closed_parts_are_not
     home: Home, blog: Path
 ) -> None:
     mount = FolderMount(path=blog, name="blog", mode="rw")
-    async with build(house(home, "none", mount), Environment(), (CONSOLE, *FEATURES), {}) as app:
+    async with build(house(home, "none", mount), Environment(), ALL, {}) as app:
         hand = Hand(app)
         assert await hand.use("read_file", ReadFile("/mounts/blog/src/a.py")) == "open words"
         assert await hand.use("read_file", ReadFile(f"{blog}/.gitignore")) == "open words"
@@ -155,7 +155,7 @@ async def test_a_mount_is_open_as_far_as_the_owner_says(home: Home, blog: Path) 
     only_read = FolderMount(path=blog, name="blog")
     of_one = FolderMount(path=blog / "src", name="of-one", mode="rw", chats=(8,))
     config = house(home, "none", only_read, of_one)
-    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+    async with build(config, Environment(), ALL, {}) as app:
         hand = Hand(app)
         said = await hand.refused("write_file", WriteText("/mounts/blog/src/a.py", "x"))
         assert "was opened for reading only" in said
@@ -175,7 +175,7 @@ async def test_commands_see_a_mount_without_what_is_closed_in_it(
         FolderMount(path=blog, name="others", chats=(8,)),
     )
     config = house(home, "bubblewrap", *mounts)
-    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+    async with build(config, Environment(), ALL, {}) as app:
         hand = Hand(app)
 
         async def sh(text: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
+from elwood.features.daily_notes.store import DailyNoteSearch
 from elwood.features.memory.learning import Observation, draft_of
 from elwood.features.memory.messages import MemoryMail, Remember
 from elwood.features.memory.note import MAX_NOTE
@@ -15,11 +16,13 @@ from elwood.features.memory.tools import (
     MAX_FOUND,
     ForgetMemory,
     NoteQuery,
+    NoteSearch,
     NoteTools,
     NoteToSave,
+    search_all,
     tools,
 )
-from elwood.foundation.runtime import Mailbox
+from elwood.foundation.runtime import Mailbox, inline
 from tests.features.memory.store_alone import note_tools, remembering
 
 STRANGE = Label(untrusted=True, private=True)
@@ -74,6 +77,19 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
         assert len(found) < SEARCH.limit
         assert "more characters]" in found
         assert len((await search(notes, "word", 1)).text) > MAX_NOTE
+
+
+async def test_notes_come_first_in_whatever_order_the_searches_are(tmp_path: Path) -> None:
+    folder = tmp_path / "threads" / "daily"
+    folder.mkdir(parents=True)
+    (folder / "2026-03-14.md").write_text("- 08:00 s/t1: `drain the boiler`\n")
+    async with remembering(tmp_path / "state", workspace=tmp_path) as memory:
+        searches = (NoteSearch(memory), DailyNoteSearch(tmp_path / "state", tmp_path, inline))
+        await NoteTools(memory, searches).save(NoteToSave("boiler", "It is red."), OWN)
+        found = [await search_all(order, ("boiler",), 5) for order in (searches, searches[::-1])]
+    assert found[0] == found[1]
+    assert found[0][0].text == "It is red."
+    assert len(found[0]) == 2
 
 
 async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:

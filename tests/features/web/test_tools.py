@@ -11,9 +11,8 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.calls import Destination, SendRequest
 from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.parts import Gathered
+from elwood.agent.parts import Gathered, Parts
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
-from elwood.app.main import FEATURES
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import MAX_SHOWN, WebFetch, WebRequest, WebSearch, WebTools, tools
@@ -97,21 +96,17 @@ async def test_a_long_page_is_read_on_from_its_offset() -> None:
 async def test_where_commands_are_not_confined_each_request_is_asked_about(
     sandbox: Executor | NoSandbox, told: Destination
 ) -> None:
-    confined = Gathered(sandbox=sandbox).confined
+    others = Gathered()
+    others.complete([Parts(sandbox=sandbox)])
     client = Client(connections=1)
     web = Web(EgressRules(allowed=("a.example",), blocked=("b.example",)))
-    made = WebTools(web, SearchSettings(), client, inline, confined)
+    made = WebTools(web, SearchSettings(), client, inline, lambda: others.confined)
     plan = await made.plan_request(WebRequest("POST", "https://a.example/x"), CONTEXT)
     assert plan.action == SendRequest("a.example", told)
     plan = await made.plan_request(WebRequest("POST", "https://b.example/x"), CONTEXT)
     assert plan.action == SendRequest("b.example", "blocked")
     await web.aclose()
     await client.aclose()
-
-
-def test_the_sandbox_is_found_before_it_is_asked_about() -> None:
-    names = [feature.name for feature in FEATURES]
-    assert names.index("shell") < names.index("web")
 
 
 async def test_a_file_that_is_no_text_is_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.app.build import build
-from elwood.app.main import CONSOLE, FEATURES
+from elwood.app.main import ALL
 from elwood.features.files.tools import ListFiles, ReadFile
 from elwood.features.shell.tools import ShellCommand
 from elwood.features.skills.settings import SkillSettings
@@ -111,7 +111,7 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         SkillSettings(folders=(team,)),
         file=tmp_path / "config.toml",
     )
-    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+    async with build(config, Environment(), ALL, {}) as app:
         tools = {tool.name: tool for tool in app.tools}
         context = ToolContext(session="s", route=NOWHERE, now=0.0)
 

@@ -1,0 +1,167 @@
+"""The order of FEATURES decides nothing but the order in which things are listed."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+import pytest
+import trio
+
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.feature import Feature
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.parts import Gathered, Parts, ReadTooEarly
+from elwood.agent.policy.decide import Ask, Decision, Rules, Situation, decide
+from elwood.agent.session.core import Core
+from elwood.agent.tools.tool import ToolContext
+from elwood.app.build import App, build
+from elwood.app.main import ALL, FEATURES
+from elwood.features.skills.settings import SkillSettings
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.web.tools import WebRequest
+from elwood.foundation.environment import Environment
+from elwood.foundation.net.settings import EgressRules
+from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Config, Paths
+from tests.example_feature import FEATURE as parcels
+
+Order = Callable[[Sequence[Feature]], Sequence[Feature]]
+
+
+def web_first(features: Sequence[Feature]) -> Sequence[Feature]:
+    return sorted(features, key=lambda one: one.name != "web")
+
+
+ORDERS: dict[str, Order] = {
+    "as listed": lambda features: features,
+    "reversed": lambda features: features[::-1],
+    "rotated": lambda features: (*features[7:], *features[:7]),
+    "web first": web_first,
+}
+
+
+def configured(folder: Path) -> Config:
+    """Configure all features, with the direct sandbox and a host that requests may go to."""
+    for name in ("workspace", "skills"):
+        (folder / name).mkdir(parents=True)
+    return Config.holding(
+        Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        SandboxSettings(kind="direct"),
+        SkillSettings(folders=(folder / "skills",)),
+        EgressRules(allowed=("a.example",)),
+        TelegramSettings(token=Secret("1:" + "a" * 20), owners=(7,)),
+        file=folder / "config.toml",
+    )
+
+
+class Built:
+    """The parts that features make; *lent* is read by one of them while it is built."""
+
+    def __init__(self) -> None:
+        self.parts: list[Parts] = []
+        self.lent: list[Path] = []
+
+    def recorded(self, feature: Feature) -> Feature:
+        async def build_(core: Core, others: Gathered) -> Parts:
+            parts: Parts = await feature.build(core, others)
+            self.parts.append(parts)
+            return parts
+
+        return feature._replace(build=build_)
+
+    async def watch(self, core: Core, others: Gathered) -> Parts:
+        await trio.lowlevel.checkpoint()
+        self.lent = [one.root.path for one in others.lent]
+        return Parts()
+
+    async def described(self, app: App) -> dict[str, list[Any]]:
+        """Describe what was built, without the order of the parts."""
+        parts = self.parts
+        return {
+            "lent": sorted(self.lent),
+            "tools": sorted((one.name, one.description) for one in app.tools),
+            "actors": sorted((one.step, one.mailbox.name) for one in app.actors),
+            "outboxes": sorted(app.core.channels.outboxes),
+            "commands": sorted((one.name, one.help) for made in parts for one in made.commands),
+            "chores": sorted(one.id for made in parts for one in made.chores),
+            "control": sorted(one.name for made in parts for one in made.control),
+            "searches": sorted(one.name for made in parts for one in made.searches),
+            "prompt": sorted([await one.text(4_000) for made in parts for one in made.prompt]),
+            "status": sorted(one() for made in parts for one in made.status),
+        }
+
+
+async def decision_on_a_request(app: App) -> Decision:
+    """Decide as the gate does about a POST to a host that is allowed."""
+    [tool] = [one for one in app.tools if one.name == "web_request"]
+    context = ToolContext(session="s", route=NOWHERE, now=0.0)
+    assert tool.plan is not None
+    plan = await tool.plan(WebRequest("POST", "https://a.example/x"), context)
+    return decide(tool.name, plan.action, Situation(label=CLEAN, principal="owner"), Rules())
+
+
+async def built(folder: Path, order: Order) -> tuple[Decision, str]:
+    """Build the app in *order*; return the decision, and a description of the parts."""
+    made = Built()
+    features = order((Feature("watcher", made.watch), *map(made.recorded, (*ALL, parcels))))
+    async with build(configured(folder), Environment(), features, {}) as app:
+        found = await made.described(app)
+        return await decision_on_a_request(app), pformat(found).replace(str(folder), "")
+
+
+@pytest.mark.parametrize("order", list(ORDERS)[1:])
+async def test_the_order_of_features_decides_nothing(tmp_path: Path, order: str) -> None:
+    decision, found = await built(tmp_path / "other", ORDERS[order])
+    assert isinstance(decision, Ask)
+    assert (decision, found) == await built(tmp_path / "usual", ORDERS["as listed"])
+
+
+async def test_tools_are_listed_in_the_order_of_features(tmp_path: Path) -> None:
+    declared = [name for one in FEATURES for name in one.tools]
+    async with build(configured(tmp_path), Environment(), ALL, {}) as app:
+        listed = [one.name for one in app.tools]
+    assert [name for name in listed if name in declared] == [
+        name for name in declared if name in listed
+    ]
+
+
+READS: dict[str, Callable[[Gathered], object]] = {
+    "chores": lambda others: list(others.chores),
+    "tools": lambda others: len(others.tools),
+    "searches": lambda others: others.searches[0],
+    "control": lambda others: bool(others.control),
+    "commands": lambda others: {one.name: one for one in others.commands},
+    "sandbox": lambda others: others.sandbox,
+    "confined": lambda others: others.confined,
+    "place": lambda others: others.place(Path("/")),
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+async def test_to_read_too_early_is_a_bug_of_the_feature(tmp_path: Path, kind: str) -> None:
+    async def hasty(core: Core, others: Gathered) -> Parts:
+        await trio.lowlevel.checkpoint()
+        READS[kind](others)
+        return Parts()
+
+    features = (*ALL, Feature("hasty", hasty))  # also if it is the last
+    with pytest.raises(ReadTooEarly, match="hasty"):
+        async with build(configured(tmp_path), Environment(), features, {}):
+            pass
+
+
+async def test_of_two_sandboxes_none_wins_by_the_order(tmp_path: Path) -> None:
+    async def second(core: Core, others: Gathered) -> Parts:
+        await trio.lowlevel.checkpoint()
+        return Parts(sandbox=NoSandbox("there is another"))
+
+    features = (*ALL, Feature("second", second))
+    with pytest.raises(ValueError, match="only one may bring: sandbox"):
+        async with build(configured(tmp_path), Environment(), features, {}):
+            pass
