@@ -361,6 +361,39 @@ async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
     assert world.said == said
 
 
+@pytest.mark.parametrize(
+    ("before", "typed", "said", "calls"),
+    [
+        # Twice in a turn, then what else is said waits for the end of the call.
+        ("", ("one", "two", "three", "four"), ["re: one | two | three", "re: four"], 4),
+        # What a message costs that interrupts a call is the price of the whole prompt.
+        ("word " * 30_000, ("one", "two"), ["re: one", "re: two"], 2),
+        # A message that cannot join the turn has no reason to interrupt it.
+        ("", ("one", "/compact", "two"), ["re: one", "re: two"], 2),
+    ],
+    ids=["often", "large", "behind a command"],
+)
+async def test_a_model_call_is_interrupted_only_where_that_is_cheap(
+    world: World, before: str, typed: tuple[str, ...], said: list[str], calls: int
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(9)
+        return await echo(request)
+
+    async with house(world) as h:
+        if before:
+            await h.talk(before)
+        world.model = model
+        asked, sent = len(world.asked), len(world.said)
+        for text in typed:
+            await h.say(text)
+            await trio.sleep(1)
+        await h.quiet()
+
+    answers = [text for text in world.said[sent:] if text.startswith("re: ")]
+    assert (answers, len(world.asked) - asked) == (said, calls)
+
+
 async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: World) -> None:
     world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
     async with house(world) as h:
