@@ -1,8 +1,8 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import takewhile
 
 import msgspec
@@ -86,7 +86,9 @@ class TurnRunner:
         self._stopping = False
         self._ending = False
         self._held = 0
+        self._starting = False  # the start of a turn is on its way to the disk
         self._stopped_by: Received | None = None
+        self._failure = ""  # why the run of a task was stopped
         self._dropped = ""  # the turn of people who were removed
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
@@ -167,18 +169,40 @@ class TurnRunner:
             self._scope.cancel()
         return True
 
+    async def stop_run(self, id_: str, why: str) -> None:
+        """Stop the run of a task with the message *id_*, if it has no answer yet.
+
+        If it has not begun it is answered here, and never begins.
+        """
+        with self._hold():
+            while self._starting:
+                await self._log.wait_change()
+            turn, waits = self._log.state.turn, self._log.state.waiting.get(id_)
+            if waits is not None:
+                text = f"{why}. It had not begun."
+                replied = Replied(id_, None, (id_,), waits.route, text, failed=True, quiet=True)
+                await self._delivery.accept(replied)
+            elif turn is not None and any(one.id == id_ for one in turn.inputs) and self.stop(None):
+                self._failure = why
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        """Let no turn begin, or go on after a restart, in the block."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._log.changed()
+
     async def halt(self, command: Received | None) -> tuple[bool, int]:
         """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
 
         Return whether the turn's reply answers *command*, and how many calls were let go.
         """
-        self._held += 1
-        try:
+        with self._hold():
             stopped = self.stop(command)  # at once: approvals may be away
             gone = await self.approvals.let_go()
-        finally:
-            self._held -= 1
-            self._log.changed()
         # The start of a turn may have been on its way to the disk.
         return stopped or self.stop(command), gone
 
@@ -264,7 +288,11 @@ class TurnRunner:
                         before = (Rewound(0),)
                 case Resume(attempt):
                     started = TurnStarted(self._log.turn.id, (), attempt, "")
-            await self._log.keep(*before, started)
+            self._starting = True
+            try:
+                await self._log.keep(*before, started)
+            finally:
+                self._starting = False
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
@@ -285,6 +313,9 @@ class TurnRunner:
                 await self._gate.abandon()
                 if self._dropped == turn.id:
                     answer = TurnResult(DROPPED.format(what), failed=True)
+                elif self._failure:
+                    text = f"{self._failure}. Under way was {what}."
+                    answer = TurnResult(text, failed=True)
                 elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
@@ -384,7 +415,7 @@ class TurnRunner:
             stopped = [r for r in before if not is_command(r) or parse(r.text).name == "stop"]
             inputs += [received.id for received in (*stopped, stop)]
             said = [received for received in stopped if is_said(received)]
-        self._stopping, self._ending = False, True
+        self._stopping, self._ending, self._failure = False, True, ""
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
         if turn.errand is None:
