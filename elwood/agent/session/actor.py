@@ -158,16 +158,16 @@ class SessionActor:
             for extension in self._extensions:
                 nursery.start_soon(extension.run)
             await self._put_away_if_due()
-            left = []
+            left, cut_off = [], []
             for received in commands(self._log.state):
-                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
                 if parse(received.text).name == "stop":
-                    await self._runner.approvals.let_go()
-                    if self._runner.stop(received):
-                        continue
-                elif moves(received) and stops(received):
+                    cut_off.append(received)
+                    continue
+                if moves(received) and stops(received):
                     self._runner.stop(None)
                 left.append(received)
+            if cut_off:
+                await nursery.start(self._commands.resume_stops, nursery, cut_off)
             nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:

@@ -34,7 +34,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
-from tests.agent.session.scene import ROUTE, World, echo, house
+from tests.agent.session.scene import ROUTE, House, World, echo, house, living
 from tests.agent.session.scripted import answer, call
 
 T = TypeVar("T")
@@ -228,6 +228,49 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(worl
 
     assert world.said == ["Stopped. Under way was the model's answer."]
     assert not world.asked
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_stop_that_a_crash_cut_off_waits_for_approvals_and_holds_up_no_message(
+    world: World, is_open: bool
+) -> None:
+    """Nothing begins before what waits for a yes is withdrawn."""
+    steps = [call(("c", "destroy", '{"name": "x"}')), answer("later")]
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return steps.pop(0)
+
+    world.model = model
+    async with house(world) as h:
+        await h.talk("destroy x")
+    asked = len(world.asked)
+    begun = (
+        Received("a", "hello", "me", ROUTE, trio.current_time()),
+        TurnStarted("t2", ("a",), 1, "hello"),
+    )
+    stop = Received("b", "/stop", "me", ROUTE, trio.current_time())
+    await write(world, *(begun if is_open else ()), stop)
+    dead = House(world)
+    dead.approver.is_full = True
+    async with living(dead):
+        with trio.fail_after(60):
+            assert await dead.say("/status") == Taken()
+            assert await dead.say("more") == Taken()
+        await trio.sleep(10)
+        # Approvals never came back: the stop is still to be done in the next life.
+        assert world.said[-1].startswith(("Working on", "Nothing is running here."))
+    world.model = echo
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+        assert h.approver.withdrawn == ["t1/c"]
+        assert not h.states["s"].pending
+    stopped = "Stopped. Under way was the model's answer." if is_open else "Nothing is running. "
+    assert any(text.startswith(stopped) for text in world.said)
+    assert world.said[-1] == "re: more"
+    assert len(world.asked) == asked + 1
+    assert not any("act" in done for done in world.effects.done)
 
 
 async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world: World) -> None:

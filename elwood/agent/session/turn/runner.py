@@ -174,7 +174,7 @@ class TurnRunner:
 
         If it has not begun it is answered here, and never begins.
         """
-        with self._hold():
+        with self.hold():
             while self._starting:
                 await self._log.wait_change()
             turn, waits = self._log.state.turn, self._log.state.waiting.get(id_)
@@ -186,7 +186,7 @@ class TurnRunner:
                 self._failure = why
 
     @contextmanager
-    def _hold(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Let no turn begin, or go on after a restart, in the block."""
         self._held += 1
         try:
@@ -200,7 +200,7 @@ class TurnRunner:
 
         Return whether the turn's reply answers *command*, and how many calls were let go.
         """
-        with self._hold():
+        with self.hold():
             stopped = self.stop(command)  # at once: approvals may be away
             gone = await self.approvals.let_go()
         # The start of a turn may have been on its way to the disk.
