@@ -297,7 +297,7 @@ class SessionActor:
             route = self._delivery.route(received)
             said = _said(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
-        begun = None if is_command(received) else await self._runner.beginning(received)
+        begun = None if is_command(received) else self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):

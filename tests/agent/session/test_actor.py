@@ -1,6 +1,7 @@
 """A session as its neighbours see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,12 +18,25 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.delivery import MUCH
-from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
+from elwood.agent.session.extension import Opening, SessionExtension
+from elwood.agent.session.log.entries import (
+    Entry,
+    Posted,
+    Posting,
+    Received,
+    Reminded,
+    Replied,
+    TurnStarted,
+)
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.runner import FEATURES_LIMIT
 from elwood.foundation.runtime import (
     Child,
     Mailbox,
@@ -435,6 +449,78 @@ async def test_a_model_call_is_interrupted_only_where_that_is_cheap(
 
     answers = [text for text in world.said[sent:] if text.startswith("re: ")]
     assert (answers, len(world.asked) - asked) == (said, calls)
+
+
+class Slow(SessionExtension):
+    """A feature that needs *seconds* for the text of an opening, and again for a reminder."""
+
+    def __init__(self, name: str, seconds: float, log: SessionLog) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._log = log
+
+    def opening(self, inputs: Sequence[Received]) -> Opening:
+        return self._open
+
+    async def _open(self) -> str:
+        await trio.sleep(self._seconds)
+        return f"[{self._name} opens]\n"
+
+    async def remind(self) -> Reminded:
+        await trio.sleep(self._seconds)
+        return Reminded(self._log.turn.id, f"[{self._name} reminds]", CLEAN)
+
+
+async def test_a_slow_feature_holds_up_no_message_and_no_stop(world: World) -> None:
+    world.extend = lambda house: [partial(Slow, "slow", 1e6)]
+    async with house(world) as h:
+        with trio.fail_after(1):
+            assert await h.say("one") == Taken()
+            assert await h.say("/status") == Taken()
+            assert await h.say("two") == Taken()
+        await trio.sleep(2)
+        assert world.said[-1].startswith("Working on")
+        await h.talk("/stop")
+
+    stopped = "Stopped. Under way was the model's answer.\n\nNot answered yet: “two”."
+    assert world.said[-1] == stopped
+    assert not world.asked
+
+
+async def test_all_features_of_a_turn_are_waited_for_together_and_not_for_ever(
+    world: World,
+) -> None:
+    names = [("first", 3.0), ("never", 1e6), ("last", 4.0)]
+    world.extend = lambda house: [partial(Slow, name, seconds) for name, seconds in names]
+    async with house(world) as h:
+        began = trio.current_time()
+        await h.talk("hello")
+        # An opening may change what is reminded of, so these two follow one another.
+        assert trio.current_time() - began < 3 * FEATURES_LIMIT
+
+    (asked,) = world.asked
+    seen = [m.text for m in asked.messages if isinstance(m, Human | Notice)]
+    assert seen[0].startswith("[first opens]\n[last opens]\n[")
+    assert seen[0].endswith("hello")
+    assert seen[1:] == ["[first reminds]", "[last reminds]"]
+
+
+async def test_a_turn_that_a_restart_cut_off_while_it_was_opened_is_opened_again(
+    world: World,
+) -> None:
+    seconds = [1e6, 0.0]
+    world.extend = lambda house: [partial(Slow, "days", seconds.pop(0))]
+    async with house(world) as h:
+        await h.say("hello")
+        await trio.sleep(1)
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    (asked,) = world.asked
+    said = [m.text for m in asked.messages if isinstance(m, Human)]
+    assert len(said) == 1
+    assert said[0].startswith("[days opens]\n[")
 
 
 async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: World) -> None:
