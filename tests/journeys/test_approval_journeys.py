@@ -98,7 +98,7 @@ async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(h: Home) -> None:
         assert said(h) == [
             "re: acted on boldly\n\n— from the records —\n✓ act boldly · allowed once by you"
         ]
-        assert h.names()[3:8] == ["said", "pending", "decided", "started", "ended"]
+        assert h.names()[4:9] == ["said", "pending", "decided", "started", "ended"]
         assert h.broken() == []
 
 

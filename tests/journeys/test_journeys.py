@@ -15,6 +15,7 @@ from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
     Delivered,
+    Joined,
     Posted,
     Posting,
     Prompted,
@@ -40,7 +41,9 @@ async def test_one_telegram_message(h: Home) -> None:
         match h.entries():
             case [
                 Received(id, "*hello*", principal, where),
-                TurnStarted("t1", inputs, 1, shown),
+                # The daily notes of a first message are read within its turn.
+                TurnStarted("t1", inputs, 1, ""),
+                Joined("t1", (), shown),
                 Prompted(prompt),
                 Said("t1", message),
                 Replied("t1", "t1", answered, back, "re: *hello*", "", False),
@@ -72,6 +75,7 @@ async def test_one_tool_call(h: Home) -> None:
             case [
                 Received(),
                 TurnStarted(),
+                Joined(),
                 Prompted(),
                 Said("t1", asking),
                 CallStarted("t1", "c0", "look", "pure", "there"),
@@ -114,7 +118,7 @@ async def test_a_fresh_installation(h: Home) -> None:
         assert life.inspect().stuck == ()
         assert (h.runtime / "control.sock").is_socket()
     assert h.texts() == ["re: hello"]
-    assert h.names()[:3] == ["received", "turn", "prompted"]
+    assert h.names()[:4] == ["received", "turn", "joined", "prompted"]
     soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
     assert soul.splitlines()[-1] in h.asked[0].prompt.system
     assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [

@@ -19,7 +19,7 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Ta
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, SessionsMail
+from elwood.agent.session.messages import Await, SessionsMail, StopRun
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
 from elwood.features.tasks.rules import Verb
@@ -254,7 +254,17 @@ class House:
                     self._take(message)
                 elif isinstance(message, Await):
                     nursery.start_soon(self._await, message)
+                elif isinstance(message, StopRun):
+                    self._stop_run(message)
             nursery.cancel_scope.cancel()
+
+    def _stop_run(self, message: StopRun) -> None:
+        """Stop a run that has perhaps done something."""
+        work = self.world.works.get(message.id)
+        if work is not None and not work.is_done:
+            work.done, work.is_done = RunResult(message.why, failed=True, acted=True), True
+            work.ends = self.world.passed()
+        message.reply.set(None if work is None else work.done)
 
     def _take(self, message: Inbound) -> None:
         world = self.world

@@ -30,7 +30,7 @@ from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves, stops
 from elwood.agent.session.log.turns import TOLD
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -158,16 +158,16 @@ class SessionActor:
             for extension in self._extensions:
                 nursery.start_soon(extension.run)
             await self._put_away_if_due()
-            left = []
+            left, cut_off = [], []
             for received in commands(self._log.state):
-                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
                 if parse(received.text).name == "stop":
-                    await self._runner.approvals.let_go()
-                    if self._runner.stop(received):
-                        continue
-                elif moves(received) and stops(received):
+                    cut_off.append(received)
+                    continue
+                if moves(received) and stops(received):
                     self._runner.stop(None)
                 left.append(received)
+            if cut_off:
+                await nursery.start(self._commands.resume_stops, nursery, cut_off)
             nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:
@@ -206,6 +206,8 @@ class SessionActor:
                     message.reply.set(await self._receive(message, nursery))
             case Await():
                 nursery.start_soon(self._await, message)
+            case StopRun():
+                nursery.start_soon(self._stop_run, message)
             case Interrupt():
                 self._runner.stop(None)
             case Decided():
@@ -295,7 +297,7 @@ class SessionActor:
             route = self._delivery.route(received)
             said = _said(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
-        begun = None if is_command(received) else await self._runner.beginning(received)
+        begun = None if is_command(received) else self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
@@ -325,7 +327,11 @@ class SessionActor:
     def _redacted(self, file: ReceivedFile) -> ReceivedFile:
         return msgspec.structs.replace(file, text=self._core.redactor(well_formed(file.text)))
 
-    async def _await(self, wanted: Await) -> None:
+    async def _stop_run(self, wanted: StopRun) -> None:
+        await self._runner.stop_run(wanted.id, wanted.why)
+        await self._await(wanted)
+
+    async def _await(self, wanted: Await | StopRun) -> None:
         """Answer when the run has ended: until then it waits, or is the open turn's."""
         while True:
             state = self._log.state
@@ -436,5 +442,5 @@ def _refuse(message: SessionsMail, why: str) -> None:
 def _answer(message: SessionsMail, answer: Reception) -> None:
     if isinstance(message, Inbound):
         message.reply.set(answer)
-    elif isinstance(message, Await):
+    elif isinstance(message, Await | StopRun):
         message.reply.set(None)

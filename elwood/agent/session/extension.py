@@ -11,6 +11,8 @@ from elwood.agent.session.commands.rights import OWNER, Right
 from elwood.agent.session.log.entries import Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 
+# Reads the text that a turn begins with.
+Opening = Callable[[], Awaitable[str]]
 # Runs of tasks: the task, and the series of the run.
 Runs = frozenset[tuple[str, int]]
 
@@ -37,9 +39,12 @@ class SessionExtension:
         """Whether the conversation must be woken at the next start for this feature's sake."""
         return False
 
-    async def opening(self, inputs: Sequence[Received]) -> str:
-        """Give what a turn on *inputs* begins with, in front of them and recorded with them."""
-        return ""
+    def opening(self, inputs: Sequence[Received]) -> Opening | None:
+        """Return the reader of the text that a turn on *inputs* begins with; None without a text.
+
+        The text is recorded with *inputs*.  It is read within the turn.
+        """
+        return None
 
     async def remind(self) -> Reminded | None:
         """Choose what goes along with the turn that has begun; asked again after a crash."""

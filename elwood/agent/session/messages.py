@@ -18,10 +18,22 @@ class Await(Request[RunResult | None], frozen=True, kw_only=True):
     id: str
 
 
+class StopRun(Request[RunResult | None], frozen=True, kw_only=True):
+    """Stop the run of a task with the message *id*, and answer as `Await` does.
+
+    Sent by the scheduler.  A run that has not begun never begins.  *why* becomes part of its
+    answer.  Repeating this changes nothing.
+    """
+
+    session: str
+    id: str
+    why: str
+
+
 class Interrupt(msgspec.Struct, frozen=True):
     """Stop the running turn of *session*, a task's.  A hint; repeating it is harmless."""
 
     session: str
 
 
-SessionsMail = Inbound | Await | Interrupt | Decided
+SessionsMail = Inbound | Await | StopRun | Interrupt | Decided

@@ -12,7 +12,7 @@ from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension, TakenBack
+from elwood.agent.session.extension import Opening, SessionExtension, TakenBack
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import FinishedTurn
@@ -107,10 +107,11 @@ class DailyNotesExtension(SessionExtension):
         texts = (message.text for message in said if isinstance(message, Human))
         return is_first(texts, self._notes.today(self._now()))
 
-    async def opening(self, inputs: Sequence[Received]) -> str:
-        """Read what a turn on *inputs* begins with; empty if with nothing."""
-        if not self._is_due(inputs):
-            return ""
+    def opening(self, inputs: Sequence[Received]) -> Opening | None:
+        return self._recall if self._is_due(inputs) else None
+
+    async def _recall(self) -> str:
+        """Read the notes that come back; empty if there are none."""
         await self.settle()  # what was said here a moment ago comes back
         try:
             return await self._notes.recall(self._now())

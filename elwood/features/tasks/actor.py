@@ -21,7 +21,7 @@ from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.messages import (
     Adopt,
@@ -80,6 +80,8 @@ LOOK = 60.0
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
 # Seconds for a run: a turn may take 15 minutes, and another one may be before it.
 RUN_LIMIT = 1_800.0
+# Seconds for its conversation to stop a run at that limit: it writes down what was under way.
+STOP_LIMIT = 60.0
 # Seconds until a session that has no room is asked again, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
 # Seconds for the conversation that is to know what was told: the run is done without.
@@ -307,9 +309,7 @@ class TaskRunner:
         """Do what is to be done, or go on with it, and say what came of it."""
         with trio.move_on_after(RUN_LIMIT):
             return await self._follow_up(run, await self._carry_out(run))
-        words = f"it took longer than {RUN_LIMIT / 60:.0f} minutes"
-        # Nobody knows how far it came; chores may be done twice.
-        return Outcome("failed", words, acted=not run.task.chore)
+        return await self._stop(run)
 
     def hint(self, hint: Interrupt | Decided) -> None:
         """Pass a hint on to the session that it is for."""
@@ -322,6 +322,21 @@ class TaskRunner:
         route = self._route(task)
         home = self._home(route) if route is not None else None
         return home or f"{errand.SESSION}{task.id}"
+
+    async def _stop(self, run: DueRun) -> Outcome:
+        """Stop a run that has reached its limit, and what follows it; report its recorded end."""
+        took = f"took longer than {RUN_LIMIT / 60:.0f} minutes"
+        session, done = session_of(run.task), None
+        with trio.move_on_after(STOP_LIMIT):
+            for part in (run, replace(run, follows=True)):
+                make = partial(
+                    StopRun, session=session, id=_message_of(part), why=f"The run {took}"
+                )
+                done = await self._sessions.insist(make) or done
+        if done is not None and done.failed:
+            return await self._ended(run, done)
+        # It is unknown how far the run came.  A chore may be done twice.
+        return Outcome("failed", f"it {took}", acted=not run.task.chore)
 
     async def _follow_up(self, run: DueRun, outcome: Outcome) -> Outcome:
         """Have the model do what the task wants after such an end, in the same conversation."""

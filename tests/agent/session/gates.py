@@ -50,6 +50,7 @@ class Approver:
         self.asked: list[RequestApproval] = []
         self.withdrawn: list[str] = []
         self.decided: dict[str, Verdict] = {}
+        self.is_full = False  # its disk: nothing can be withdrawn
         self.hint: Callable[[], object] = lambda: None
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
@@ -63,6 +64,8 @@ class Approver:
                     mail.reply.set(known or Pending())
                 case LookUpDecision(plan=plan):
                     mail.reply.set(self.decided.get(plan) or Pending())
+                case WithdrawRequests() if self.is_full:
+                    mail.reply.set(False)
                 case WithdrawRequests(calls=calls):
                     self.withdrawn += calls
                     mail.reply.set(True)

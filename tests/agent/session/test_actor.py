@@ -1,6 +1,7 @@
 """A session as its neighbours see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,12 +18,25 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.delivery import MUCH
-from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
+from elwood.agent.session.extension import Opening, SessionExtension
+from elwood.agent.session.log.entries import (
+    Entry,
+    Posted,
+    Posting,
+    Received,
+    Reminded,
+    Replied,
+    TurnStarted,
+)
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.runner import FEATURES_LIMIT
 from elwood.foundation.runtime import (
     Child,
     Mailbox,
@@ -34,7 +48,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
-from tests.agent.session.scene import ROUTE, World, echo, house
+from tests.agent.session.scene import ROUTE, House, World, echo, house, living
 from tests.agent.session.scripted import answer, call
 
 T = TypeVar("T")
@@ -230,6 +244,49 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(worl
     assert not world.asked
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_stop_that_a_crash_cut_off_waits_for_approvals_and_holds_up_no_message(
+    world: World, is_open: bool
+) -> None:
+    """Nothing begins before what waits for a yes is withdrawn."""
+    steps = [call(("c", "destroy", '{"name": "x"}')), answer("later")]
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return steps.pop(0)
+
+    world.model = model
+    async with house(world) as h:
+        await h.talk("destroy x")
+    asked = len(world.asked)
+    begun = (
+        Received("a", "hello", "me", ROUTE, trio.current_time()),
+        TurnStarted("t2", ("a",), 1, "hello"),
+    )
+    stop = Received("b", "/stop", "me", ROUTE, trio.current_time())
+    await write(world, *(begun if is_open else ()), stop)
+    dead = House(world)
+    dead.approver.is_full = True
+    async with living(dead):
+        with trio.fail_after(60):
+            assert await dead.say("/status") == Taken()
+            assert await dead.say("more") == Taken()
+        await trio.sleep(10)
+        # Approvals never came back: the stop is still to be done in the next life.
+        assert world.said[-1].startswith(("Working on", "Nothing is running here."))
+    world.model = echo
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+        assert h.approver.withdrawn == ["t1/c"]
+        assert not h.states["s"].pending
+    stopped = "Stopped. Under way was the model's answer." if is_open else "Nothing is running. "
+    assert any(text.startswith(stopped) for text in world.said)
+    assert world.said[-1] == "re: more"
+    assert len(world.asked) == asked + 1
+    assert not any("act" in done for done in world.effects.done)
+
+
 async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world: World) -> None:
     said = ("hello", "one", "/stop", "two", "/stop", "three")
     after = await wake_up(
@@ -359,6 +416,111 @@ async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
         await h.quiet()
 
     assert world.said == said
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "said", "calls"),
+    [
+        # Twice in a turn, then what else is said waits for the end of the call.
+        ("", ("one", "two", "three", "four"), ["re: one | two | three", "re: four"], 4),
+        # What a message costs that interrupts a call is the price of the whole prompt.
+        ("word " * 30_000, ("one", "two"), ["re: one", "re: two"], 2),
+        # A message that cannot join the turn has no reason to interrupt it.
+        ("", ("one", "/compact", "two"), ["re: one", "re: two"], 2),
+    ],
+    ids=["often", "large", "behind a command"],
+)
+async def test_a_model_call_is_interrupted_only_where_that_is_cheap(
+    world: World, before: str, typed: tuple[str, ...], said: list[str], calls: int
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(9)
+        return await echo(request)
+
+    async with house(world) as h:
+        if before:
+            await h.talk(before)
+        world.model = model
+        asked, sent = len(world.asked), len(world.said)
+        for text in typed:
+            await h.say(text)
+            await trio.sleep(1)
+        await h.quiet()
+
+    answers = [text for text in world.said[sent:] if text.startswith("re: ")]
+    assert (answers, len(world.asked) - asked) == (said, calls)
+
+
+class Slow(SessionExtension):
+    """A feature that needs *seconds* for the text of an opening, and again for a reminder."""
+
+    def __init__(self, name: str, seconds: float, log: SessionLog) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._log = log
+
+    def opening(self, inputs: Sequence[Received]) -> Opening:
+        return self._open
+
+    async def _open(self) -> str:
+        await trio.sleep(self._seconds)
+        return f"[{self._name} opens]\n"
+
+    async def remind(self) -> Reminded:
+        await trio.sleep(self._seconds)
+        return Reminded(self._log.turn.id, f"[{self._name} reminds]", CLEAN)
+
+
+async def test_a_slow_feature_holds_up_no_message_and_no_stop(world: World) -> None:
+    world.extend = lambda house: [partial(Slow, "slow", 1e6)]
+    async with house(world) as h:
+        with trio.fail_after(1):
+            assert await h.say("one") == Taken()
+            assert await h.say("/status") == Taken()
+            assert await h.say("two") == Taken()
+        await trio.sleep(2)
+        assert world.said[-1].startswith("Working on")
+        await h.talk("/stop")
+
+    stopped = "Stopped. Under way was the model's answer.\n\nNot answered yet: “two”."
+    assert world.said[-1] == stopped
+    assert not world.asked
+
+
+async def test_all_features_of_a_turn_are_waited_for_together_and_not_for_ever(
+    world: World,
+) -> None:
+    names = [("first", 3.0), ("never", 1e6), ("last", 4.0)]
+    world.extend = lambda house: [partial(Slow, name, seconds) for name, seconds in names]
+    async with house(world) as h:
+        began = trio.current_time()
+        await h.talk("hello")
+        # An opening may change what is reminded of, so these two follow one another.
+        assert trio.current_time() - began < 3 * FEATURES_LIMIT
+
+    (asked,) = world.asked
+    seen = [m.text for m in asked.messages if isinstance(m, Human | Notice)]
+    assert seen[0].startswith("[first opens]\n[last opens]\n[")
+    assert seen[0].endswith("hello")
+    assert seen[1:] == ["[first reminds]", "[last reminds]"]
+
+
+async def test_a_turn_that_a_restart_cut_off_while_it_was_opened_is_opened_again(
+    world: World,
+) -> None:
+    seconds = [1e6, 0.0]
+    world.extend = lambda house: [partial(Slow, "days", seconds.pop(0))]
+    async with house(world) as h:
+        await h.say("hello")
+        await trio.sleep(1)
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    (asked,) = world.asked
+    said = [m.text for m in asked.messages if isinstance(m, Human)]
+    assert len(said) == 1
+    assert said[0].startswith("[days opens]\n[")
 
 
 async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: World) -> None:

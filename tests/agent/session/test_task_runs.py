@@ -11,7 +11,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await
+from elwood.agent.session.messages import Await, StopRun
 from tests.agent.session.scene import ROUTE, House, World, house
 from tests.agent.session.scripted import answer, call
 
@@ -77,6 +77,71 @@ async def test_only_what_there_is_to_tell_is_told(world: World, said: str, told:
     assert isinstance(done, RunResult)
     assert done.text == told
     assert world.said == [told] * bool(told)
+
+
+WHY = "The run took longer than 30 minutes"
+
+
+async def stop_run(h: House, id_: str, session: str = "task-inbox") -> RunResult | None:
+    """Stop a run, as the scheduler does at its limit."""
+    return await h.sessions.address.insist(lambda: StopRun(session=session, id=id_, why=WHY))
+
+
+async def test_a_run_that_is_stopped_ends_with_what_was_under_way(world: World) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return call(("c", "hang", "{}"))
+
+    world.model = model
+    async with house(world) as h, trio.open_nursery() as nursery:
+        nursery.start_soon(run, h, "task:1", "look")
+        await world.effects.hang.wait()
+        first = await stop_run(h, "task:1")
+        assert first == await stop_run(h, "task:1")
+    assert first is not None
+    assert first.text.startswith(f"{WHY}. Under way was hang.")
+    assert (first.failed, first.acted) == (True, True)
+
+
+async def test_a_run_that_a_restart_cut_off_is_stopped_before_it_goes_on(world: World) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    world.model = model
+    async with house(world) as h, trio.open_nursery() as nursery:
+        nursery.start_soon(run, h, "task:1", "look")
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    async with house(world) as h:
+        result = await stop_run(h, "task:1")
+    assert result == RunResult(f"{WHY}. Under way was the model's answer.", failed=True)
+
+
+async def test_a_run_that_is_stopped_before_it_begins_never_begins(world: World) -> None:
+    """The turn before it belongs to a person and goes on."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(100)
+        return answer("hello")
+
+    world.model = model
+    async with house(world) as h, trio.open_nursery() as nursery:
+        await h.say("work")
+        errand = TaskRun("inbox", fresh=False)
+        nursery.start_soon(run, h, "task:1", "look", errand, "s")
+        await trio.sleep(10)
+        result = await stop_run(h, "task:1", "s")
+        waited = world.now()
+        await h.quiet()
+        assert world.now() - waited > 80
+    assert result == RunResult(f"{WHY}. It had not begun.", failed=True)
+    assert (len(world.asked), world.said) == (1, ["hello"])
+
+
+async def test_a_run_that_never_came_cannot_be_stopped(world: World) -> None:
+    async with house(world) as h:
+        assert await stop_run(h, "task:1") is None
 
 
 async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:

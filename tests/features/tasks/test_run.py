@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, SessionsMail
-from elwood.features.tasks.actor import TaskRunner
+from elwood.agent.session.messages import Await, SessionsMail, StopRun
+from elwood.features.tasks.actor import RUN_LIMIT, STOP_LIMIT, TaskRunner, message_of
 from elwood.features.tasks.rules import DueRun, Outcome
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Task
@@ -117,3 +117,46 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
         spent = await runner(mailbox, refusal=limit).carry_out(replace(run, begun=True))
     assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
     assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)
+
+
+ID = message_of(RUN.planned)
+STOPPED = RunResult("The run took longer than 30 minutes. Under way was tap.", failed=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "stopped", "outcome"),
+    [
+        (TASK, {ID: STOPPED}, Outcome("failed", STOPPED.text)),
+        # The run itself was done in time.
+        (
+            replace(TASK, on_success="Pour it."),
+            {ID: RunResult("It boils."), f"{ID}:then": STOPPED},
+            Outcome("failed", STOPPED.text),
+        ),
+        # Its conversation does not answer.
+        (TASK, None, Outcome("failed", "it took longer than 30 minutes", acted=True)),
+    ],
+)
+async def test_a_run_that_takes_too_long_is_stopped_before_it_is_reported(
+    task: Task, stopped: dict[str, RunResult] | None, outcome: Outcome, autojump_clock: object
+) -> None:
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            match message:
+                case Inbound():
+                    message.reply.set(Taken())
+                case Await(id=id_) if stopped and not (done := stopped.get(id_, STOPPED)).failed:
+                    message.reply.set(done)
+                case StopRun(id=id_) if stopped is not None:
+                    message.reply.set(stopped.get(id_))
+                case _:
+                    pass  # it hangs
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        assert await runner(mailbox).carry_out(replace(RUN, task=task)) == outcome
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() - began <= RUN_LIMIT + STOP_LIMIT

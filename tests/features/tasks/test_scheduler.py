@@ -119,12 +119,13 @@ def test_a_run_that_had_begun_and_is_refused_is_not_repeated(world: World) -> No
 
 
 def test_a_run_that_takes_too_long_is_not_repeated(world: World) -> None:
-    """Nobody knows what it has done."""
+    """It may have done something before it was stopped."""
     world.outcome = lambda world, asked: (RunResult(""), 2 * RUN_LIMIT)
     live(world, ONCE)
     (entry,) = ended(world)
     assert (entry.result, entry.again) == ("failed", None)
-    assert world.told == [(f'Failed: "Make tea": it took longer than 30 minutes.{ACTED}', False)]
+    told = f'Failed: "Make tea": The run took longer than 30 minutes.{ACTED}'
+    assert world.told == [(told, False)]
 
 
 @pytest.mark.parametrize(

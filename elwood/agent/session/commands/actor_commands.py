@@ -94,6 +94,22 @@ class Commands:
                     continue
                 await self.carry_out(nursery, received, again=True)
 
+    async def resume_stops(
+        self,
+        nursery: trio.Nursery,
+        stops: Sequence[Received],
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Carry out the stops that a crash cut off; no turn begins, or goes on, before their end.
+
+        It reports that it has started once it holds the turns: approvals may be away for long.
+        """
+        with self._runner.hold():
+            task_status.started()
+            for received in stops:
+                with bind(message=received.id):
+                    await self.carry_out(nursery, received, again=True)
+
     async def carry_out(
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:

@@ -1,9 +1,10 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import takewhile
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -15,7 +16,7 @@ from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
-from elwood.agent.session.extension import Runs, SessionExtension, news
+from elwood.agent.session.extension import Opening, Runs, SessionExtension, news
 from elwood.agent.session.log.entries import (
     Entry,
     Fetched,
@@ -42,6 +43,10 @@ from elwood.foundation.text.lines import in_quotes
 
 log = logging.getLogger("elwood.sessions")
 
+T = TypeVar("T")
+# Seconds for all features together to say what goes along with a turn: twice the longest limit
+# that one has of its own.
+FEATURES_LIMIT = 10.0
 # Seconds beyond its deadline after which a turn shows as stuck.
 STUCK_AFTER = 300.0
 # At the head of the first answer after a conversation was put away, once.
@@ -86,7 +91,9 @@ class TurnRunner:
         self._stopping = False
         self._ending = False
         self._held = 0
+        self._starting = False  # the start of a turn is on its way to the disk
         self._stopped_by: Received | None = None
+        self._failure = ""  # why the run of a task was stopped
         self._dropped = ""  # the turn of people who were removed
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
@@ -98,18 +105,16 @@ class TurnRunner:
         calls = turn.calls.values() if self.is_working and turn is not None else ()
         return any(call.started is not None and call.ended is None for call in calls)
 
-    async def beginning(self, received: Received) -> TurnStarted | None:
+    def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
-        if self.is_working or received.errand is not None:
-            return None
-        opening = await self._opening((received,))
         state = self._log.state
-        if self.is_working or state.turn is not None or state.waiting or state.pending:
+        is_busy = self.is_working or state.turn is not None or state.waiting or state.pending
+        if is_busy or received.errand is not None:
             return None
-        return self._start(Start((received,)), opening)
+        return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -167,18 +172,40 @@ class TurnRunner:
             self._scope.cancel()
         return True
 
+    async def stop_run(self, id_: str, why: str) -> None:
+        """Stop the run of a task with the message *id_*, if it has no answer yet.
+
+        If it has not begun it is answered here, and never begins.
+        """
+        with self.hold():
+            while self._starting:
+                await self._log.wait_change()
+            turn, waits = self._log.state.turn, self._log.state.waiting.get(id_)
+            if waits is not None:
+                text = f"{why}. It had not begun."
+                replied = Replied(id_, None, (id_,), waits.route, text, failed=True, quiet=True)
+                await self._delivery.accept(replied)
+            elif turn is not None and any(one.id == id_ for one in turn.inputs) and self.stop(None):
+                self._failure = why
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let no turn begin, or go on after a restart, in the block."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._log.changed()
+
     async def halt(self, command: Received | None) -> tuple[bool, int]:
         """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
 
         Return whether the turn's reply answers *command*, and how many calls were let go.
         """
-        self._held += 1
-        try:
+        with self.hold():
             stopped = self.stop(command)  # at once: approvals may be away
             gone = await self.approvals.let_go()
-        finally:
-            self._held -= 1
-            self._log.changed()
         # The start of a turn may have been on its way to the disk.
         return stopped or self.stop(command), gone
 
@@ -202,15 +229,15 @@ class TurnRunner:
         found = [await extension.cancelled(runs) for extension in self._extensions]
         return frozenset[tuple[str, int]]().union(*found)
 
-    async def _opening(self, inputs: Sequence[Received]) -> str:
-        if any(received.pending for received in inputs):
-            return ""  # the inputs are shown when their files were fetched
-        return "".join([await extension.opening(inputs) for extension in self._extensions])
+    def _openings(self, inputs: Sequence[Received]) -> list[Opening]:
+        openings = [extension.opening(inputs) for extension in self._extensions]
+        return [opening for opening in openings if opening is not None]
 
-    def _start(self, start: Start, opening: str) -> TurnStarted:
-        ids = tuple(received.id for received in start.inputs)
-        is_whole = start.inputs and not any(received.pending for received in start.inputs)
-        text = opening + render(start.inputs, self._clock) if is_whole else ""
+    def _start(self, start: Start) -> TurnStarted:
+        """Build the start of a turn; its inputs stay hidden until what they need is fetched."""
+        ids, inputs = tuple(received.id for received in start.inputs), start.inputs
+        is_hidden = any(received.pending for received in inputs) or self._openings(inputs)
+        text = render(inputs, self._clock) if inputs and not is_hidden else ""
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -245,7 +272,6 @@ class TurnRunner:
         while True:
             await self._forsake()
             work = next_work(state)
-            opening = await self._opening(work.inputs) if isinstance(work, Start) else ""
             while self._held:
                 await self._log.wait_change()
             if next_work(state) != work:
@@ -259,12 +285,16 @@ class TurnRunner:
                     await self._reply(TurnResult(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
-                    started = self._start(start, opening)
+                    started = self._start(start)
                     if any(one.errand and one.errand.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
                     started = TurnStarted(self._log.turn.id, (), attempt, "")
-            await self._log.keep(*before, started)
+            self._starting = True
+            try:
+                await self._log.keep(*before, started)
+            finally:
+                self._starting = False
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
@@ -285,6 +315,9 @@ class TurnRunner:
                 await self._gate.abandon()
                 if self._dropped == turn.id:
                     answer = TurnResult(DROPPED.format(what), failed=True)
+                elif self._failure:
+                    text = f"{self._failure}. Under way was {what}."
+                    answer = TurnResult(text, failed=True)
                 elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
@@ -297,7 +330,7 @@ class TurnRunner:
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
         if turn.errand is not None and turn.errand.tool:
-            return await call_alone(self._log, self._gate, turn.errand)
+            return await self._fetch() or await call_alone(self._log, self._gate, turn.errand)
         showing = None  # nobody waits for the run of a task
         if turn.errand is None:
             showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
@@ -309,7 +342,9 @@ class TurnRunner:
         return answer
 
     async def _fetch(self) -> TurnResult | None:
-        """Fetch the pending files of the open turn, and show its hidden inputs to the model.
+        """Fetch what belongs to the hidden inputs of the open turn, and show them to the model.
+
+        That is their pending files, and the text that the turn begins with.
 
         Each result is recorded before the next fetch.  Troubles are told to the sender; they are
         the answer if there is nothing else to answer.
@@ -325,7 +360,8 @@ class TurnRunner:
         troubles = "\n".join(trouble for received in hidden for trouble in received.troubles)
         if troubles and not (turn.shown or any(map(_has_content, hidden))):
             return TurnResult(troubles, failed=True)
-        text = await self._opening(hidden) if not turn.shown else ""
+        openings = await _gather([] if turn.shown else self._openings(hidden))
+        text = "".join([text for text in openings if text is not None])
         joined = Joined(turn.id, (), text + render(hidden, self._clock))
         if not troubles:
             await self._log.stage(joined)
@@ -351,7 +387,7 @@ class TurnRunner:
         prompt = await self.prompt.now(self._log.id)
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, WAITING, pending, "your waiting calls")]
-        reminders += [await extension.remind() for extension in self._extensions]
+        reminders += await _gather([extension.remind for extension in self._extensions])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.errand is not None:
@@ -384,7 +420,7 @@ class TurnRunner:
             stopped = [r for r in before if not is_command(r) or parse(r.text).name == "stop"]
             inputs += [received.id for received in (*stopped, stop)]
             said = [received for received in stopped if is_said(received)]
-        self._stopping, self._ending = False, True
+        self._stopping, self._ending, self._failure = False, True, ""
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
         if turn.errand is None:
@@ -426,6 +462,22 @@ class TurnRunner:
             late.append(Joined(turn.id, (), render(turn.hidden, self._clock)))
         await self._delivery.accept(replied, *late, *answer.entries)
         self._ending = False
+
+
+async def _gather(reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]:
+    """Wait for all *reads* of features side by side; the result of a late one is None."""
+    results: list[T | None] = [None] * len(reads)
+
+    async def read(place: int) -> None:
+        results[place] = await reads[place]()
+
+    with trio.move_on_after(FEATURES_LIMIT) as scope:
+        async with trio.open_nursery() as nursery:
+            for place in range(len(reads)):
+                nursery.start_soon(read, place)
+    if scope.cancelled_caught:
+        log.warning("features took too long for a turn", extra={"seconds": FEATURES_LIMIT})
+    return results
 
 
 def _has_content(received: Received) -> bool:

@@ -30,7 +30,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.reading.receipts import HEAD, activity
-from elwood.agent.session.turn.compaction import make_room
+from elwood.agent.session.turn.compaction import ContextLimits, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
@@ -38,8 +38,10 @@ from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 AWAY, LOOK_EVERY = 15.0, 0.25
-# How often a model call may be begun anew because another message came before anything was shown.
-MAX_RESTARTS = 5
+# How often in one start of a turn a message may interrupt a model call, and up to how many tokens
+# of prompt. The prompt is paid for again each time: at 3 dollars for a million tokens, 20,000 cost
+# 6 cents.
+MAX_RESTARTS, MAX_REPEATED = 2, 20_000
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
 # How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
@@ -234,7 +236,7 @@ class TurnRun:
                 await self.fetch()
 
     async def _ask(self) -> Completed | None:
-        """Ask the model; None if another message came before anything was shown."""
+        """Ask the model; None if a message interrupted the call and can join the turn."""
         shown = early = False
         completed: Completed | None = None
         progress, seen = trio.open_memory_channel[models.Progress](1)
@@ -253,8 +255,9 @@ class TurnRun:
 
         async def watch() -> None:
             nonlocal early
-            await self.arrivals.wait()
-            if not shown and self._restarts < MAX_RESTARTS:
+            while not inputs(self.log.state):
+                await self.arrivals.wait()
+            if not shown and self._is_cheap_to_repeat():
                 early = True
                 self._restarts += 1
                 nursery.cancel_scope.cancel()
@@ -265,6 +268,15 @@ class TurnRun:
             completed = await self._complete(progress)
             nursery.cancel_scope.cancel()
         return None if early and completed is None else completed
+
+    def _is_cheap_to_repeat(self) -> bool:
+        """Return True if a message may interrupt the model call; else it joins after the call."""
+        state = self.log.state
+        limits = ContextLimits(
+            context=MAX_REPEATED, prompt=state.prompt_tokens, ratio=state.calibration.ratio
+        )
+        is_small = limits.size(state.tokens) <= limits.context
+        return is_small and self._restarts < MAX_RESTARTS
 
     async def _request(self, request: Complete) -> Completed:
         """Ask, waiting for a restart of who gives the responses.
