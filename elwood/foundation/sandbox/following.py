@@ -1,8 +1,8 @@
-"""Follow one command: which untrusted files it read, what it wrote, which instructions it changed.
+"""Follow one command: the untrusted files that it reads, and the files that it writes.
 
 Files that it wrote are marked as untrusted if it ran for an untrusted conversation, or read or was
-given an untrusted file. A note on the disk says that a command runs, so that the next start does
-what a crash has left undone. Everything here blocks.
+given an untrusted file. A note on the disk says that a command runs, so that the next start
+finishes the work that a crash cut off. Everything here blocks.
 """
 
 import os
@@ -117,7 +117,7 @@ def begin(
     untrusted: bool,
     writes: bool,
 ) -> FollowedCommand:
-    """Look at *roots*, the workspace first, before a command that was given the paths *named*.
+    """Look at *roots*, the workspace first, before a command whose words name the paths *named*.
 
     *sources* are untrusted folders that it sees.  Raises TooManyFiles.
     """

@@ -1,4 +1,4 @@
-"""Find out what a command read and changed in a folder, so that strangers' words keep their mark.
+"""Find the files that a command read or changed, so that strangers' words keep their mark.
 
 The kernel tells it. A created or changed file has an inode or a change time that no file had
 before; no program can set a change time. A file that was read has another access time, where the
@@ -82,9 +82,9 @@ def look(root: Root, *, limit: int = MAX_FILES, watch: bool = False) -> FolderSt
 
 
 def find_reads(root: Path, before: FolderState) -> list[str]:
-    """List the marked files that were read since *before*, as far as it can be known.
+    """List the marked files that were read since *before*.
 
-    A file that was replaced or removed meanwhile counts: it may have been read first.
+    A file that was replaced or removed counts: it may have been read first.
     """
     return [
         path
@@ -164,7 +164,7 @@ def _age(found: Traced) -> Traced:
 
 
 class _OpenFolder:
-    """A folder that is closed when nothing refers to it any more."""
+    """A folder that is closed with the last reference to it."""
 
     def __init__(self, path: str | Path) -> None:
         self.fd = os.open(path, _FOLDER)
