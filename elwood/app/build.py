@@ -33,6 +33,7 @@ from elwood.agent.parts import (
     choose_only,
 )
 from elwood.agent.session.actor import Sessions
+from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
 from elwood.agent.session.extension import Extensions
 from elwood.agent.session.log.restored import restored
@@ -126,7 +127,7 @@ async def build(
         own = own_config(config, features)
         core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
         gathered = Gathered(one for feature in features for one in feature.lent(config))
-        parts: list[Parts] = []
+        parts = [Parts(commands=BUILT_IN)]
         for feature in features:
             try:
                 made = await feature.build(core, gathered)

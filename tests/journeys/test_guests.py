@@ -10,11 +10,11 @@ from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.commands.slash import COMMANDS
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from tests.agent.session.known import NAMES
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, MINE, OTHER, OTHERS, Home, Life, newest
@@ -106,7 +106,7 @@ async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
         await let_in(h, life)
         said = {
             f"/{name} {given}".strip().replace("CODE", code)
-            for name in (*COMMANDS, "start", ID)
+            for name in (*NAMES, "start", ID)
             for given in ("", *GIVEN.get(name, ()))
         }
         answers = {}
@@ -170,7 +170,7 @@ async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) 
     h.groups = (GROUP,)
     async with h.life() as life:
         code = await planted(h, life)
-        for name in (*COMMANDS, "memory", "tasks"):
+        for name in (*NAMES, "memory", "tasks"):
             for given in ("", *GIVEN.get(name, ())):
                 before = len(h.fake.sent)
                 in_group(h, f"/{name} {given}".strip().replace("CODE", code))

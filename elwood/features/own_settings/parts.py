@@ -39,7 +39,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="settings",
-                help=f"what I have set for myself\n{USAGE}",
+                help="what I have set for myself",
+                usage=USAGE,
                 run=partial(command, keeper),
             )
         ],
