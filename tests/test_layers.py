@@ -17,7 +17,13 @@ ORDER = [
     "foundation/log",
     "foundation/environment", "foundation/checks",
     "agent/conversation", "agent/models", "agent/channels", "agent/media", "agent/policy",
-    "agent/tools", "agent/approvals", "agent/session", "agent/parts", "agent/feature",
+    "agent/tools", "agent/approvals",
+    "agent/session/log", "agent/session/settings", "agent/session/inspection",
+    "agent/session/messages", "agent/session/rights", "agent/session/paging",
+    "agent/session/extension", "agent/session/reading", "agent/session/restored",
+    "agent/session/core", "agent/session/store", "agent/session/delivery", "agent/session/turn",
+    "agent/session/commands", "agent/session/actor", "agent/session/cli",
+    "agent/parts", "agent/feature",
     "features", "app",
 ]  # fmt: skip
 MODULE = re.compile(r"elwood(\.\w+)+:\w+")

@@ -356,7 +356,7 @@ REASONS: dict[str, str] = {
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
         "agent.models.providers.make_provider agent.models.settings.candidates "
         "agent.session.paging.page agent.session.rights.refusal "
-        "agent.session.log.restored.settle agent.session.reading.cli.newest_calls "
+        "agent.session.restored.settle agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "
         "features.console.drawing.box features.console.drawing.decided "
         "features.health.actor.health_file "

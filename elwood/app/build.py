@@ -36,8 +36,8 @@ from elwood.agent.session.actor import Sessions
 from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
 from elwood.agent.session.extension import Extensions
-from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.restored import restored
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool

@@ -26,11 +26,11 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
-from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
+from elwood.agent.session.restored import doubtful, let_go
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset

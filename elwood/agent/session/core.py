@@ -28,9 +28,9 @@ from elwood.agent.session.inspection import (
     Vitals,
     WaitSeen,
 )
-from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.restored import Restored
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor

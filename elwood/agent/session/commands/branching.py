@@ -18,7 +18,7 @@ from elwood.agent.session.extension import (
     SessionExtension,
     TakenBack,
 )
-from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
+from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resumed, summed_up
 from elwood.agent.session.log.entries import (
     Branched,
     Compacted,
@@ -31,7 +31,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
-from elwood.agent.session.turn.compaction import is_notice_of_cut, make_room
+from elwood.agent.session.turn.compaction import make_room
 from elwood.agent.session.turn.prompt import spoken
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
