@@ -33,10 +33,13 @@ from elwood.agent.parts import (
     choose_only,
 )
 from elwood.agent.session.actor import Sessions
+from elwood.agent.session.admission import Admission
 from elwood.agent.session.commands.built_in import BUILT_IN
-from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import Extensions
+from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.own_config import OwnConfig
 from elwood.agent.session.restored import restored
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger

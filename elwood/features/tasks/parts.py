@@ -19,7 +19,8 @@ from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.policy.decide import Allow, Rules, Situation, decide, has_effect
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.admission import Admission
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
