@@ -72,6 +72,26 @@ def test_imports_go_downstairs_only() -> None:
     assert len(bad) <= LEFT, "\n".join(bad)
 
 
+def imported_files(path: Path) -> Iterator[str]:
+    yield from imports(path)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Imports within functions and for the type checker count, too."""
+    files = {
+        ".".join(("elwood", *path.relative_to(HOUSE).with_suffix("").parts)): path
+        for path in HOUSE.rglob("*.py")
+    }
+    edges = {name: files.keys() & set(imported_files(path)) for name, path in files.items()}
+    # What imports nothing that is left is in no circle.
+    while free := {name for name, there in edges.items() if not there & edges.keys()}:
+        edges = {name: there for name, there in edges.items() if name not in free}
+    assert edges == {}
+
+
 def test_the_http_library_is_imported_in_one_folder() -> None:
     users = [p for p in HOUSE.rglob("*.py") if {"httpx2", "httpcore2"} & set(imports(p))]
     assert {p.parent.relative_to(HOUSE).as_posix() for p in users} <= {"foundation/net"}

@@ -22,7 +22,6 @@ import msgspec
 from elwood.agent.session.restored import NAME as NOTE
 from elwood.agent.session.restored import Restored
 from elwood.features.backup import rules
-from elwood.features.backup.feature import STAGE
 from elwood.features.backup.rules import (
     BUNDLE,
     MANIFEST,
@@ -38,6 +37,7 @@ from elwood.features.backup.rules import (
     shown,
     stamp,
 )
+from elwood.features.backup.settings import STAGE
 from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
