@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "c170a86d0052",
+        "sessions": "c8c064fba84d",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "74bbcae42f6e",
