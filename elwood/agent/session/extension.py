@@ -158,6 +158,11 @@ class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
     handling: Handling = "short"
 
     @property
+    def moves(self) -> bool:
+        """Whether it waits for rest, and the messages behind it wait for it."""
+        return self.handling in ("rest", "move")
+
+    @property
     def about(self) -> str:
         """All lines of help."""
         return f"{self.help}\n{self.usage}".rstrip()

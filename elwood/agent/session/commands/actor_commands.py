@@ -1,6 +1,7 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import get_args
 
@@ -76,6 +77,8 @@ BESIDE = (
 )
 GOES_ON = ", while this goes on, even if it is marked as interrupted: {}"
 
+GONE = "That is so old that it is not kept any more (sessions.keep)."
+
 
 class Commands:
     def __init__(
@@ -135,30 +138,24 @@ class Commands:
         if why := self.refusal(received):  # an older version asked so late
             await self._accept(received, CommandAnswer(why), nursery)
             return
-        command, log_ = self._find(received), self._log
-        async with trio.open_nursery() as beside:
-            beside.start_soon(self._show_typing, received.route)
-            if command is None or command.handling in ("short", "long"):
-                await self._run(command, received, nursery, again)
-            else:
-                async with self._runner.at_rest(nursery, stops=self.stops(received)):
-                    if received.id in log_.state.waiting:  # or a stop has answered it meanwhile
-                        await self._run(command, received, nursery, again)
-            beside.cancel_scope.cancel()
-
-    async def _run(
-        self, command: SlashCommand | None, received: Received, nursery: trio.Nursery, again: bool
-    ) -> None:
-        given = " ".join(received.text.split()[1:])
+        command, given = self._find(received), " ".join(received.text.split()[1:])
         call = BuiltInCall(
             session=self._log.id, given=given, received=received, again=again, here=self
         )
-        run = self._expand if command is None else command.run
-        try:
-            answer = await run(call)
-        except HistoryGone:
-            answer = CommandAnswer("That is so old that it is not kept any more (sessions.keep).")
-        await self._accept(received, answer, nursery)
+        async with trio.open_nursery() as beside:
+            beside.start_soon(self._show_typing, received.route)
+            async with (
+                self._runner.at_rest(nursery, stops=command.handling == "move")
+                if command is not None and command.moves
+                else nullcontext()
+            ):
+                if received.id in self._log.state.waiting:  # or a stop has answered it meanwhile
+                    try:
+                        answer = await (self._expand if command is None else command.run)(call)
+                    except HistoryGone:
+                        answer = CommandAnswer(GONE)
+                    await self._accept(received, answer, nursery)
+            beside.cancel_scope.cancel()
 
     async def _show_typing(self, route: Route) -> None:
         """Show that a command is being carried out, if that takes long."""
@@ -218,7 +215,6 @@ class Commands:
     # --- what runs here ---
 
     async def stop(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        """Stop the turn, the side question and the calls that wait."""
         if (beside := self._beside) is not None:
             beside.cancel()
         stopped, gone = await self._runner.halt(call.received)
@@ -236,7 +232,6 @@ class Commands:
         return _say(call.received, own)
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
-        """List the lines of the conversation."""
         state, now = self._log.state, self._core.clock.now()
         lines, (_, number) = branches(state.tree, state.path, now), asked_page(call.given)
         shown, pages = page(list(lines), number, PAGE, "/sessions")
@@ -245,7 +240,6 @@ class Commands:
         return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
 
     async def help(self, call: CommandCall) -> CommandAnswer:
-        """Explain the commands, or one."""
         return CommandAnswer(help_text(self._known.all, call.given))
 
     async def ask_beside(self, call: CommandCall) -> CommandAnswer:
@@ -284,7 +278,6 @@ class Commands:
     # --- what is allowed ---
 
     async def people(self, call: CommandCall) -> CommandAnswer:
-        """List the people who may talk to us, or change what one may."""
         approvals, zone = self._core.approvals, self._core.clock.zone
         with trio.move_on_after(APPROVALS_LIMIT):
             known = await approvals.insist(ListPeople)
@@ -317,7 +310,6 @@ class Commands:
     # --- how it goes, what was done, and what it costs ---
 
     async def receipts(self, call: CommandCall) -> CommandAnswer:
-        """List the calls of the conversation, or show one."""
         wanted, zone = call.given.removeprefix("#"), self._core.clock.zone
         if not (wanted.isascii() and wanted.isdigit()):
             return receipts((await self._history()).calls, wanted, zone)
@@ -329,14 +321,12 @@ class Commands:
         )
 
     async def tools(self, call: CommandCall) -> CommandAnswer:
-        """List the tools, or show one."""
         text = await self._log.look_since(
             0, lambda _, log: tool_listing(self._tools, call.given, log)
         )
         return CommandAnswer(text)
 
     async def model(self, call: CommandCall) -> CommandAnswer:
-        """Show the model that thinks here, or choose another."""
         clock, present = self._core.clock, self._log.state.model
         today = day_of(clock.now(), str(clock.zone))
         model, answer = choose(self._core.config, present, call.given, today)
@@ -365,7 +355,6 @@ class Commands:
         return CommandAnswer("\n".join(lines))
 
     async def budget(self, call: CommandCall) -> CommandAnswer:
-        """List what was spent, and the limits."""
         spent = await self._spent(BUDGET_LIMIT)
         if spent is None:
             return CommandAnswer("What it has cost cannot be said now. Try again in a minute.")
@@ -382,7 +371,6 @@ class Commands:
     # --- /export ---
 
     async def export(self, call: CommandCall) -> CommandAnswer:
-        """Send the conversation as a file."""
         return CommandAnswer(await self._export(call.given, call.received, call.again))
 
     async def _export(self, given: str, received: Received, again: bool) -> str:

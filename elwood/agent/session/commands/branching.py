@@ -75,13 +75,11 @@ class Branching:
         self._extensions = extensions
 
     async def new(self, call: CommandCall) -> CommandAnswer:
-        """Begin a new conversation."""
         await self._withdraw(anew=True)
         text = "A new conversation. I have put the old one away; see /sessions."
         return CommandAnswer(text, entries=(Rewound(0),))
 
     async def undo(self, call: CommandCall) -> CommandAnswer:
-        """Take back the newest messages, and what followed."""
         given = call.given
         begun = sum(node.begins for node in self._log.state.path)
         if given and given.lower() != "all" and not (given.isdecimal() and given.strip("0")):
@@ -102,7 +100,6 @@ class Branching:
         return CommandAnswer(text, footer, entries=(back.entry,))
 
     async def retry(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        """Take the last turn back, and answer its messages again."""
         back = await self._back()
         if back is None:
             return CommandAnswer("There is nothing to try again in this conversation.")
@@ -176,7 +173,6 @@ class Branching:
         return CommandAnswer(text, entries=(Branched(name),))
 
     async def resume(self, call: CommandCall) -> CommandAnswer:
-        """Go back to another line of the conversation."""
         given = call.given
         branch = self._log.state.tree.find(given)
         if branch is None:
@@ -189,7 +185,6 @@ class Branching:
         return CommandAnswer(text, footer, entries=(entry,))
 
     async def compact(self, call: CommandCall) -> CommandAnswer:
-        """Replace the older part of the conversation by a summary."""
         state, log_ = self._log.state, self._log
         if (before := state.tokens) < WORTHWHILE:
             return CommandAnswer(f"It is short, about {before:,} tokens: there is nothing to gain.")

@@ -21,8 +21,7 @@ class SlashCommands:
                 if name in self._named:
                     raise ValueError(f"two slash commands are called /{name}")
                 self._named[name] = one
-        moving = (name for name, one in self._named.items() if one.handling in ("rest", "move"))
-        self.moving = frozenset(moving)
+        self.moving = frozenset(name for name, one in self._named.items() if one.moves)
 
     def find(self, name: str) -> SlashCommand | None:
         """Return the command with that name, or with that alias."""
