@@ -129,8 +129,8 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 # Files of these names may touch clock, disk, network, Trio or chance, as may the folders below;
 # every other file holds decisions only.
 EDGES = {
-    "actor", "check", "cli", "client", "commands", "extension", "feature", "intake", "messages",
-    "outbox", "parts", "settings", "store", "tools",
+    "actor", "attached", "check", "cli", "client", "commands", "extension", "feature", "intake",
+    "messages", "outbox", "parts", "settings", "store", "tools",
 }  # fmt: skip
 EFFECTS = (
     "foundation/runtime", "foundation/storage", "foundation/net", "foundation/sandbox", "app",

@@ -1,7 +1,7 @@
 """A conversation on a terminal: what is finished stands above, as in any shell; below it is typed.
 
-Knows the frames of `wire` and the terminal, and nothing of who runs Elwood.  It may sit in a thread
-that is not the main one, where signals cannot be heard: there the end of the connection ends it.
+Knows the frames and the terminal, and nothing of who runs Elwood.  It may sit in a thread that is
+not the main one, where signals cannot be heard: there the end of the connection ends it.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 from rich.segment import Segment
 
-from elwood.features.console import drawing, wire
+from elwood.agent.channels import frames
+from elwood.features.console import drawing
 from elwood.features.console.client import GONE, read
 from elwood.features.console.drawing import ACCENT, ASKS, DIM, NUMBERS, Line
 from elwood.features.console.editing import KeptHistory, Pasted, Words, files_in
@@ -54,7 +55,7 @@ MAX_ITEMS, MAX_PENDING = 60, 1000
 # Steps of a turn that Ctrl-O shows, questions that wait for a key, messages not yet taken.
 MAX_STEPS, MAX_BOXES, MAX_SENT = 50, 20, 100
 # Bytes that may wait for an Elwood which does not read.
-MAX_UNSENT = 4 * wire.MAX_FRAME
+MAX_UNSENT = 4 * frames.MAX_FRAME
 # Rows of what is typed, and of its completions.
 INPUT_ROWS, MENU_ROWS = 8, 6
 # Messages that are shown to wait, and questions that are listed; characters of one.
@@ -122,7 +123,7 @@ class _Screen:
         self._changed = asyncio.Event()
         # What runs or ran in this turn, with its time, and its last thoughts; whether Ctrl-O shows
         # all of that.
-        self._state = wire.State()
+        self._state = frames.State()
         self._steps: dict[str, str] = {}
         self._step = ""
         self._step_at = self._began = 0.0
@@ -130,13 +131,13 @@ class _Screen:
         self._is_open = False
         # Open questions; which one is shown, and whether all of it; the id of the one that takes
         # the keys, if any does; when the last question changed, and the last two keys came.
-        self._boxes: dict[str, wire.Message] = {}
+        self._boxes: dict[str, frames.Message] = {}
         self._chosen = 0
         self._is_cut = False
         self._focus = ""
         self._asked_at = 0.0
         self._keys_at = (0.0, 0.0)
-        self._reason_for: wire.Message | None = None
+        self._reason_for: frames.Message | None = None
         # What was sent and not yet taken; what waits for the turn.
         self._sent: dict[str, str] = {}
         self._waiting: dict[str, tuple[str, list[str]]] = {}
@@ -241,7 +242,7 @@ class _Screen:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         rest, words = b"", GONE.format(self._session)
         try:
-            while len(rest) <= wire.MAX_FRAME and (data := await reader.read(64 * 1024)):
+            while len(rest) <= frames.MAX_FRAME and (data := await reader.read(64 * 1024)):
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
                     self._take(read(line))
@@ -252,32 +253,32 @@ class _Screen:
             pass  # it is the end of the connection, too
         self._end(1, words)
 
-    def _take(self, frame: wire.ToTerminal) -> None:
+    def _take(self, frame: frames.Frame) -> None:
         self._changed.set()
         match frame:
-            case wire.Message():
+            case frames.Message():
                 self._post(frame)
-            case wire.Changed():
+            case frames.Changed():
                 self._change(frame)
-            case wire.HeardElsewhere():
+            case frames.HeardElsewhere():
                 self._print(partial(drawing.heard, frame))
-            case wire.Writing(markdown=text):
+            case frames.Writing(markdown=text):
                 is_above = self._above.startswith(text)
                 self._writing = "" if is_above else text.removeprefix(self._above)
-            case wire.Thinking(text=text):
+            case frames.Thinking(text=text):
                 self._thought = text
-            case wire.Running(text=text):
+            case frames.Running(text=text):
                 self._run(drawing.safe(text).removeprefix("⏳ "))
-            case wire.Took(id=id, why=why):
+            case frames.Took(id=id, why=why):
                 self._took(id, why)
-            case wire.State():
+            case frames.State():
                 self._turn(frame)
-            case wire.StopWanted():
+            case frames.StopWanted():
                 pass  # it is for `once`
             case _:
                 assert_never(frame)
 
-    def _post(self, posted: wire.Message) -> None:
+    def _post(self, posted: frames.Message) -> None:
         if posted.is_said:
             self._above += f"{posted.text}\n\n"
         if posted.is_said or (posted.is_reply and not posted.is_old):
@@ -294,7 +295,7 @@ class _Screen:
         elif posted.choices:
             self._print(partial(drawing.typed_choices, posted.choices))
 
-    def _change(self, changed: wire.Changed) -> None:
+    def _change(self, changed: frames.Changed) -> None:
         asked = self._boxes.get(changed.id)
         if asked is None:
             return  # what was printed stays
@@ -306,7 +307,7 @@ class _Screen:
         else:
             self._close(asked)
 
-    def _close(self, asked: wire.Message, end: str = "") -> None:
+    def _close(self, asked: frames.Message, end: str = "") -> None:
         self._chosen -= asked.id in list(self._boxes)[: self._chosen]
         self._boxes.pop(asked.id, None)
         self._renew(asked)
@@ -315,7 +316,7 @@ class _Screen:
         elif end:
             self._print(partial(drawing.said, end, ()))
 
-    def _renew(self, asked: wire.Message) -> None:
+    def _renew(self, asked: frames.Message) -> None:
         """Take the focus from a question that changed: a key may be on its way to the old one."""
         self._asked_at = time.monotonic()
         if self._focus == asked.id:
@@ -340,7 +341,7 @@ class _Screen:
         if what and (what in self._steps or len(self._steps) < MAX_STEPS):
             self._steps[what] = took
 
-    def _turn(self, state: wire.State) -> None:
+    def _turn(self, state: frames.State) -> None:
         before, self._state = self._state, state
         if state.busy and not before.busy:
             self._disarm()
@@ -532,8 +533,8 @@ class _Screen:
     def _say(self, text: str) -> None:
         shown = self._buffer.text  # with pasted blocks folded
         files = [] if text.startswith("/") else files_in(text)
-        if len(files) > wire.MAX_FILES:
-            self._hint = f"At most {wire.MAX_FILES} files go along; that names {len(files)}."
+        if len(files) > frames.MAX_FILES:
+            self._hint = f"At most {frames.MAX_FILES} files go along; that names {len(files)}."
         elif id_ := self._send(text, files):
             self._history.append_string(text)
             self._clear()
@@ -547,10 +548,10 @@ class _Screen:
 
     def _send(self, text: str, files: Sequence[str] = ()) -> str:
         """Send *text* and return its id; "" and a hint, if Elwood would not take it."""
-        said = wire.SaidHere(id=secrets.token_hex(8), text=text, files=tuple(files))
-        frame = wire.encode(said)
+        said = frames.SaidHere(id=secrets.token_hex(8), text=text, files=tuple(files))
+        frame = frames.encode(said)
         assert self._writer is not None
-        if len(frame) > wire.MAX_FRAME:
+        if len(frame) > frames.MAX_FRAME:
             self._hint = "That is too long. Save it as a file, and name it with @."
             return ""
         if self._writer.transport.get_write_buffer_size() > MAX_UNSENT:
@@ -589,7 +590,7 @@ class _Screen:
         else:
             self._answer_with(asked, choices[key])
 
-    def _shown_question(self) -> wire.Message:
+    def _shown_question(self) -> frames.Message:
         return list(self._boxes.values())[self._chosen % len(self._boxes)]
 
     def _note_key(self) -> None:
@@ -600,7 +601,7 @@ class _Screen:
         before, now = self._keys_at
         return now - self._asked_at < NOT_AT_ONCE or now - before < PAUSE
 
-    def _answer_with(self, asked: wire.Message, choice: wire.Choice, why: str = "") -> None:
+    def _answer_with(self, asked: frames.Message, choice: frames.Choice, why: str = "") -> None:
         if self._send(choice.says):
             self._close(asked, f"{choice.text}: {why}" if why else choice.text)
             if why:

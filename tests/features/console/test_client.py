@@ -1,7 +1,7 @@
 """What the plain terminal shows."""
 
+from elwood.agent.channels.frames import Choice, Message
 from elwood.features.console.client import shown
-from elwood.features.console.wire import Choice, Message
 
 
 def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_numbered() -> None:

@@ -24,10 +24,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from elwood.features.console import screen
-from elwood.features.console.client import GONE
-from elwood.features.console.screen import sit
-from elwood.features.console.wire import (
+from elwood.agent.channels.frames import (
     MAX_FRAME,
     Changed,
     Choice,
@@ -36,10 +33,13 @@ from elwood.features.console.wire import (
     Running,
     State,
     Thinking,
+    ToClient,
     Took,
-    ToTerminal,
     Writing,
 )
+from elwood.features.console import screen
+from elwood.features.console.client import GONE
+from elwood.features.console.screen import sit
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
 
 CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
@@ -172,7 +172,7 @@ def test_what_was_not_taken_can_be_sent_again(tmp_path: Path) -> None:
         assert table.said() == "hello"
 
 
-def let_see(table: Table, *frames: ToTerminal) -> None:
+def let_see(table: Table, *frames: ToClient) -> None:
     """Send *frames*, and wait until they are shown: what is not taken then stands in the line."""
     table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, whatever has the keys
     table.house.send(State(busy=True), *frames)
@@ -369,7 +369,7 @@ POOL = [
 ]  # fmt: skip
 
 
-def frames(chance: random.Random) -> Iterator[ToTerminal]:
+def frames(chance: random.Random) -> Iterator[ToClient]:
     text = "".join(
         chance.choices(["# a\n", "`", "```\n", "| a |\n|-|\n", "> ", "*", "\x1b[2J"], k=9)
     )
