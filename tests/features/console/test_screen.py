@@ -28,6 +28,7 @@ from elwood.agent.channels.frames import (
     MAX_FRAME,
     Changed,
     Choice,
+    Frame,
     HeardElsewhere,
     Message,
     Running,
@@ -37,7 +38,7 @@ from elwood.agent.channels.frames import (
     Took,
     Writing,
 )
-from elwood.features.console import screen
+from elwood.features.console import view
 from elwood.features.console.client import GONE
 from elwood.features.console.screen import sit
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
@@ -185,15 +186,15 @@ def let_see(table: Table, *frames: ToClient) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a key decide however soon it comes, so that only the focus is left as protection."""
-    monkeypatch.setattr(screen, "NOT_AT_ONCE", 0.0)
-    monkeypatch.setattr(screen, "PAUSE", 0.0)
+    monkeypatch.setattr(view, "NOT_AT_ONCE", 0.0)
+    monkeypatch.setattr(view, "PAUSE", 0.0)
 
 
 def test_a_question_is_answered_by_a_key_a_moment_after_it_has_the_focus(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(TAB)
-        while not table.house.is_heard(2 * screen.PAUSE):
+        while not table.house.is_heard(2 * view.PAUSE):
             table.type("y")
         assert table.said() == "/allow X once"
 
@@ -211,7 +212,7 @@ def test_a_key_that_was_on_its_way_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None, limit: str
 ) -> None:
     """Tab and y, typed ahead or pasted without brackets, come together."""
-    monkeypatch.setattr(screen, limit, math.inf)
+    monkeypatch.setattr(view, limit, math.inf)
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(f"{TAB}yes, do{UP}ynr{pasted('as well')}{ENTER}")
@@ -369,7 +370,7 @@ POOL = [
 ]  # fmt: skip
 
 
-def frames(chance: random.Random) -> Iterator[ToClient]:
+def frames(chance: random.Random) -> Iterator[Frame]:
     text = "".join(
         chance.choices(["# a\n", "`", "```\n", "| a |\n|-|\n", "> ", "*", "\x1b[2J"], k=9)
     )

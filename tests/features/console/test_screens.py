@@ -23,7 +23,7 @@ from elwood.agent.channels.frames import (
     Thinking,
     Writing,
 )
-from elwood.features.console.screen import PAUSE
+from elwood.features.console.view import PAUSE
 from elwood.foundation.text.markdown import native
 from tests.app.screens import assert_screen
 from tests.features.console.sitting import PATIENCE, PlayedHouse
