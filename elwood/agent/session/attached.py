@@ -148,11 +148,11 @@ class SessionClients:
         view.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
     def _heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
-        who, run = received.speaker or received.principal, received.errand
+        who, run = received.speaker or received.principal, received.bounds
         if received.principal in self._core.channels.owners:
             channel = received.route.channel
             who = "you" if channel == self._name else f"you ({channel})"
-        who = who if run is None else f"the task {run.job}"
+        who = who if run is None else f"the task {run.owner}"
         return frames.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
 
     def _before(self, session: str) -> tuple[list[frames.ToClient], set[str]]:

@@ -13,7 +13,7 @@ from elwood.agent.channels.attached import MAX_CLIENTS
 from elwood.agent.channels.frames import Mode
 from elwood.agent.conversation.inbound import PREFIX, Principal
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import SESSION as TASK
+from elwood.agent.conversation.run import SESSION as TASK
 from elwood.agent.parts import Connected
 from elwood.agent.session.attached import SessionClients
 from elwood.agent.session.core import Core
