@@ -28,6 +28,7 @@ from elwood.agent.channels.frames import (
     MAX_FRAME,
     Changed,
     Choice,
+    Detached,
     Frame,
     HeardElsewhere,
     Message,
@@ -37,6 +38,7 @@ from elwood.agent.channels.frames import (
     ToClient,
     Took,
     Writing,
+    encode,
 )
 from elwood.features.console import view
 from elwood.features.console.client import GONE
@@ -354,7 +356,8 @@ def test_who_looks_on_types_and_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
-    for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2)):
+    detached = encode(Detached("It is over."))
+    for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2), detached):
         with sitting(tmp_path / "history") as table:
             table.house.send_raw(data)
         assert table.codes == [1]
