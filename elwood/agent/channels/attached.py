@@ -138,8 +138,7 @@ class AttachedClients:
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Fan out until the mailbox is closed."""
         async for message in mailbox:
-            topic = message.route.topic
-            there = [one for one in self if self._route_of(one.session).topic == topic]
+            there = [one for one in self if self._route_of(one.session) == message.route]
             match message:
                 case Post():
                     self._post(message, there)

@@ -80,7 +80,7 @@ class SessionClients:
     def session_at(self, route: Route) -> str | None:
         """Return the session whose clients are at *route*, if it is in memory."""
         live = self._core.live.states
-        return next((name for name in live if self._route_of(name).topic == route.topic), None)
+        return next((name for name in live if self._route_of(name) == route), None)
 
     def stop(self, number: int) -> None:
         """Have each client, also later ones, stop its own message: the signal *number* came.
