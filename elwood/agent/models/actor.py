@@ -43,7 +43,7 @@ from elwood.agent.models.routing import (
     retry_in,
     split_name,
 )
-from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings, candidates
+from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.agent.models.spending import (
     MAX_JOBS,
     Caller,
@@ -292,12 +292,13 @@ class CircuitBreaker:
 
 @attrs.frozen
 class ModelAttempt:
-    """An *ask* to one *model*: *since* when it is tried, and the *rest* of those that could be.
+    """An *ask* to one *model* of its *role*: *since* when it is tried, and the *rest* of them.
 
     No model is waited for longer than *most* seconds.  *failures* are those so far.
     """
 
     ask: Complete
+    role: ModelRole
     model: str
     rest: tuple[str, ...]
     most: float
@@ -432,10 +433,11 @@ class Models:
         scope.cancel()
 
     async def _answer(self, ask: Complete) -> Completed:
-        models = candidates(self._settings, ask.role)
+        role = self._settings.role(ask.role)
+        models = (role.models[1:] if ask.others_first else ()) or role.models
         troubles: list[str] = []
         while True:
-            attempt = ModelAttempt(ask, models[0], models[1:], self._patience)
+            attempt = ModelAttempt(ask, role, models[0], models[1:], self._patience)
             result = await self._ask(attempt)
             if isinstance(result, BudgetSpent):
                 event(log, "budget", {"why": result.why}, success=False)
@@ -541,7 +543,7 @@ class Models:
 
     async def _reserve(self, attempt: ModelAttempt, ticket: Ticket) -> int | str:
         """Hold back the most that *attempt* can cost; a text says why it may not be made."""
-        ask, wanted = attempt.ask, attempt.ask.max_tokens or self._settings.max_tokens
+        ask, wanted = attempt.ask, attempt.ask.max_tokens or attempt.role.max_tokens
         prompt = rough(ask.prompt, ask.messages, "").input
         end = attempt.end(ALL_TAKEN)
         limit = end - trio.current_time()
@@ -566,7 +568,12 @@ class Models:
         if self._look is not None and any(map(seen, ask.messages)):
             files = await self._look(ask.messages)
         request = ModelRequest(
-            model=model, prompt=ask.prompt, messages=ask.messages, max_tokens=most, files=files
+            model=model,
+            prompt=ask.prompt,
+            messages=ask.messages,
+            max_tokens=most,
+            files=files,
+            thinking=attempt.role.thinking,
         )
         try:
             what = f"a response of {attempt.model}"

@@ -90,6 +90,8 @@ class OpenAI(HttpProvider):
         }
         if self._limit_field != "none":
             payload[self._limit_field] = request.max_tokens
+        if request.thinking is not None:
+            payload["reasoning_effort"] = request.thinking
         if request.prompt.tools:
             payload["tools"] = [
                 {

@@ -308,7 +308,7 @@ class Terminals:
             waiting=len(waiting),
             failed=state.failed,
             asks=len(state.pending),
-            model=state.model or self._core.config.of(ModelSettings).default,
+            model=state.model or self._core.config.of(ModelSettings).role("default").model,
         )
         if now != me.state:
             me.state = now

@@ -164,7 +164,9 @@ def limits(task: Task) -> list[str]:
     """
     found = []
     if task.role != "default":
-        found.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
+        found.append(
+            f"with the {f'model {task.role}' if '/' in task.role else f'{task.role} model'}"
+        )
     if task.tools is not None:
         found.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
     purse = task.purse or Purse()

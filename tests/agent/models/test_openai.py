@@ -300,6 +300,13 @@ async def test_every_history_is_in_an_order_that_strict_servers_accept(
         await openai.complete(wanted(*history), lambda text: None)
 
 
+def test_how_much_it_thinks_is_said_only_if_that_is_set() -> None:
+    openai = OpenAI("m", ProviderSettings(api="openai"), Client(), str)
+    request = msgspec.structs.replace(wanted(), thinking="none")
+    assert openai.payload(request, str)["reasoning_effort"] == "none"
+    assert "reasoning_effort" not in openai.payload(wanted(), str)
+
+
 STEPS = st.lists(st.sampled_from(["human", "notice", "round", "said"]), max_size=12)
 
 

@@ -22,7 +22,7 @@ from elwood.agent.session.turn.compaction import (
     DEADLINE,
     EXTRACTS,
     HEAD,
-    ROLES,
+    OTHERS_FIRST,
     is_notice_of_cut,
 )
 from elwood.agent.session.turn.turn import MAX_SHRUNK
@@ -75,7 +75,7 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
     talk = await crossed(model)
 
     [asked] = model.summaries
-    assert asked.role == ROLES[0]
+    assert asked.role == "summarizer"
     assert asked.prompt.tools == ()
     assert asked.max_tokens is not None
     [wanted] = asked.messages
@@ -156,7 +156,7 @@ async def test_without_a_summary_extracts_are_kept_and_it_is_said(
 
     talk = await crossed(model)
 
-    assert [one.role for one in model.summaries] == list(ROLES[:times])
+    assert [one.others_first for one in model.summaries] == list(OTHERS_FIRST[:times])
     summary = talk.compactions[0].summary
     assert EXTRACTS in summary
     assert "PERSON: 7: some words" in summary
