@@ -34,8 +34,8 @@ from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.ledger import Charged, UsageEntry
 from elwood.agent.models.settings import Providers, ProviderSettings
-from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect

@@ -17,6 +17,19 @@ from elwood.agent.conversation.message import Completion, Message, Usage, rough,
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.ledger import (
+    MAX_JOBS,
+    Caller,
+    Charged,
+    Ledger,
+    Spent,
+    UsageEntry,
+    charge,
+    day_of,
+    price_of,
+    spent,
+)
+from elwood.agent.models.limits import PlannedCall, affordable, limit_reached, warnings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -44,22 +57,6 @@ from elwood.agent.models.routing import (
     split_name,
 )
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
-from elwood.agent.models.spending import (
-    MAX_JOBS,
-    Caller,
-    Charged,
-    Ledger,
-    PlannedCall,
-    Spent,
-    UsageEntry,
-    affordable,
-    charge,
-    day_of,
-    limit_reached,
-    price_of,
-    spent,
-    warnings,
-)
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Mailbox, clear_error, report_done, report_error, waiting
 from elwood.foundation.storage.disk import DiskFull

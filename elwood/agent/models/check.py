@@ -14,6 +14,7 @@ import trio
 
 from elwood.agent.conversation.message import Human, Prompt
 from elwood.agent.models.client import HttpProvider, ModelFailure, ModelRequest
+from elwood.agent.models.ledger import day_of, price_of
 from elwood.agent.models.lifecycle import RECOMMENDED, find_doubt
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import describe, split_name
@@ -26,7 +27,6 @@ from elwood.agent.models.settings import (
     key_remedy,
     models_in_use,
 )
-from elwood.agent.models.spending import day_of, price_of
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import ask
 from elwood.foundation.net.http import Client

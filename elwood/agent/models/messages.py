@@ -9,7 +9,7 @@ import trio
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, Shown
-from elwood.agent.models.spending import Spent
+from elwood.agent.models.ledger import Spent
 from elwood.foundation.log import bound
 from elwood.foundation.runtime import ActorUnavailable, Request
 

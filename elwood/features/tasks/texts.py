@@ -7,7 +7,7 @@ from itertools import islice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.conversation.settings import write_hours
-from elwood.agent.models.spending import dollars
+from elwood.agent.models.ledger import dollars
 from elwood.features.tasks.state import RunFinished, RunsMissed, TaskState
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when

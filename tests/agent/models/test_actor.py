@@ -18,6 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -31,7 +32,6 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.models.routing import FailureKind, Fault
 from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings, RoleSettings
-from elwood.agent.models.spending import Ledger, UsageEntry
 from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal

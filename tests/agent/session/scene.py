@@ -29,9 +29,9 @@ from elwood.agent.conversation.message import Human, Notice, Results, remove_ope
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.ledger import Spent, Tally
 from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail
 from elwood.agent.models.settings import ModelSettings, RoleSettings
-from elwood.agent.models.spending import Spent, Tally
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions

@@ -1,8 +1,8 @@
 """``/model``: which models there are to choose from, and what they cost."""
 
+from elwood.agent.models.ledger import price_of
 from elwood.agent.models.lifecycle import find_doubt
 from elwood.agent.models.settings import ModelSettings, Providers, key_remedy, lacks_key
-from elwood.agent.models.spending import price_of
 from elwood.agent.session.extension import CommandAnswer
 from elwood.foundation.settings import Config
 from elwood.foundation.text.lines import code, one_line
