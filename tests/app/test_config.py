@@ -296,6 +296,8 @@ def test_a_variable_with_a_new_name_comes_before_an_old_key(tmp_path: Path) -> N
     new = {"ELWOOD__MODELS__ROLES__DEFAULT__MODEL": "openai/gpt"}
     config = configured(tmp_path, 'models.default = "offline/rules"', **new)
     assert config.of(ModelSettings).role("default").model == "openai/gpt"
+    both = {"ELWOOD__MODELS__SUMMARIZER": "a/b", "ELWOOD__MODELS__ROLES__CHEAP__MODEL": "ollama/x"}
+    assert configured(tmp_path, "", **both).of(ModelSettings).role("cheap").model == "ollama/x"
 
 
 def test_roles_lack_only_what_is_written(tmp_path: Path) -> None:

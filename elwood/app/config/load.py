@@ -226,15 +226,16 @@ class _Source:
 
     def overlay(self, environ: Mapping[str, str]) -> None:
         """Put the variables ``ELWOOD__SECTION__KEY`` over the tree; lists in them are JSON."""
-        for name in sorted(environ):
-            if name.startswith(PREFIX):
-                steps = tuple(name.removeprefix(PREFIX).lower().split("__"))
-                where = _put(self.tree, MOVED.get(steps, steps), _FromVariable(environ[name]))
-                if where is not None:
-                    self.variables[where] = name
-                    self.old.pop(where, None)
-                    if steps in MOVED:
-                        self.old[where] = steps
+        ours = sorted(name for name in environ if name.startswith(PREFIX))
+        steps = {tuple(name.removeprefix(PREFIX).lower().split("__")): name for name in ours}
+        # Old names first: the new ones come before them.
+        for old, name in sorted(steps.items(), key=lambda one: one[0] not in MOVED):
+            where = _put(self.tree, MOVED.get(old, old), _FromVariable(environ[name]))
+            if where is not None:
+                self.variables[where] = name
+                self.old.pop(where, None)
+                if old in MOVED:
+                    self.old[where] = old
 
 
 def _put(tree: Tree, steps: Sequence[str], value: object) -> Where | None:
