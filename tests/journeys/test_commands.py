@@ -27,7 +27,7 @@ DEAR = "scripted/dear"
 SAID = {
     "new": ("A new conversation", "A new conversation"),
     "stop": ("Nothing is running", "Nothing is running"),
-    "status": ("thinking with scripted/m", "Today:"),
+    "status": ("thinking with scripted/m", "Today ("),
     "help": ("Write to me as you would to a person", "/help NAME"),
     "undo": ("nothing to take back", "I have taken this back"),
     "retry": ("nothing to try again", "re: replaced tea"),
