@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "6f3df9b6a556",
-        "approvals": "adb4f76b9a9d",
+        "sessions": "b7841edd1917",
+        "approvals": "c565b56fce9a",
         "usage": "dad8bdebb6ed",
-        "schedule": "e3adbfbdfaae",
+        "schedule": "adbb3e58611f",
         "anchors": "251fcc9f6cb1",
     }
 }
