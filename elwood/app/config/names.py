@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-import attrs
+import msgspec
 
 from elwood.agent.policy.settings import is_about
 from elwood.foundation.settings import BadSetting, Key, Where
@@ -15,8 +15,7 @@ ALL_TOOLS = "docs/reference/tools.md lists all tools"
 PATTERNS = "patterns are compared with the ids in docs/reference/tools.md, such as web.*"
 
 
-@attrs.frozen(kw_only=True)
-class KnownNames:
+class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*."""
 
     tools: Mapping[str, str]
