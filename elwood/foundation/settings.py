@@ -27,8 +27,8 @@ Complaint = tuple[Where, str, str]
 Report = Callable[[Where, str, str], None]
 Check = Callable[[Any], None]
 # What the value of a setting can name: a tool, a tool or a pattern of ids, a channel (before a
-# colon).  Whoever reads the configuration knows which there are.
-Kind = Literal["tool", "tool pattern", "channel"]
+# colon), or who logs.  Whoever reads the configuration knows which there are.
+Kind = Literal["tool", "tool pattern", "channel", "component"]
 
 
 class BadSetting(ValueError):
