@@ -24,7 +24,7 @@ _COSTS = {
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 # No piece is long, so that `fit` can cut anywhere, near enough.
 _PIECE = (
-    r"(?P<blank> (?! ))"
+    r"(?s)(?P<blank> (?! ))"
     r"|(?P<run>[A-Za-z0-9]{24,64})"
     r"|(?P<word>[A-Za-z]{1,7}(?![A-Za-z]))"
     r"|(?P<long>[A-Za-z]{1,64})"
@@ -55,12 +55,8 @@ _PARTS = 1260
 # Texts, and characters of a text, whose estimate is remembered: conversations begin with the same
 # prompt and news.
 TEXTS, REPEATED = 128, 16_384
-
-
-@cache
-def _compile(source: str) -> re.Pattern[str]:
-    """Compile *source* at its first use: each set with wide characters takes 1 to 2 ms."""
-    return re.compile(source, re.DOTALL)
+# A set with wide characters takes 1 to 2 ms, so the first text that needs a pattern compiles it.
+_compile = cache(re.compile)
 
 
 def estimate(text: str) -> int:
