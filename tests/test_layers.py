@@ -113,7 +113,7 @@ def test_the_service_imports_nothing_that_draws() -> None:
 def test_the_runtime_knows_only_trio() -> None:
     for path in (HOUSE / "foundation/runtime").rglob("*.py"):
         for module in imports(path):
-            assert module.split(".")[0] not in {"httpx2", "cattrs", "logging", "subprocess"}
+            assert module.split(".")[0] not in {"httpx2", "logging", "subprocess"}
             assert not module.startswith("elwood.") or "foundation.runtime" in module
 
 
