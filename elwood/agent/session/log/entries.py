@@ -42,6 +42,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     *errand* is there if it is a run of a task, which nobody typed.  *speaker* names who speaks, and
     their role, where several do; *heard* is what others said there before, and not to us.
     *pending* files must still be fetched; *troubles* are what went wrong with those that were.
+    *looks* are the receipts of what a task watched and found changed: they stand in no other line.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     heard: str = ""
     pending: tuple[PendingFile, ...] = ()
     troubles: tuple[str, ...] = ()
+    looks: tuple["CallEnded", ...] = ()
 
     def with_fetched(self, found: FetchedFile) -> "Received":
         """Return the message after its first pending file was fetched as *found*."""
@@ -210,6 +212,22 @@ class CallStarted(msgspec.Struct, frozen=True, tag="started"):
     target: str = ""
     plan: str = ""
     ruling: str = ""
+
+
+class CallNested(msgspec.Struct, frozen=True, tag="nested"):
+    """The running call *outer* calls *tool*, as the call *call*: its *place*-th, like ``c1.3``.
+
+    *number* is that of the outer call.  One of effect pure has no `CallStarted`, and the end of any
+    has only the beginning of its text: that went to the outer tool, not to the model.
+    """
+
+    turn: str
+    outer: str
+    call: str
+    tool: str
+    arguments: str
+    place: int
+    number: int = 0
 
 
 class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
@@ -378,6 +396,9 @@ class ModelChosen(msgspec.Struct, frozen=True, tag="model"):
     model: str
 
 
+Step = CallPending | CallStarted | CallEnded
+"""What becomes of a call, but for decisions."""
+
 Entry = (
     Received
     | TurnStarted
@@ -391,6 +412,7 @@ Entry = (
     | CallDecided
     | Endorsed
     | CallStarted
+    | CallNested
     | CallEnded
     | Compacted
     | Rewound
