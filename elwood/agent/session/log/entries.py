@@ -7,7 +7,7 @@ conversation: each entry's parent is the head at the time it was written, and `R
 
 import msgspec
 
-from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
+from elwood.agent.conversation.calls import Effect, Look, Outcome, Ruling, allows
 from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import (
@@ -60,7 +60,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     heard: str = ""
     pending: tuple[PendingFile, ...] = ()
     troubles: tuple[str, ...] = ()
-    looks: tuple["CallEnded", ...] = ()
+    looks: tuple[Look, ...] = ()
 
     def with_fetched(self, found: FetchedFile) -> "Received":
         """Return the message after its first pending file was fetched as *found*."""

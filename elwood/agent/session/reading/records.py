@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry, Received, Step
@@ -208,8 +209,8 @@ class History:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _look(self, seq: int, received: Received, look: entries.CallEnded) -> CallRecord:
-        call = CallRecord(self._session, look.turn, look.call, look.tool, look.outcome, look.target)
+    def _look(self, seq: int, received: Received, look: Look) -> CallRecord:
+        call = CallRecord(self._session, "", "", look.tool, look.outcome, look.target)
         call.ended_at, call.seq, call.message = look.at, seq, received.id
         call.label, call.origin, call.looked = look.label, look.origin, look.looked
         return call

@@ -277,12 +277,14 @@ class Gate:
         for _ in range(MAX_CHANGES):
             wanted = await self._examine(tool, given, running)
             decision = self._decide(wanted)
+            if until is None and isinstance(decision, Allow):
+                if not has_effect(wanted.plan.action):
+                    return wanted
+                raise CallNotRun("denied", "it does more than look")
+            if until is None:
+                raise CallNotRun("denied", decision.why)
             if isinstance(decision, Deny):
                 raise CallNotRun("denied", f"not allowed: {decision.why}")
-            if until is None:
-                if isinstance(decision, Allow) and not has_effect(wanted.plan.action):
-                    return wanted
-                raise CallNotRun("denied", decision.why or "it does more than look")
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 return wanted
             await self.approvals.request(call, await self._scoped(wanted), decision, until)
