@@ -85,7 +85,7 @@ from elwood.agent.channels.messages import Button, Edit, OutboxMail
 from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.calls import OwnerAnswer, allows
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import PRINCIPAL
+from elwood.agent.conversation.run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error

@@ -25,7 +25,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.inbound import person, typing
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
+from elwood.agent.conversation.run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
 from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import Entity, Rich

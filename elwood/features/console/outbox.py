@@ -40,7 +40,7 @@ from elwood.agent.conversation.inbound import (
 )
 from elwood.agent.conversation.message import Assistant, ReceivedFile
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import SESSION as TASK
+from elwood.agent.conversation.run import SESSION as TASK
 from elwood.agent.media.store import FileKeeper
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.parts import Connected
@@ -316,10 +316,10 @@ class Terminals:
         me.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
     def _heard(self, received: Received, *, is_old: bool = False) -> wire.HeardElsewhere:
-        who, run = received.speaker or received.principal, received.errand
+        who, run = received.speaker or received.principal, received.bounds
         if received.principal in self._core.channels.owners:
             who = "you" if received.route.channel == CONSOLE else f"you ({received.route.channel})"
-        who = who if run is None else f"the task {run.job}"
+        who = who if run is None else f"the task {run.owner}"
         return wire.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
 
     def _before(self, session: str) -> tuple[list[wire.ToTerminal], set[str]]:

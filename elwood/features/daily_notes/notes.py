@@ -14,7 +14,7 @@ import msgspec
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import DAYS_TAG, without_days
-from elwood.agent.conversation.task_run import QUIET
+from elwood.agent.conversation.run import QUIET
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn, plain_words
 from elwood.agent.session.reading.receipts import outcome_line

@@ -13,8 +13,8 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import OFFERED, Completion, Human
+from elwood.agent.conversation.run import SESSION
 from elwood.agent.conversation.settings import OwnerClock
-from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
 from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
@@ -152,7 +152,7 @@ class MemoryExtension(SessionExtension):
         session, turn = self._log.state, self._log.state.turn
         if not self._offered or turn is None or turn.attempts > 1:
             return None
-        if turn.errand is not None:
+        if turn.bounds is not None:
             return None  # it can look them up
         if session.taint.label.untrusted or not turn.is_owners_alone:
             return None

@@ -89,7 +89,7 @@ class SkillExtension(SessionExtension):
         always, sees = self._skills.always, self._log.sees
         new = [one for one in known if one.name not in always and not sees(one.mark)]
         named, given = called(known, re.sub(f"^{USE}", "/", message)), list[str]()
-        if not (label.untrusted or turn.errand) and turn.is_owners_alone:
+        if not (label.untrusted or turn.bounds) and turn.is_owners_alone:
             best = named[:1] if named else matching(new, message, self._most, LOADS)
             for skill in best[: self._most]:
                 with suppress(ToolFailure):

@@ -101,7 +101,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         chores=[sweeping] if kept.keep or kept.keep_runs else [],
         actors=actors,
-        tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
+        tools=tools(timetable, messenger, core.config.of(Limits).budget(None)),
         sessions=[partial(TaskExtension, timetable, str(core.clock.zone))],
         commands=[
             SlashCommand(
@@ -125,7 +125,7 @@ class TaskExtension(SessionExtension):
     async def remind(self) -> Reminded | None:
         """Tell what is planned, if the conversation is private already and the owner's alone."""
         turn = self._log.turn
-        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.errand:
+        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.bounds:
             return None
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
@@ -302,8 +302,8 @@ class TaskClock:
         return found
 
     async def _refusal(self, task: Task) -> str:
-        purse, session = task.purse, session_of(task)
-        ask = partial(MayAsk, session=session, job=task.id, purse=purse)
+        budget, session = task.budget, session_of(task)
+        ask = partial(MayAsk, session=session, job=task.id, budget=budget)
         return await self._core.models.insist(ask)
 
     # --- where it is said ------------------------------------------------------------------------
@@ -342,7 +342,7 @@ async def check(context: CheckContext) -> list[Finding]:
         names = candidates(models, heartbeat.model)
         found += unpriced(config, names, "heartbeat.usd does not count")
     for task in config.of(ConfiguredTasks).tasks:
-        if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
+        if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
             names = candidates(models, task.role)
             found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found

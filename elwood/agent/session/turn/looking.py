@@ -9,7 +9,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.conversation.task_run import PRINCIPAL
+from elwood.agent.conversation.run import PRINCIPAL
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
