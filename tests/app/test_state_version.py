@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "e2678a33702d",
+        "sessions": "92bcee4a2200",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
-        "schedule": "e3adbfbdfaae",
+        "schedule": "5dbd520afee2",
         "anchors": "251fcc9f6cb1",
     }
 }
