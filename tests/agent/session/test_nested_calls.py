@@ -222,6 +222,23 @@ async def test_a_call_may_do_no_more_than_the_tool_that_makes_it() -> None:
     assert scene.approver.asked == []
 
 
+async def test_what_no_json_can_hold_is_no_argument() -> None:
+    async def script(context: ToolContext) -> str:
+        return " | ".join([await call(context, "look", bad) for bad in ("\ud800", object())])  # type: ignore[arg-type]
+
+    scene = Nesting(script)
+    await scene.perform()
+    assert scene.told.count("failed: look: bad arguments: ") == 2
+    assert scene.receipts == [("c0", "outer", "ok")]
+
+
+async def test_a_tool_passes_on_what_the_log_must_not_show() -> None:
+    scene = Nesting(calls(("look", "hunter2")))
+    await scene.perform()
+    assert scene.done == ["hunter2"]
+    assert "hunter2" not in str(scene.entries)
+
+
 async def test_a_call_within_a_call_makes_no_calls() -> None:
     async def script(context: ToolContext) -> str:
         return await call(context, "outer", "inner")

@@ -86,9 +86,9 @@ MAX_TARGET, MAX_TEXT = 200, 2000
 STRANGE = Label(untrusted=True)
 # Calls from within others in one turn: a sandboxed program makes hundreds.  A line of the log each.
 MAX_NESTED = 1_000
-# Characters of their results that are kept in the log, and of private ones, of one outer call, that
-# are compared with what would leave.
-MAX_NESTED_TEXT, MAX_COMPARED = 300, 400_000
+# Characters of their arguments and results that are kept in the log, and of private results of one
+# outer call that are compared with what would leave.
+MAX_NESTED_ARGUMENTS, MAX_NESTED_TEXT, MAX_COMPARED = 10_000, 300, 400_000
 # What may run again after a crash.
 AGAIN = ("pure", "keyed")
 # How often a call is examined anew because what it would do changed while the owner thought.
@@ -203,18 +203,23 @@ class Gate:
             if not running.is_over:
                 why = f"{MAX_NESTED} calls were made within others in this turn already"
             raise NestedCallFailed(f"{name}: {why}", "denied")
+        try:
+            raw = msgspec.json.encode(arguments).decode()
+        except (TypeError, ValueError, RecursionError) as error:  # a program may pass anything
+            raise NestedCallFailed(f"{name}: bad arguments: {error}", "failed") from error
         self._nested += 1
         # A provider may have named a call of the model so.
         place = next(one for one in running.places if f"{outer.key}.{one}" not in turn.calls)
         key = f"{outer.key}.{place}"
-        given = self._redactor(well_formed(msgspec.json.encode(arguments).decode()))
-        entry = CallNested(turn.id, outer.key, key, name, given, place, outer.number)
+        kept = self._clean(raw, MAX_NESTED_ARGUMENTS)  # in the log only
+        entry = CallNested(turn.id, outer.key, key, name, kept, place, outer.number)
+        made = ToolCall(key, name, raw)
         with running.paused():
             await self._log.stage(entry)
             call = turn.nested[key]
             tool = self._tools.get(name)
             async with running.taking(alone=tool is None or tool.risk != "read"):
-                ended = await self._perform(call, self.approvals.until(), running)
+                ended = await self._perform(call, self.approvals.until(), running, made)
         if ended.outcome != "ok":
             text = f"{name}: {ended.text}"
             raise NestedCallFailed(text, ended.outcome, ended.label, ended.origin)
@@ -226,9 +231,13 @@ class Gate:
     # --- one call, step by step ------------------------------------------------------------------
 
     async def _perform(
-        self, call: OpenCall, until: float | None, running: RunningTool | None = None
+        self,
+        call: OpenCall,
+        until: float | None,
+        running: RunningTool | None = None,
+        made: ToolCall | None = None,
     ) -> CallEnded:
-        """Bring a call to its end; with *running* it is made by that tool.
+        """Bring a call to its end; with *running* it is *made* by that tool.
 
         *until* is how long the owner is waited for; None if nobody may be asked.
         """
@@ -239,7 +248,7 @@ class Gate:
             if started is not None and started.effect not in AGAIN:
                 text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_deeds(call)}"
                 raise CallNotRun("unknown", text)
-            tool, given = self._find(call.call)
+            tool, given = self._find(made or call.call)
             if running is not None:
                 _check_nested(running.tool, tool)
             target = self._target(tool, given)
