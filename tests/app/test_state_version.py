@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "92bcee4a2200",
+        "sessions": "66e746cc2f4f",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "5dbd520afee2",
