@@ -279,6 +279,26 @@ async def test_no_call_is_made_after_its_tool_has_ended() -> None:
     assert scene.receipts == [("c0", "outer", "ok")]
 
 
+async def test_a_call_left_behind_in_another_task_ends_before_its_tool() -> None:
+    async with trio.open_nursery() as background:
+        late: list[str] = []
+
+        async def linger(context: ToolContext) -> None:
+            late.append(await call(context, "act"))
+
+        async def script(context: ToolContext) -> str:
+            background.start_soon(linger, context)
+            await trio.sleep(5)
+            return "gone"
+
+        scene = Nesting(script)
+        scene.approver.verdicts["act"] = YES
+        scene.during = trio.sleep_forever
+        await scene.perform()
+    assert late == ["unknown: act: the call that makes it has ended"]
+    assert scene.receipts == [("c0.1", "act", "unknown"), ("c0", "outer", "ok")]
+
+
 async def test_a_call_that_its_tool_leaves_may_have_happened() -> None:
     async def script(context: ToolContext) -> str:
         with trio.move_on_after(5):

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
-import attrs
 import msgspec
 import trio
 
@@ -61,12 +60,14 @@ from elwood.agent.session.turn.quoting import (
 )
 from elwood.agent.session.turn.running import RunningTool
 from elwood.agent.tools.tool import (
+    Call,
     NestedCallFailed,
     Output,
     Tool,
     ToolContext,
     ToolFailure,
     in_words,
+    refuse_call,
 )
 from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorUnavailable
@@ -89,6 +90,8 @@ MAX_NESTED = 1_000
 # Characters of their arguments and results that are kept in the log, and of private results of one
 # outer call that are compared with what would leave.
 MAX_NESTED_ARGUMENTS, MAX_NESTED_TEXT, MAX_COMPARED = 10_000, 300, 400_000
+# Calls that a cut-off call had made which the model is told of; the receipts have all.
+MAX_DEEDS = 20
 # What may run again after a crash.
 AGAIN = ("pure", "keyed")
 # How often a call is examined anew because what it would do changed while the owner thought.
@@ -214,12 +217,14 @@ class Gate:
         kept = self._clean(raw, MAX_NESTED_ARGUMENTS)  # in the log only
         entry = CallNested(turn.id, outer.key, key, name, kept, place, outer.number)
         made = ToolCall(key, name, raw)
-        with running.paused():
+        with running.paused() as scope:
             await self._log.stage(entry)
             call = turn.nested[key]
             tool = self._tools.get(name)
             async with running.taking(alone=tool is None or tool.risk != "read"):
                 ended = await self._perform(call, self.approvals.until(), running, made)
+        if scope.cancelled_caught:
+            raise NestedCallFailed(f"{name}: the call that makes it has ended", "unknown")
         if ended.outcome != "ok":
             text = f"{name}: {ended.text}"
             raise NestedCallFailed(text, ended.outcome, ended.label, ended.origin)
@@ -338,10 +343,12 @@ class Gate:
         if isinstance(leaving, Quotation):
             return leaving
         outgoing = OutgoingText(leaving)
-        if outgoing.is_too_long or sum(len(one.text) for one in within) > MAX_COMPARED:
+        if outgoing.is_too_long:
             return Quotation("more text than can be compared", private=False)
         if not outgoing.runs:
             return None
+        if sum(len(one.text) for one in within) > MAX_COMPARED:
+            return Quotation("private text, of which there is more than can be compared")
         compared = []
         texts = known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
         for known in (*(KnownText("private", one) for one in within), *texts):
@@ -446,9 +453,8 @@ class Gate:
                 raise CallNotRun("failed", text) from error
         gives = wanted.gives
         running = RunningTool(tool, self._limit(tool), call.within)
-        context = self._context(wanted.plan.facts)
-        if nests:
-            context = attrs.evolve(context, call=partial(self._call_within, call, running))
+        make = partial(self._call_within, call, running) if nests else refuse_call
+        context = self._context(wanted.plan.facts, make)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             step = partial(tool.run, wanted.given, context)
@@ -476,7 +482,7 @@ class Gate:
         limit = self._limit(tool)
         unknown = f"; {INTERRUPTED}" if late == "unknown" else ""
         try:
-            with (running or RunningTool(tool, limit)).within_limit():
+            async with (running or RunningTool(tool, limit)).within_limit():
                 return await step()
         except ToolFailure as error:
             output = Output(str(error), untrusted=error.untrusted, origin=error.origin)
@@ -545,7 +551,9 @@ class Gate:
             await self._log.stage(short)
         return entry
 
-    def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
+    def _context(
+        self, facts: Mapping[str, str] | None = None, call: Call = refuse_call
+    ) -> ToolContext:
         state, turn = self._log.state, self._log.turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
@@ -561,6 +569,7 @@ class Gate:
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
+            call=call,
         )
 
     def _written(self) -> Collection[str]:
@@ -596,7 +605,9 @@ def _check_nested(outer: Tool, tool: Tool) -> None:
 
 def _deeds(call: OpenCall) -> str:
     """List what is known of the calls that *call* made, for the model."""
-    deeds = [f"{one.tool} {one.target} ({one.outcome})" for one in call.acts]
+    deeds = [f"{one.tool} {one.target} ({one.outcome})" for one in call.acts[:MAX_DEEDS]]
+    if more := len(call.acts[MAX_DEEDS:]):
+        deeds.append(f"and {more} more")
     return f" It had made these calls: {'; '.join(deeds)}." if deeds else ""
 
 

@@ -32,11 +32,16 @@ class RunningTool:
         self._left = limit
         self._scope = trio.CancelScope()
         self._shown = ExitStack()
-        self._calls = 0
+        self._calls = set[trio.CancelScope]()
+        self._left_behind = trio.Event()
 
-    @contextmanager
-    def within_limit(self) -> Iterator[None]:
-        """Limit the time of the block.  Raises TooSlowError."""
+    @asynccontextmanager
+    async def within_limit(self) -> AsyncIterator[None]:
+        """Limit the time of the block.  Raises TooSlowError.
+
+        A call that its tool leaves behind, in a task of somebody else's, is cancelled at the end:
+        nothing may be recorded of it when the tool's end is.
+        """
         try:
             with self._scope:
                 self._start()
@@ -44,23 +49,31 @@ class RunningTool:
         finally:
             self.is_over = True
             self._shown.close()
+            for scope in self._calls:
+                scope.cancel()
+            with trio.CancelScope(shield=True):
+                while self._calls:
+                    self._left_behind = trio.Event()
+                    await self._left_behind.wait()
         if self._scope.cancelled_caught:
             raise trio.TooSlowError
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> Iterator[trio.CancelScope]:
         """Let the time of the tool stand still in the block, as a call of its runs there."""
         if not self._calls:
             self._left = self._scope.deadline - trio.current_time()
             self._scope.deadline = inf
             self._shown.close()
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if not (self._calls or self.is_over):
-                self._start()
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                yield scope
+            finally:
+                self._calls.remove(scope)
+                self._left_behind.set()
+                if not (self._calls or self.is_over):
+                    self._start()
 
     @asynccontextmanager
     async def taking(self, *, alone: bool) -> AsyncIterator[None]:
