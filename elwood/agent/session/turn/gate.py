@@ -198,7 +198,7 @@ class Gate:
         self, outer: OpenCall, running: RunningTool, name: str, arguments: Mapping[str, object]
     ) -> Output:
         """Make a call for the tool of *outer*.  Raises NestedCallFailed."""
-        turn = self._log.turn
+        turn, name = self._log.turn, self._clean(name, MAX_TARGET)
         if self._counting != turn.id:
             self._counting, self._nested = turn.id, turn.within
         if running.is_over or self._nested >= MAX_NESTED:
@@ -225,12 +225,11 @@ class Gate:
                 ended = await self._perform(call, self.approvals.until(), running, made)
         if scope.cancelled_caught:
             raise NestedCallFailed(f"{name}: the call that makes it has ended", "unknown")
-        if ended.outcome != "ok":
-            text = f"{name}: {ended.text}"
-            raise NestedCallFailed(text, ended.outcome, ended.label, ended.origin)
-        if ended.label.private:
-            running.known.append(PrivateText(ended.text, call=call.call))
         label = ended.label
+        if label.private and _size(running.known) <= MAX_COMPARED:
+            running.known.append(PrivateText(ended.text, call=call.call))
+        if ended.outcome != "ok":
+            raise NestedCallFailed(f"{name}: {ended.text}", ended.outcome, label, ended.origin)
         return Output(ended.text, label.untrusted, label.private, ended.origin)
 
     # --- one call, step by step ------------------------------------------------------------------
@@ -347,7 +346,7 @@ class Gate:
             return Quotation("more text than can be compared", private=False)
         if not outgoing.runs:
             return None
-        if sum(len(one.text) for one in within) > MAX_COMPARED:
+        if _size(within) > MAX_COMPARED:
             return Quotation("private text, of which there is more than can be compared")
         compared = []
         texts = known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
@@ -601,6 +600,10 @@ def _check_nested(outer: Tool, tool: Tool) -> None:
     if outer.effect in AGAIN and tool.effect != "pure":
         text = f"{outer.name} may run again after a crash, so it may only call what is pure"
         raise CallNotRun("denied", text)
+
+
+def _size(texts: Sequence[PrivateText]) -> int:
+    return sum(len(one.text) for one in texts)
 
 
 def _deeds(call: OpenCall) -> str:
