@@ -355,7 +355,7 @@ REASONS: dict[str, str] = {
     ),
     "the text is a name or a word of ours, or of the configuration": (
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
-        "agent.models.providers.make_provider agent.models.settings.candidates "
+        "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
         "agent.session.restored.settle agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "

@@ -235,7 +235,7 @@ def test_a_closed_stream_is_one_that_leads_nowhere(
 # --- one message ---------------------------------------------------------------------------------
 
 HELP = "remind me in 1 minute to call mum"
-OFFLINE = 'models = { default = "offline/rules", summarizer = "offline/rules" }'
+OFFLINE = 'models.roles = { default.model = "offline/rules", cheap.model = "offline/rules" }'
 # Nobody listens on the discard port.
 NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
@@ -311,7 +311,9 @@ def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
 def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
     for name in ("anthropic", "openai"):
         home = tmp_path / name
-        configured(home, f'models = {{ default = "{name}/m", summarizer = "{name}/m" }}')
+        configured(
+            home, f'models.roles = {{ default.model = "{name}/m", cheap.model = "{name}/m" }}'
+        )
         done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
         remedy = f"put it into the credential {name}-key, into ${name.upper()}_API_KEY, or name"
         assert f"there is no key for {name}: {remedy}" in done.stderr
@@ -351,7 +353,9 @@ def test_the_configuration_is_where_the_session_keeps_it() -> None:
 def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
     """A name that is too long fails as one does that we may not see, whoever we are."""
     unseen = tmp_path / ("x" * 300)
-    configured(tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\ndefault = "offline/rules"\n')
+    configured(
+        tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\nroles.default.model = "offline/rules"\n'
+    )
     done = elwood(tmp_path, "doctor")
     assert (done.returncode, done.stderr) == (1, "")
     assert f"{unseen} cannot be looked at: File name too long" in done.stdout

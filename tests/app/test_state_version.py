@@ -11,7 +11,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
-from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import main

@@ -15,7 +15,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, unpriced
 from elwood.agent.models.messages import MayAsk
-from elwood.agent.models.settings import Limits, ModelSettings, candidates
+from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.session.admission import Admission
 from elwood.agent.session.core import Core
@@ -342,11 +342,11 @@ async def check(context: CheckContext) -> list[Finding]:
     config, found = context.config, list[Finding]()
     models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
     if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
-        names = candidates(models, heartbeat.model)
+        names = models.role(heartbeat.model).models
         found += unpriced(config, names, "heartbeat.usd does not count")
     for task in config.of(ConfiguredTasks).tasks:
         if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
-            names = candidates(models, task.role)
+            names = models.role(task.role).models
             found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found
 

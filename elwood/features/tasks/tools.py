@@ -13,7 +13,7 @@ from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
 from elwood.agent.conversation.settings import read_hours
-from elwood.agent.models.spending import dollars
+from elwood.agent.models.ledger import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
