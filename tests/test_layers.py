@@ -183,6 +183,7 @@ MORE = {
     "agent/session/turn/gate.py": "runs the tools",
     "agent/session/turn/prompt.py": "looks at the documents again after a while",
     "agent/session/turn/runner.py": "runs the turns",
+    "agent/session/turn/running.py": "limits the time of a tool",
     "agent/session/turn/turn.py": "asks the models actor",
     "agent/tools/talk.py": "sends",
     "agent/tools/tool.py": "is awaited",
