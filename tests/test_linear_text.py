@@ -345,7 +345,8 @@ BOUNDS: dict[str, tuple[int, str]] = {
 REASONS: dict[str, str] = {
     "it acts on the world with a name, and does nothing with a text": (
         "agent.media.client.write_down agent.session.store.remove_old "
-        "agent.session.turn.prompt.read_document features.console.cli.chat "
+        "agent.session.turn.looking.look agent.session.turn.prompt.read_document "
+        "agent.tools.tool.refuse_call features.console.cli.chat "
         "features.console.client.once features.console.client.say features.console.screen.sit "
         "features.conversations.store.find features.files.tools.folder_scope "
         "features.mcp.client.remote features.skills.store.refuse_second "

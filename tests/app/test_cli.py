@@ -10,7 +10,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.models.offline import OPENLY
-from elwood.app.cli import default_config
+from elwood.app.cli import default_config, make_parser
 from elwood.app.config.load import load
 from elwood.foundation.settings import Paths
 
@@ -109,6 +109,18 @@ def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> N
     assert done.returncode == 2
     assert "usage: elwood" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_command_that_is_named_first_makes_no_parser_of_the_others() -> None:
+    """Also behind the configuration, as units of systemd name it."""
+    shown = [
+        make_parser(words=[*before, "run"]).format_help() for before in ([], ["--config", "x"])
+    ]
+    assert ["doctor" in text for text in (*shown, make_parser().format_help())] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ import pytest
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
+from elwood.app.config.names import COMPONENTS
+from elwood.app.main import ALL
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.features.web.settings import SearchSettings
-from elwood.foundation.log import COMPONENTS
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 
+LOGGERS = sorted([*COMPONENTS, *(feature.name for feature in ALL)])
 HOME = {"HOME": "/home/ada"}
 TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
 
@@ -85,7 +87,9 @@ WRONG = [
     ('[sessions]\nx = 5',
      ": sessions.x: no such key; there are archive, idle, in_memory, keep, keep_runs"),
     ('log.levels = { tols = "debug" }',
-     f": log.levels.tols: nobody logs by this name; use one of {', '.join(COMPONENTS)}"),
+     ": log.levels.tols: nobody logs by this name; did you mean tools?"),
+    ('log.levels = { x = "debug" }',
+     f": log.levels.x: nobody logs by this name; use one of {', '.join(LOGGERS)}"),
     ('[modles]\nx = 5', ": modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      ': models.max_tokens: expected a whole number, found the text "16000"; '

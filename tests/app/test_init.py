@@ -208,7 +208,7 @@ async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> None:
-    said = 'a "quoted" ${HOME}, \\ and\nä 漢'
+    said = 'a "quoted" ${HOME}, \\ and\nä 漢 \x7f'
     answers: Answers = {
         ("owner", "name"): said,
         ("telegram", "owners"): [1, 2],

@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "b7841edd1917",
+        "sessions": "cbd4b96ffadf",
         "approvals": "c565b56fce9a",
         "usage": "dad8bdebb6ed",
-        "schedule": "adbb3e58611f",
+        "schedule": "42aa2717e09b",
         "anchors": "251fcc9f6cb1",
     }
 }

@@ -125,7 +125,6 @@ async def test_a_fresh_installation(h: Home) -> None:
     assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
         "anchors.jsonl",
         "health.json",
-        "memory.db",
         "reserve",
         "schedule.jsonl",
         "sessions",

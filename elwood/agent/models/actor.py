@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
-import attrs
 import msgspec
 import trio
 
@@ -287,8 +286,7 @@ class CircuitBreaker:
         self._changed = trio.Event()
 
 
-@attrs.frozen
-class ModelAttempt:
+class ModelAttempt(msgspec.Struct, frozen=True):
     """An *ask* to one *model* of its *role*: *since* when it is tried, and the *rest* of them.
 
     No model is waited for longer than *most* seconds.  *failures* are those so far.
@@ -299,8 +297,8 @@ class ModelAttempt:
     model: str
     rest: tuple[str, ...]
     most: float
-    since: float = attrs.field(factory=trio.current_time)
-    failures: Counter[FailureKind] = attrs.field(factory=Counter[FailureKind])
+    since: float = msgspec.field(default_factory=trio.current_time)
+    failures: Counter[FailureKind] = msgspec.field(default_factory=Counter[FailureKind])
 
     @property
     def caller(self) -> Caller:

@@ -16,7 +16,7 @@ import msgspec
 from elwood.agent.feature import Feature
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.app.config.moved import MOVED
-from elwood.app.config.names import DoubtfulSetting, KnownNames, check_names
+from elwood.app.config.names import COMPONENTS, DoubtfulSetting, KnownNames, check_names
 from elwood.app.main import ALL, sections, tools
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
@@ -373,6 +373,7 @@ class _Loading:
             tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
             prefixes=dict(ChainMap(*(dict(one.prefixes) for one in live))),
             channels={one.name: one.is_chat for one in self._features if one.is_channel},
+            components=[*COMPONENTS, *(feature.name for feature in self._features)],
         )
         warnings = []
         for where, error in check_names(named, known):

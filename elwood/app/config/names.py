@@ -1,11 +1,11 @@
 """Checks names in the configuration: is there a tool, or a channel, that is called so?"""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-import attrs
+import msgspec
 
 from elwood.agent.policy.settings import is_about
 from elwood.foundation.settings import BadSetting, Key, Where
@@ -13,18 +13,20 @@ from elwood.foundation.settings import BadSetting, Key, Where
 _WILDCARDS = re.compile(r"[*?\[]")
 ALL_TOOLS = "docs/reference/tools.md lists all tools"
 PATTERNS = "patterns are compared with the ids in docs/reference/tools.md, such as web.*"
+# Who logs besides the features: the loggers are called elwood.NAME.
+COMPONENTS = ("approvals", "channels", "models", "records", "sessions", "tools")
 
 
-@attrs.frozen(kw_only=True)
-class KnownNames:
+class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*.
 
-    Of each channel `Feature.is_chat` is known.
+    Of each channel `Feature.is_chat` is known.  *components* are who logs.
     """
 
     tools: Mapping[str, str]
     prefixes: Mapping[str, str]
     channels: Mapping[str, Callable[[str, str], bool]]
+    components: Collection[str]
 
 
 class DoubtfulSetting(BadSetting):
@@ -42,6 +44,8 @@ def check_names(
         try:
             if key.names == "channel":
                 _check_channel(name, known.channels)
+            elif key.names == "component":
+                _check_component(name, known.components)
             elif key.names == "tool pattern" and _WILDCARDS.search(name):
                 _check_pattern(name, known)
             else:
@@ -58,6 +62,12 @@ def _check_channel(place: str, channels: Mapping[str, Callable[[str, str], bool]
     chat, _, thread = within.partition(":")
     if chat and not channels[name](chat, thread):
         raise BadSetting(f"{place} is no chat of {name}", "write ids that it uses")
+
+
+def _check_component(name: str, components: Collection[str]) -> None:
+    if name not in components:
+        remedy = _near(name, components) or f"use one of {', '.join(sorted(components))}"
+        raise BadSetting("nobody logs by this name", remedy)
 
 
 def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
-import msgspec
+import tomli_w
 
 from elwood.app.config.load import dotted
 from elwood.app.main import own_sections, sections
@@ -143,8 +143,9 @@ def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
 
 
 def _toml(value: object) -> str:
-    # For texts, numbers and lists of them, JSON is TOML, but for what would be a variable.
-    return msgspec.json.encode(value).decode().replace("${", "$${")
+    """Format *value* as TOML on one line; a plain ``${`` would be a variable."""
+    text = tomli_w.dumps({"x": value}, indent=0).removeprefix("x = ")
+    return text.replace(",\n]", "]").replace("\n", "").replace("${", "$${")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal
 
-import attrs
 import msgspec
 from msgspec import Meta
 
@@ -153,8 +152,7 @@ class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-@attrs.frozen
-class _Drafted:
+class _Drafted(msgspec.Struct, frozen=True):
     """A task as it would be planned; *place* is where its answers go, *facts* bind a yes to it."""
 
     task: Task

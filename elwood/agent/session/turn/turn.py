@@ -113,7 +113,7 @@ class TurnRun:
                 await self.log.stage(entries.Prompted(self.prompt))
             for done, most, of in (
                 (turn.rounds, self.settings.max_rounds, "rounds of tool calls"),
-                (len(turn.receipts), self.settings.max_calls, "tool calls"),
+                (turn.made, self.settings.max_calls, "tool calls"),
             ):
                 if done >= most:
                     text = f"I stopped after {done} {of} without an answer."
@@ -157,7 +157,7 @@ class TurnRun:
                     self.showing.said(message.text)
                 # A round that only reads is one line with its results: it may be read again.
                 given = len(message.calls)
-                run = min(given, MAX_CALLS, self.settings.max_calls - len(turn.receipts))
+                run = min(given, MAX_CALLS, self.settings.max_calls - turn.made)
                 message = _first_calls(message, run)
                 reads = all(map(self.gate.only_reads, message.calls))
                 entry = self._entry(completion, message, left_out=given - run)
