@@ -88,7 +88,9 @@ class App:
         self.interrupt = interrupt
         self.tools = tools
         self._listener = listener
-        self.actors = sorted(actors, key=lambda actor: actor.step)
+        self.actors = sorted(actors, key=lambda one: 0 if one.stops_last else one.step)
+        for actor in actors:
+            actor.mailbox.step = actor.step
 
     async def live(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
@@ -160,7 +162,7 @@ async def build(
             Actor(step=2, mailbox=models, body=_models(core, providers, embedder, patience).run),
             Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
             Actor(
-                step=4,
+                step=5,
                 mailbox=sessions,
                 body=partial(pool.run, grace=grace, listener=listen),
                 grace=grace + 1,
