@@ -14,6 +14,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature
 from elwood.agent.media.store import FOLDER as RECEIVED
@@ -66,6 +67,8 @@ log = logging.getLogger("elwood.health")
 
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
+# The same for child runs, which are stopped after that.
+LAST_CHILDREN = 5.0
 # Seconds to give back what was held, also when the app is being ended.
 CLOSING = 5.0
 
@@ -121,12 +124,15 @@ async def build(
     after the stop.  A model that fails is tried for *patience* seconds at most.
     """
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+    children: Mailbox[SessionsMail] = Mailbox("child runs", 64)
     approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
-        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
+        core = _core(
+            config, environment, closing, sessions, children, approvals, models, anchors, stays, own
+        )
         gathered = Gathered(one for feature in features for one in feature.lent(config))
         parts: list[Parts] = []
         for feature in features:
@@ -162,9 +168,17 @@ async def build(
             Actor(step=2, mailbox=models, body=_models(core, providers, embedder, patience).run),
             Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
             Actor(
+                step=4,
+                mailbox=children,
+                body=partial(pool.run, grace=LAST_CHILDREN, listener=listen, wakes=is_child),
+                grace=LAST_CHILDREN + 1,
+            ),
+            Actor(
                 step=5,
                 mailbox=sessions,
-                body=partial(pool.run, grace=grace, listener=listen),
+                body=partial(
+                    pool.run, grace=grace, listener=listen, wakes=lambda id_: not is_child(id_)
+                ),
                 grace=grace + 1,
             ),
             *(actor for part in parts for actor in part.actors),
@@ -182,6 +196,7 @@ def _core(
     environment: Environment,
     closing: AsyncExitStack,
     sessions: Mailbox[SessionsMail],
+    children: Mailbox[SessionsMail],
     approvals: Mailbox[ApprovalsMail],
     models: Mailbox[ModelsMail],
     anchors: Mailbox[AnchoringMail],
@@ -205,6 +220,7 @@ def _core(
         workspace=Root(paths.workspace, untrusted=(RECEIVED,)),
         table=table,
         sessions=sessions.address,
+        children=children.address,
         approvals=approvals.address,
         models=models.address,
         anchoring=anchors.address,
@@ -257,7 +273,7 @@ def _approvals(core: Core, confined: bool) -> Approvals:
         core.environment,
         owners=core.channels.owners | {CONTROL},
         owner_routes=core.channels.places,
-        hint=core.sessions.offer,
+        hint=core.hint,
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),

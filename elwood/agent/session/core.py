@@ -13,8 +13,9 @@ import msgspec
 import trio
 
 from elwood import __version__
-from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.approvals.messages import ApprovalsMail, Decided
 from elwood.agent.channels.channel import Channels
+from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.inspection import (
@@ -30,7 +31,7 @@ from elwood.agent.session.inspection import (
 )
 from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor
@@ -187,6 +188,7 @@ class LiveSessions:
 class Core:
     """What sessions and features are built on; each part of them is given only what it needs.
 
+    *sessions* are conversations with people and of tasks, *children* the child runs, a step below.
     *events* is told what becomes of actors.  *up* is set when the actors start, *stop* ends the
     app; what must be closed then goes into *closing*.  One that *stays* does what is due by the
     clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.  *vitals* are
@@ -201,6 +203,7 @@ class Core:
     workspace: Root
     table: ActorTable
     sessions: Address[SessionsMail]
+    children: Address[SessionsMail]
     approvals: Address[ApprovalsMail]
     models: Address[ModelsMail]
     anchoring: Address[AnchoringMail]
@@ -226,6 +229,10 @@ class Core:
     @property
     def paths(self) -> Paths:
         return self.config.of(Paths)
+
+    def hint(self, hint: Decided | Interrupt) -> bool:
+        """Pass *hint* up to its session; False if there is no room."""
+        return (self.children if is_child(hint.session) else self.sessions).offer(hint)
 
 
 def inspect(core: Core) -> Inspection:

@@ -40,7 +40,7 @@ from elwood.agent.conversation.inbound import (
 )
 from elwood.agent.conversation.message import Assistant, ReceivedFile
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.run import SESSION as TASK
+from elwood.agent.conversation.run import is_unattended
 from elwood.agent.media.store import FileKeeper
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.parts import Connected
@@ -220,7 +220,7 @@ class Terminals:
         if session.startswith(PREFIX):
             chat = session.removeprefix(PREFIX).partition("-")[0]
             return f"tg:{chat}" in self._core.channels.owners
-        return not session.startswith((TASK, "mcp-"))
+        return not (is_unattended(session) or session.startswith("mcp-"))
 
     def stop(self, number: int) -> None:
         """Have each terminal, also one that comes, stop what was said at it: a signal came.

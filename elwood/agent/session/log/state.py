@@ -335,6 +335,7 @@ class Session(Branch):
         started = open_call.started
         acts = started is not None and started.effect != "pure"
         turn.has_acted = turn.has_acted or (acts and entry.outcome == "ok")
+        turn.acted = turn.acted or entry.acted or entry.outcome == "unknown"
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None

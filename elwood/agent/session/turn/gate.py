@@ -140,6 +140,11 @@ class Gate:
             if call.ended is not None:
                 continue
             if call.started is not None:
+                tool = self._tools.get(call.call.name)
+                stop = tool.stop if tool is not None else None
+                if stop is not None and (output := await stop(self._context(call=call))):
+                    await self._end(call, "failed", output)
+                    continue
                 is_pure = call.started.effect == "pure"
                 text = "stopped" if is_pure else f"stopped; {INTERRUPTED}"
                 await self._end(call, "failed" if is_pure else "unknown", Output(text))
@@ -327,10 +332,12 @@ class Gate:
                 text = "not run: the disk is full, so it could not be recorded first"
                 raise CallNotRun("failed", text) from error
         gives = wanted.gives
-        context = self._context(wanted.plan.facts)
+        context = self._context(wanted.plan.facts, call)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             given = await self._guarded(tool, partial(tool.run, wanted.given, context), late)
+            if isinstance(given, Output) and given.failed:
+                raise CallNotRun("failed", given)
         except CallNotRun as failure:  # whose words it holds, it says itself
             failure.gives = Label(private=gives.private)
             raise
@@ -388,6 +395,7 @@ class Gate:
             call.number,
             self._now(),
             tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
+            output.acted,
         )
         began = self._began.pop(call.key, None)
         event(
@@ -405,7 +413,9 @@ class Gate:
             # The effect has happened: its record may use the reserved space (CP-32).
             await self._log.keep(entry, last_words=True)
 
-    def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
+    def _context(
+        self, facts: Mapping[str, str] | None = None, call: OpenCall | None = None
+    ) -> ToolContext:
         state, turn = self._log.state, self._log.turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
@@ -421,7 +431,16 @@ class Gate:
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
+            number=str(call.number) if call is not None else "",
+            earlier=self._count_earlier(call) if call is not None else 0,
         )
+
+    def _count_earlier(self, call: OpenCall) -> int:
+        """Count the calls of the same tool in the turn that came before *call*."""
+        turn = self._log.turn
+        numbers = {one.number for one in turn.receipts if one.tool == call.call.name}
+        numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
+        return sum(number < call.number for number in numbers)
 
     def _written(self) -> Collection[str]:
         """Name the files that were written in this conversation, as far as its receipts say."""

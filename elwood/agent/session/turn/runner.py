@@ -103,7 +103,9 @@ class TurnRunner:
     def is_acting(self) -> bool:
         turn = self._log.state.turn
         calls = turn.calls.values() if self.is_working and turn is not None else ()
-        return any(call.started is not None and call.ended is None for call in calls)
+        open_ = [call.started for call in calls if call.ended is None]
+        # A keyed call finds what it has begun when it is repeated after the start.
+        return any(one is not None and one.effect != "keyed" for one in open_)
 
     def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -300,7 +302,10 @@ class TurnRunner:
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn, began = self._log.turn, trio.current_time()
-        limit = self._settings.deadline
+        limit, name = self._settings.deadline, "the limit of a turn"
+        until = turn.bounds.deadline if turn.bounds is not None and turn.inputs else None
+        if until is not None and until - self._clock.now() < limit:
+            limit, name = max(0.0, until - self._clock.now()), "the deadline of this run"
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
@@ -321,7 +326,7 @@ class TurnRunner:
                 elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
-                    text = f"I stopped after {limit:.0f} s, the limit of a turn"
+                    text = f"I stopped after {limit:.0f} s, {name}"
                     answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
             await self._reply(answer)
         took = trio.current_time() - began
