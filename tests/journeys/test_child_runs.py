@@ -136,7 +136,8 @@ async def test_a_child_whose_deadline_passed_while_nothing_ran_is_ended(h: Home)
     h.more_channels = (feature(STALL, children=("stall",)),)
     async with h.life() as life:
         h.fake.say("call order call stall it")
-        await life.until(lambda: CHILD in h.sessions and "said" in h.names(CHILD))
+        await life.until(lambda: CHILD in h.sessions and "turn" in h.names(CHILD))
+        await trio.sleep(5)
         life.kill()
         await life.died()
     h.clock_error -= 1000
