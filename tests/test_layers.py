@@ -144,6 +144,7 @@ MORE = {
     "agent/session/core.py": "holds what everything is built on",
     "agent/session/delivery.py": "sends the replies",
     "agent/session/log/session_log.py": "writes the log",
+    "agent/session/reading/verify.py": "reads the journals, for a command",
     "agent/session/turn/approval_client.py": "asks approvals",
     "agent/session/turn/compaction.py": "asks the models actor",
     "agent/session/turn/gate.py": "runs the tools",

@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "81c632da3c4f",
+        "sessions": "ddf08223552e",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
         "schedule": "e3adbfbdfaae",

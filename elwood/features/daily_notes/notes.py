@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import DAYS_TAG, without_days
+from elwood.agent.conversation.message import OPENING_TAG, remove_opening
 from elwood.agent.conversation.run import QUIET
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn, plain_words
@@ -146,7 +146,7 @@ def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
             break
     if not found:
         return ""
-    return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *found]), about) + "\n"
+    return wrap_untrusted(OPENING_TAG, "\n".join([ABOUT, *found]), about) + "\n"
 
 
 def _end(note: str) -> str:
@@ -161,7 +161,7 @@ def _tokens(entry: str) -> int:
 
 def is_first(texts: Iterable[str], today: str) -> bool:
     """Tell whether none of *texts*, those of a conversation's turns, is of the day *today*."""
-    heads = (without_days(text).partition("\n")[0] for text in texts)
+    heads = (remove_opening(text).partition("\n")[0] for text in texts)
     return not any(re.match(rf"\[\w+ {re.escape(today)} ", head) for head in heads)
 
 

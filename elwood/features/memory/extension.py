@@ -12,7 +12,7 @@ import trio
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import OFFERED, Completion, Human
+from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.conversation.run import is_unattended
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
@@ -38,6 +38,8 @@ SUGGEST_WAIT = 0.5
 UNLEARN_WAIT = 10.0
 # Words that must be in a note's text for it to be offered, unless one is in its key or tags.
 ENOUGH = 2
+# What begins a list of notes that may help.
+OFFERED = "[notes that may help:"
 # Only the cheap model, and nothing in its place.
 ROLE = "observer"
 # Seconds for one call: a cheap model needs a few.  Before its end, who makes it says why it failed.

@@ -101,7 +101,7 @@ class SkillExtension(SessionExtension):
         hint = f"Skills that may fit: {hint}." if hint else ""
         hint = f"{USE}{named[0].name} for this." if named and message[0] == "/" else hint
         text = "\n\n".join(filter(None, (*given, hint)))
-        return Reminded(turn.id, text, CLEAN, "your skills") if text else None
+        return Reminded(turn.id, text, CLEAN, "your skills", "skill", False) if text else None
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""

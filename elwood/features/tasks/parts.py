@@ -10,7 +10,6 @@ import trio
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, addresses
-from elwood.agent.conversation.message import PLANNED
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, unpriced
@@ -73,6 +72,8 @@ COMMAND_LIMIT, PAGE = 20.0, 6
 # Seconds that a turn waits to know what is planned.
 REMIND_WAIT = 0.5
 # Who changes a task, as the model and people read it.
+# What begins the reminder of what is planned.
+PLANNED = "[planned: "
 BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
 HEARTBEAT = "reading HEARTBEAT.md"
@@ -129,7 +130,7 @@ class TaskExtension(SessionExtension):
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
             text = planned(tasks, turn.route, self._zone)
-            return news(self._log, PLANNED, text, "your tasks")
+            return news(self._log, "planned", PLANNED, text, "your tasks", private=True)
         return None
 
     async def cancelled(self, runs: Runs) -> Runs:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.labels import CLEAN
-from elwood.agent.conversation.message import SKILL, Assistant, Human, Notice
+from elwood.agent.conversation.message import Assistant, Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Received
@@ -21,6 +21,7 @@ from elwood.foundation.storage.files import Root
 from tests.agent.session.scene import ME, ROUTE, World, house
 from tests.agent.session.test_actor import wake_up
 from tests.features.skills.test_skill import manual
+from tests.reminders import SKILL
 
 BUDGET = 10_000
 

@@ -158,13 +158,17 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
     """A reminder went to the model along with a message; *label* is that of its text.
 
-    *source* names where the text is from, in the words of a question to the owner.
+    *source* names where the text is from, in the words of a question to the owner.  Of reminders
+    with the same *key* the newest holds, and it comes again when the model no longer sees it.
+    *private* text is compared with what leaves; entries without that field may be private.
     """
 
     turn: str
     text: str
     label: Label
-    source: str = "memory"
+    source: str = "your notes"
+    key: str = ""
+    private: bool = True
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):

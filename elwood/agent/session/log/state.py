@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
+from elwood.agent.conversation.message import Calibration, Human, Notice, is_opening_private
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import owner_of
 from elwood.agent.session.log import entries
@@ -151,9 +151,9 @@ class Session(Branch):
                 self._say(seq, entry)
             case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
-            case entries.Reminded(_, text, label, source):
+            case entries.Reminded(_, text, label, source, key, private):
                 self.taint.add(label, source)
-                self.push(seq, Notice(text))
+                self.push(seq, Notice(text, key, source if private else ""))
             case entries.CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
@@ -290,7 +290,7 @@ class Session(Branch):
         self._preface(seq, tuple(one.id for one in hidden))
         own = find_own_words(text, hidden)
         self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
-        self.taint.add(Label(private=are_days_private(text)), "")
+        self.taint.add(Label(private=is_opening_private(text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message

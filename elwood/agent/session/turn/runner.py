@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
-from elwood.agent.conversation.message import WAITING, FetchedFile
+from elwood.agent.conversation.message import FetchedFile
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
@@ -61,6 +61,9 @@ DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way w
 # What stands in the log for words that were nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 # What waited when the turn was stopped, and on the button that has it answered.
+# What begins the reminder of calls that wait for an approval.
+WAITING = "[waiting for the owner's word: "
+
 UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
 
@@ -391,7 +394,7 @@ class TurnRunner:
         core, turn = self._core, self._log.turn
         prompt = await self.prompt.now(self._log.id)
         pending = waiting_calls(self._log.state)
-        reminders = [news(self._log, WAITING, pending, "your waiting calls")]
+        reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reminders += await _gather([extension.remind for extension in self._extensions])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
