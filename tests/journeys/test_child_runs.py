@@ -5,15 +5,19 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.conversation.run import Budget
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import Budget, RunBounds
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.client import MAX_AT_ONCE, MAX_IN_TURN
+from elwood.agent.session.client import MAX_AT_ONCE, MAX_IN_TURN, RunClient
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Received, Replied
 from elwood.agent.tools.tool import Output, Tool, ToolContext
+from elwood.features.console.intake import NAME
 from tests.agent.session.scripted import Named, answer, call
 from tests.child_runs_feature import feature
+from tests.fake_telegram import OWNER
 from tests.journeys.crashing import SteppedDisk
 from tests.journeys.home import EPOCH, MINE, Home, home, newest, obedient
 
@@ -73,6 +77,11 @@ async def test_a_child_run_answers_its_parent_and_nobody_else(h: Home) -> None:
     assert len(h.texts()) == 1
     assert {one.job for one in h.charged()} == {"", MINE}
     assert h.broken() == []
+
+
+def test_a_person_cannot_name_a_child_run() -> None:
+    assert NAME.fullmatch(MINE)
+    assert not NAME.fullmatch(CHILD)
 
 
 async def test_a_child_has_the_tools_that_its_bounds_name(h: Home) -> None:
@@ -202,6 +211,41 @@ async def test_a_restart_in_order_does_not_stop_a_child(h: Home) -> None:
     assert sum(isinstance(one, CallStarted) for one in h.entries()) == 1
     assert sum(isinstance(one, Replied) for one in h.entries(CHILD)) == 1
     assert h.broken() == []
+
+
+async def test_a_run_has_its_child_within_its_own_bounds(h: Home) -> None:
+    """The child is charged to the same task, and what it did the task has done."""
+    h.more_channels = (feature(),)
+    own = RunBounds("inbox", tools=("order", "act"), budget=Budget(tokens=50_000), series=3)
+
+    def asked() -> Inbound:
+        return Inbound(
+            session="task-inbox",
+            id="task:inbox:1",
+            principal=Principal("task:inbox", "inbox", owner=True),
+            route=Route("telegram", chat=OWNER),
+            text="call order call act lamp",
+            sent_at=h.now(),
+            bounds=own,
+        )
+
+    async with h.life() as life:
+        runs = RunClient(life.core.sessions)
+        assert await runs.begin(asked) == Taken()
+        done = await runs.wait("task-inbox", "task:inbox:1")
+        await life.settled()
+    assert done is not None
+    assert (done.failed, done.acted) == (False, True)
+    [child] = [one for one in h.entries("task-inbox~1") if isinstance(one, Received)]
+    assert child.bounds is not None
+    assert (child.bounds.owner, child.bounds.budget, child.bounds.series) == (
+        "inbox",
+        own.budget,
+        3,
+    )
+    assert child.bounds.tools == ("act", "order")
+    assert {one.job for one in h.charged()} == {"inbox"}
+    assert h.effects.done == ["act lamp"]
 
 
 async def test_children_are_few_at_once_and_in_a_turn(h: Home) -> None:

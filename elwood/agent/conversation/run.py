@@ -80,6 +80,15 @@ def is_child(session: str) -> bool:
     return _CHILD in session
 
 
+def without_child(session: str) -> str:
+    """Return the name of the parent for that of a child run; else *session* itself.
+
+    >>> without_child("tg--5~12"), without_child("tg--5")
+    ('tg--5', 'tg--5')
+    """
+    return session.partition(_CHILD)[0]
+
+
 def is_unattended(session: str) -> bool:
     """Return True if no person writes in the session: it is that of a task or a child run."""
     return session.startswith(SESSION) or is_child(session)

@@ -11,6 +11,7 @@ import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.message import FetchedFile
+from elwood.agent.conversation.run import without_child
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
@@ -392,7 +393,7 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Ask the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now(self._log.id)
+        prompt = await self.prompt.now(without_child(self._log.id))
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reminders += await _gather([extension.remind for extension in self._extensions])
