@@ -139,18 +139,22 @@ class Gate:
         for call in list(self._log.turn.calls.values()):
             if call.ended is not None:
                 continue
-            if call.started is not None:
-                tool = self._tools.get(call.call.name)
-                stop = tool.stop if tool is not None else None
-                if stop is not None and (output := await stop(self._context(call=call))):
-                    await self._end(call, "failed", output)
-                    continue
+            if (output := await self._stop_elsewhere(call)) is not None:
+                await self._end(call, "failed", output)
+            elif call.started is not None:
                 is_pure = call.started.effect == "pure"
                 text = "stopped" if is_pure else f"stopped; {INTERRUPTED}"
                 await self._end(call, "failed" if is_pure else "unknown", Output(text))
             elif call.pending is not None:
                 await self.approvals.withdraw(call.pending)
                 await self._end(call, "denied", Output("stopped before it began"))
+
+    async def _stop_elsewhere(self, call: OpenCall) -> Output | None:
+        """Stop what *call* has begun outside of the session; None if its end is unknown."""
+        tool = self._tools.get(call.call.name)
+        if call.started is None or tool is None or tool.stop is None:
+            return None
+        return await tool.stop(self._context(call=call))
 
     # --- one call, step by step ------------------------------------------------------------------
 
