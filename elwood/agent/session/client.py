@@ -107,6 +107,8 @@ def _check(wanted: ChildRun, context: ToolContext) -> tuple[str, ...]:
     """Return the tools of the child.  Raises ToolFailure if there may be no such child."""
     if is_child(context.session):
         raise ToolFailure("a child run cannot start child runs")
+    if not context.number:
+        raise ToolFailure("only a call of the model can start a child run")
     if context.earlier >= MAX_IN_TURN:
         raise ToolFailure(f"one turn can start {MAX_IN_TURN} child runs at most")
     names = context.tools if wanted.tools is None else wanted.tools

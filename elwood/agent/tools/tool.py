@@ -65,8 +65,8 @@ class ToolContext:
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
     are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
-    *number* names the call in its conversation, also when it is repeated after a crash; *earlier*
-    counts the calls of the same tool in this turn before it.
+    *number* names a call of the model in its conversation, also when it is repeated after a crash;
+    *earlier* counts the calls of the same tool in this turn before it.
     """
 
     session: str

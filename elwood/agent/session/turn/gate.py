@@ -444,7 +444,7 @@ class Gate:
         turn = self._log.turn
         numbers = {one.number for one in turn.receipts if one.tool == call.call.name}
         numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
-        return sum(number < call.number for number in numbers)
+        return sum(0 < number < call.number for number in numbers)
 
     def _written(self) -> Collection[str]:
         """Name the files that were written in this conversation, as far as its receipts say."""
