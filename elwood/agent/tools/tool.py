@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Plan
+from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Outcome, Plan
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
@@ -39,6 +39,18 @@ class ToolFailure(Exception):
         self.origin = origin
 
 
+class NestedCallFailed(ToolFailure):
+    """A call from within a tool came to nothing, or nobody knows; *outcome* is as in its receipt.
+
+    A tool that does not catch it fails with the same words.
+    """
+
+    def __init__(self, text: str, outcome: Outcome, label: Label = CLEAN, origin: str = "") -> None:
+        is_unknown = outcome == "unknown"
+        super().__init__(text, untrusted=label.untrusted, origin=origin, unknown=is_unknown)
+        self.outcome = outcome
+
+
 @attrs.frozen
 class Output:
     """What a tool gives: *text*, and what it brings into the conversation, from *origin*.
@@ -55,6 +67,15 @@ class Output:
     acted: bool = False
 
 
+Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
+
+
+async def refuse_call(name: str, arguments: Mapping[str, object]) -> Output:
+    """Refuse a call where none can be made: while a call is examined, and within a nested one."""
+    await trio.lowlevel.checkpoint()
+    raise NestedCallFailed(f"{name}: no call can be made from here", "denied")
+
+
 @attrs.frozen(kw_only=True)
 class ToolContext:
     """What a tool is told of the conversation that calls it.
@@ -67,6 +88,11 @@ class ToolContext:
     are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
     *number* names a call of the model in its conversation, also when it is repeated after a crash;
     *earlier* counts the calls of the same tool in this turn before it.
+
+    *call* makes a call of another tool, by its name and arguments, through the gate: judged, asked
+    about and recorded like a call of the model.  It raises NestedCallFailed.  It may do no more
+    than the tool that makes it: only look if that one has the risk "read", and only what is pure
+    if that one is pure or keyed, since it may run again.  Its time is not the outer tool's.
     """
 
     session: str
@@ -83,6 +109,7 @@ class ToolContext:
     principal: str = ""
     number: str = ""
     earlier: int = 0
+    call: Call = refuse_call
 
 
 @attrs.frozen
