@@ -373,6 +373,7 @@ REASONS: dict[str, str] = {
         "features.skills.skill.candidate features.skills.skill.review "
         "features.tasks.rules.close_times features.tasks.state.is_cancelled "
         "foundation.checks.unreached foundation.command_line.show_list "
+        "foundation.runtime.actor_table.check_is_lower "
         "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
         "foundation.secrets.store.look_up foundation.settings.from_home "
         "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "

@@ -14,6 +14,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature, reserved_sessions
 from elwood.agent.media.store import FOLDER as RECEIVED
@@ -70,6 +71,8 @@ log = logging.getLogger("elwood.health")
 
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
+# The same for child runs, which are stopped after that.
+LAST_CHILDREN = 5.0
 # Seconds to give back what was held, also when the app is being ended.
 CLOSING = 5.0
 
@@ -92,7 +95,9 @@ class App:
         self.interrupt = interrupt
         self.tools = tools
         self._listener = listener
-        self.actors = sorted(actors, key=lambda actor: actor.step)
+        self.actors = sorted(actors, key=lambda one: 0 if one.stops_last else one.step)
+        for actor in actors:
+            actor.mailbox.step = actor.step
 
     async def live(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
@@ -123,6 +128,7 @@ async def build(
     after the stop.  A model that fails is tried for *patience* seconds at most.
     """
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+    children: Mailbox[SessionsMail] = Mailbox("child runs", 64)
     approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
@@ -131,8 +137,8 @@ async def build(
         # Also those of channels that are not built here: their conversations go on there.
         reserved = reserved_sessions((*ALL, *features))
         core = _core(
-            *(config, environment, closing, sessions, approvals, models, anchors, stays, own),
-            reserved,
+            *(config, environment, closing, sessions, children, approvals, models, anchors),
+            *(stays, own, reserved),
         )
         gathered = Gathered(one for feature in features for one in feature.lent(config))
         parts = [Parts(commands=BUILT_IN)]
@@ -170,8 +176,16 @@ async def build(
             Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
             Actor(
                 step=4,
+                mailbox=children,
+                body=partial(pool.run, grace=LAST_CHILDREN, listener=listen, wakes=is_child),
+                grace=LAST_CHILDREN + 1,
+            ),
+            Actor(
+                step=5,
                 mailbox=sessions,
-                body=partial(pool.run, grace=grace, listener=listen),
+                body=partial(
+                    pool.run, grace=grace, listener=listen, wakes=lambda id_: not is_child(id_)
+                ),
                 grace=grace + 1,
             ),
             *(actor for part in parts for actor in part.actors),
@@ -189,6 +203,7 @@ def _core(
     environment: Environment,
     closing: AsyncExitStack,
     sessions: Mailbox[SessionsMail],
+    children: Mailbox[SessionsMail],
     approvals: Mailbox[ApprovalsMail],
     models: Mailbox[ModelsMail],
     anchors: Mailbox[AnchoringMail],
@@ -213,6 +228,7 @@ def _core(
         workspace=Root(paths.workspace, untrusted=(RECEIVED,)),
         table=table,
         sessions=sessions.address,
+        children=children.address,
         approvals=approvals.address,
         models=models.address,
         anchoring=anchors.address,
@@ -264,7 +280,7 @@ def _approvals(core: Core, confined: bool) -> Approvals:
         core.channels,
         core.environment,
         owners=core.channels.owners | {CONTROL},
-        hint=core.sessions.offer,
+        hint=core.hint,
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),

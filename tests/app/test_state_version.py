@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "cbd4b96ffadf",
+        "sessions": "5554bf20921f",
         "approvals": "c565b56fce9a",
         "usage": "dad8bdebb6ed",
         "schedule": "42aa2717e09b",

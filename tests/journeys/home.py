@@ -499,7 +499,7 @@ class Life:
                 channels=[channel],
                 actors=[
                     Actor(step=1, mailbox=post, body=outbox, policy=WORLD),
-                    Actor(step=5, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
+                    Actor(step=6, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
                 ],
             )
 

@@ -205,7 +205,7 @@ def test_the_service_runs_without_telegram(tmp_path: Path) -> None:
             async for _ in mailbox:
                 pass
 
-        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("talk", 1), body=body)])
+        return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("talk", 1), body=body)])
 
     with untuned():
         features = (forum.feature, Feature(name="talk", build=talk))

@@ -9,6 +9,7 @@ from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.message import FetchedFile, PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import SESSION as TASK
+from elwood.agent.conversation.run import is_unattended
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import STANDARD, MessageSize, parts
@@ -191,6 +192,8 @@ class Channels:
     def is_owners(self, session: str) -> bool:
         """Return True if *session* is a conversation that only an owner has."""
         name = self.reserving(session)
+        if is_unattended(session):
+            return False
         return name is None or self.named(name).is_owners(session)
 
     def group(self, session: str) -> str | None:

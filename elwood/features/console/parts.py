@@ -155,7 +155,7 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
         channels=[msgspec.structs.replace(channel, only="" if mode == "talk" else let_in.text)],
         actors=[
             attrs.evolve(posts, body=post),
-            Actor(step=5, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
+            Actor(step=6, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
         ],
         interrupt=interrupt if mode == "talk" else cancel,
     )

@@ -88,7 +88,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
-        actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
+        actors.append(Actor(step=6, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
     kept = core.config.of(SessionSettings)
 
     async def sweep(last: float) -> Report:

@@ -69,7 +69,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         actors=[
             Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
             Actor(
-                step=5, mailbox=Mailbox("telegram", 16), body=intake.run, policy=WORLD, grace=1.0
+                step=6, mailbox=Mailbox("telegram", 16), body=intake.run, policy=WORLD, grace=1.0
             ),
         ],
     )

@@ -247,7 +247,7 @@ class House:
             tools = list(world.effects.tools())
             messenger = Messenger(core.channels, core.approvals)
             pool = Sessions(core, tools, messenger, extensions, dry_run=world.dry_run)
-            await pool.run(mailbox, grace=20.0, listener=lambda event: None)
+            await pool.run(mailbox, grace=20.0, listener=lambda event: None, wakes=lambda id_: True)
 
     def _core(self, closing: AsyncExitStack) -> Core:
         world, paths = self.world, self._paths()
@@ -272,6 +272,7 @@ class House:
             workspace=Root(paths.workspace),
             table=self.actor_table,
             sessions=self.sessions.address,
+            children=Mailbox[SessionsMail]("child runs", 1).address,
             approvals=self.approver.mailbox.address,
             models=self.models.address,
             anchoring=Mailbox[AnchoringMail]("anchors", 1).address,

@@ -11,6 +11,7 @@ import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.message import FetchedFile
+from elwood.agent.conversation.run import without_child
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.core import Core
@@ -105,7 +106,9 @@ class TurnRunner:
     def is_acting(self) -> bool:
         turn = self._log.state.turn
         calls = turn.calls.values() if self.is_working and turn is not None else ()
-        return any(call.started is not None and call.ended is None for call in calls)
+        open_ = [call.started for call in calls if call.ended is None]
+        # A keyed call finds what it has begun when it is repeated after the start.
+        return any(one is not None and one.effect != "keyed" for one in open_)
 
     def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -302,7 +305,10 @@ class TurnRunner:
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn, began = self._log.turn, trio.current_time()
-        limit = self._settings.deadline
+        limit, name = self._settings.deadline, "the limit of a turn"
+        until = turn.bounds.deadline if turn.bounds is not None and turn.inputs else None
+        if until is not None and until - self._clock.now() < limit:
+            limit, name = max(0.0, until - self._clock.now()), "the deadline of this run"
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
@@ -323,7 +329,7 @@ class TurnRunner:
                 elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
-                    text = f"I stopped after {limit:.0f} s, the limit of a turn"
+                    text = f"I stopped after {limit:.0f} s, {name}"
                     answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
             await self._reply(answer)
         took = trio.current_time() - began
@@ -386,7 +392,7 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Ask the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now(self._core.channels.group(self._log.id))
+        prompt = await self.prompt.now(self._core.channels.group(without_child(self._log.id)))
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reminders += await _gather([extension.remind for extension in self._extensions])
