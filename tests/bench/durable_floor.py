@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2
 import trio
 
-from tests.bench.floor import Json, answer
+from tests.bench.floor import LONGEST, Json, answer
 
 REPEAT = "(again)"
 
@@ -104,7 +104,7 @@ async def turn(
         text = await answer(model, history, folder)
         record = {"type": "answer", "number": number, "text": text}
         await log.write([record | {"history": history[len(before) :]}])
-    reply = {"chat_id": chat, "text": log.answers[number]}
+    reply = {"chat_id": chat, "text": log.answers[number][:LONGEST]}
     (await bot.post("sendMessage", json=reply)).raise_for_status()
     log.note({"type": "delivered", "number": number})
 

@@ -16,6 +16,8 @@ import httpx2
 import trio
 
 Json = dict[str, Any]
+# Characters of a message; the rest of an answer is lost.
+LONGEST = 4096
 SYSTEM = "You are a helpful assistant."
 TOOL = {
     "name": "list_files",
@@ -51,7 +53,9 @@ async def turn(
     history = histories.setdefault(chat, [])
     history.append({"role": "user", "content": message["text"]})
     text = await answer(model, history, folder)
-    (await bot.post("sendMessage", json={"chat_id": chat, "text": text})).raise_for_status()
+    (
+        await bot.post("sendMessage", json={"chat_id": chat, "text": text[:LONGEST]})
+    ).raise_for_status()
 
 
 async def answer(model: httpx2.AsyncClient, history: list[Json], folder: str) -> str:

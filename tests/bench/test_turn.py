@@ -35,9 +35,10 @@ AIMS = {
     "start to first poll": 1.6,
     "memory, idle": 1.3,
     "all chats answered": 3.0,
+    "chunk of a long answer": 2.5,
 }
 # Ratios to the durable floor that are aimed at.
-DURABLE_AIMS = {"plain turn": 1.4, "one-tool turn": 1.8}
+DURABLE_AIMS = {"plain turn": 1.4, "one-tool turn": 1.8, "chunk of a long answer": 2.5}
 BOUNDS = {
     "plain turn, wall": 3.5,
     "plain turn, CPU": 4.0,
@@ -47,7 +48,10 @@ BOUNDS = {
     "start to first poll": 3.0,
     "memory, idle": 1.5,
     "all chats answered": 8.0,
+    "chunk of a long answer, CPU": 2.5,
 }
+# Characters of a long answer, and of each of its chunks.
+LONG_ANSWER, CHUNK = 60_000, 20
 # Chats of which all write at once.
 CROWD = 1_000
 # Chats that take the many turns, and the memory that Elwood may hold then, as a ratio to idle.
@@ -139,6 +143,27 @@ def test_turns_cost_a_small_multiple_of_the_floor(
         rows.append((f"{what}, wall", floors.wall, elwoods.wall, "ms", durables.wall))
         rows.append((f"{what}, CPU", floors.cpu, elwoods.cpu, "ms", durables.cpu))
     judge(rows)
+
+
+def test_a_long_answer_costs_its_length(tmp_path: Path, models: int) -> None:
+    """A chunk of a long answer, which comes a few words at a time."""
+    with (
+        floor(tmp_path / "floor", models) as least,
+        floor(tmp_path / "durable", models, durable=True) as durable,
+        elwood(tmp_path / "elwood", models) as ours,
+    ):
+        bots = [least, durable, ours]
+        for bot in bots:
+            bot.telegram.turn(1, PLAIN)
+        time.sleep(1)  # Telegram takes one message a second in a chat
+        before = [bot.cpu() for bot in bots]
+        for bot in bots:
+            bot.telegram.say(1, f"Please:\n/write {LONG_ANSWER}")
+        for bot in bots:
+            bot.telegram.wait(1)
+        chunks = LONG_ANSWER / CHUNK
+        costs = [1e6 * (bot.cpu() - cpu) / chunks for bot, cpu in zip(bots, before, strict=True)]
+    judge([("chunk of a long answer, CPU", costs[0], costs[2], "µs", costs[1])])
 
 
 def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
