@@ -283,8 +283,10 @@ def without_days(text: str) -> str:
 
 def days_of(text: str) -> str:
     """Return the part of a turn's text that came back from the days before; empty if none did."""
+    if not text.startswith(f"<{DAYS_TAG} day="):
+        return ""
     head, end, _ = text.partition(f"\n</{DAYS_TAG}>\n")
-    return head + end if end and text.startswith(f"<{DAYS_TAG} day=") else ""
+    return head + end if end else ""
 
 
 def are_days_private(text: str) -> bool:
