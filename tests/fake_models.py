@@ -19,9 +19,9 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import TOLD_AGAIN
 from tests.fake_http import Reply, Request, announced, json_reply
 from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, chat_problem
+from tests.reminders import TOLD_AGAIN
 
 SSE = {"content-type": "text/event-stream"}
 PROSE = (

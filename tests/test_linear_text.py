@@ -27,6 +27,7 @@ from pypdf.errors import PyPdfError
 import elwood
 from elwood.agent.approvals.prompt_text import details_message, request_messages
 from elwood.agent.approvals.state import ApprovalRequest
+from elwood.agent.channels.attached import readable
 from elwood.agent.conversation import labels
 from elwood.agent.conversation.message import Human, Prompt, rough
 from elwood.agent.conversation.route import Route
@@ -49,7 +50,6 @@ from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.tool import ToolFailure
 from elwood.app.config.load import ConfigErrors, load_own
 from elwood.features.console import drawing
-from elwood.features.console.outbox import readable
 from elwood.features.daily_notes import notes
 from elwood.features.mcp import definitions, questions, results
 from elwood.features.mcp.settings import is_unpinned
@@ -303,7 +303,7 @@ CALLS: dict[str, Called] = {
 # What takes no text as such, but something that holds it.
 MORE: dict[str, Called] = {
     "agent.models.openai.ChatStream": streamed,
-    "features.console.outbox.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
+    "agent.channels.attached.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
     "features.mcp.definitions.describe": lambda t: definitions.describe(tool_with(t)),
     "features.mcp.definitions.refusal": lambda t: definitions.refusal(tool_with(t)),
     "features.mcp.questions.question": lambda t: questions.question("x", {"message": t}),

@@ -1,18 +1,21 @@
 """What a feature is to the app: one record.  Imports little: commands that end at once read it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from elwood.foundation.command_line import imported as imported
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from elwood.agent.parts import Gathered, Parts
     from elwood.agent.session.core import Core
     from elwood.agent.tools.tool import LentFolder
     from elwood.foundation.checks import Check
     from elwood.foundation.command_line import CliCommand
     from elwood.foundation.settings import Answers, Config
+    from elwood.foundation.storage.anchors import CarriedHead
 
 
 class LiveTools(NamedTuple):
@@ -40,6 +43,10 @@ class Feature(NamedTuple):
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
     those that come and go.  *lent* makes the folders beside the workspace that commands and tools
     of all features reach.  *is_channel* if its name is that of a channel.
+
+    *carried_heads* reads the heads of the anchors from its files, so that `elwood receipts verify`
+    compares them; *extract_anchors* writes the anchors of an archive of its own into a folder, and
+    raises ValueError if it cannot.  Both block.
     """
 
     name: str
@@ -55,3 +62,5 @@ class Feature(NamedTuple):
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
     lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
     is_channel: bool = False
+    carried_heads: "Callable[[Config], Iterable[CarriedHead]]" = lambda config: ()
+    extract_anchors: "Callable[[Path, Path], None]" = lambda archive, folder: None

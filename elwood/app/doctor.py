@@ -12,7 +12,7 @@ from functools import partial
 import trio
 
 from elwood.agent.feature import Feature
-from elwood.agent.session.reading.cli import journals_in
+from elwood.agent.session.reading.verify import journals_in
 from elwood.app.config.load import ConfigErrors, load, load_own
 from elwood.app.main import checks, own_sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level

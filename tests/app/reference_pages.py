@@ -68,7 +68,7 @@ def state() -> str:
 
 def _described(kind: type) -> str:
     about = inspect.cleandoc(kind.__doc__ or "")
-    names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
+    names = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(kind))
     return f"**{kind.__name__}**{f' ({names})' if names else ''}. {about}\n"
 
 

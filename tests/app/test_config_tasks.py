@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import Budget
 from elwood.agent.conversation.settings import Hours
-from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import ModelSettings, models_in_use
 from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, TaskForm
 from elwood.features.tasks.task import MAX_TASKS, Task
@@ -58,7 +58,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         silent=True,
         role="openai/gpt-5.4",
         tools=("read_file",),
-        purse=Purse(1000, 1.0),
+        budget=Budget(1000, 1.0),
         catch_up=600.0,
         watch=("inbox/*.md", "notes"),
         ends=4_102_412_400.0,
@@ -158,5 +158,5 @@ def test_too_many_tasks_are_too_many(tmp_path: Path) -> None:
 def test_the_form_has_a_key_for_all_that_a_task_is() -> None:
     """What is added to tasks is added to what people write, or left out on purpose."""
     keys = {field.name for field in attrs.fields(TaskForm)}
-    other = {"route": "deliver", "role": "model", "purse": "usd"}
+    other = {"route": "deliver", "role": "model", "budget": "usd"}
     assert {other.get(name, name) for name in Task.__struct_fields__} - keys == {"chore", "origin"}

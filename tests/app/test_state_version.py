@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "c170a86d0052",
+        "sessions": "6f3df9b6a556",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
-        "schedule": "74bbcae42f6e",
+        "schedule": "e3adbfbdfaae",
         "anchors": "251fcc9f6cb1",
     }
 }

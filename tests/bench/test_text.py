@@ -41,7 +41,7 @@ SHORTER: dict[str, tuple[int, str]] = {
     "foundation.text.markdown.to_entities": (10_000, "in a thread above"),
     "foundation.text.splitting.parts": (10_000, "in a thread above"),
     "foundation.text.splitting.with_footer": (10_000, "in a thread above"),
-    "features.console.outbox.readable": (10_000, "in a thread above"),
+    "agent.channels.attached.readable": (10_000, "in a thread above"),
     "foundation.text.words.pieces": (2_000, "what the memory learns from"),
 }
 # Exceptions: their own limit, and why the loop can wait for them.
@@ -55,7 +55,7 @@ LATER: dict[str, tuple[int, str]] = {
     "foundation.text.markdown.to_entities": (90, "markdown-it, 10 µs a character"),
     "foundation.text.splitting.parts": (90, "markdown-it, 10 µs a character"),
     "foundation.text.splitting.with_footer": (90, "markdown-it, 10 µs a character"),
-    "features.console.outbox.readable": (90, "markdown-it, 10 µs a character"),
+    "agent.channels.attached.readable": (90, "markdown-it, 10 µs a character"),
 }
 # Functions that do not run on the loop with text from outside.
 ELSEWHERE: dict[str, str] = {

@@ -20,14 +20,12 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
-    OFFERED,
-    TOLD_AGAIN,
     Completion,
     Human,
     Message,
     Notice,
     Results,
-    without_days,
+    remove_opening,
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
@@ -65,6 +63,7 @@ from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.judging import broken, fold, journals, read
+from tests.reminders import OFFERED, TOLD_AGAIN
 
 T = TypeVar("T")
 # When Elwood was first started, Unix seconds.
@@ -100,7 +99,7 @@ def newest(request: ModelRequest) -> str:
     if isinstance(last, Notice):
         return last.text
     assert isinstance(last, Human)
-    text = without_days(last.text).split("\n", 1)[-1]
+    text = remove_opening(last.text).split("\n", 1)[-1]
     return re.sub(r"^\[[^\[\]]* \((?:admin|member|guest)\)\]: ", "", text)
 
 

@@ -52,7 +52,7 @@ def misplanned(log: Log, end: float, texts: Iterable[str], journals: Journals) -
 def _runs(log: Log, journals: Journals) -> Iterator[str]:
     """Each run that began is one message of one session, and ended as the session says."""
     entries = [entry for each in journals.values() for entry in each]
-    asked = {e.id for e in entries if isinstance(e, Received) and e.errand}
+    asked = {e.id for e in entries if isinstance(e, Received) and e.bounds}
     replies = {id_: e for e in entries if isinstance(e, Replied) for id_ in e.inputs}
     chores = {e.task.id for _, _, e in log if isinstance(e, TaskScheduled) and e.task.chore}
     runs = [e.run for _, _, e in log if isinstance(e, RunStarted) and e.run.task not in chores]

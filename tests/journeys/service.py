@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import TOLD_AGAIN, without_days
+from elwood.agent.conversation.message import remove_opening
 from elwood.agent.session.log.entries import Entry, Received, Replied
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED
@@ -27,6 +27,7 @@ from tests.journeys import dated
 from tests.journeys.effectful import EFFECTS, HOLD
 from tests.journeys.judging import AGAIN, broken, expected, journals
 from tests.journeys.outcomes import NEWS
+from tests.reminders import TOLD_AGAIN
 
 ROOT = Path(__file__).parents[2]
 # What a process may see of the environment of the tests.
@@ -302,7 +303,7 @@ def words(message: Json) -> str:
 
     What stands before word of a turn that ended without an answer is not to be gone on with.
     """
-    texts = [without_days(block["text"]) for block in blocks(message) if block["type"] == "text"]
+    texts = [remove_opening(block["text"]) for block in blocks(message) if block["type"] == "text"]
     texts = [text for text in texts if not text.startswith(TOLD_AGAIN)]
     ended = [number for number, text in enumerate(texts) if text.startswith(UNANSWERED[:40])]
     return "\n".join(texts[ended[-1] + 1 :] if ended else texts)

@@ -8,8 +8,8 @@ import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Notice, Results
+from elwood.agent.conversation.run import SESSION
 from elwood.agent.conversation.settings import Owner
-from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Notice
-from elwood.agent.conversation.task_run import SESSION
+from elwood.agent.conversation.run import SESSION
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided

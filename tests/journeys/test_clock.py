@@ -10,7 +10,7 @@ import trio
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import FetchUrl, Plan, RunCommand
 from elwood.agent.conversation.message import Completion, Human, Notice, Results, Usage
-from elwood.agent.conversation.task_run import QUIET, Purse
+from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
@@ -333,10 +333,12 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
     assert not h.broken()
 
 
-async def test_a_purse_that_is_empty_is_no_failure(h: Home) -> None:
+async def test_a_budget_that_is_empty_is_no_failure(h: Home) -> None:
     """It is told once; the next day there is money again, and nobody has to resume anything."""
-    purse = Purse(tokens=20_000)
-    task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
+    budget = Budget(tokens=20_000)
+    task = Task(
+        "news", "News", Every(3600.0), prompt="What is new?", budget=budget, origin="config"
+    )
     h.settings["tasks"] = ConfiguredTasks((task,))
     h.settings["limits"] = Limits(warn=0)
 

@@ -4,12 +4,13 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import OFFERED, Completion, Human, Notice
+from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
 from tests.agent.session.scripted import answer, call
 from tests.features.memory.store_alone import holding
 from tests.journeys.home import OTHER, Home, newest
+from tests.reminders import OFFERED
 
 TOOLS = ("save_memory", "search_memory", "forget_memory")
 BIRTHDAY = {"key": "sister-birthday", "content": "My sister's birthday is 4 May, zanzibar"}

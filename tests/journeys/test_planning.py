@@ -101,7 +101,7 @@ def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
     return runs
 
 
-async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(h: Home) -> None:
+async def test_a_run_has_the_model_the_tools_and_the_budget_that_were_wanted(h: Home) -> None:
     priced(h)
     runs = planning(h, NEWS)
     async with h.life() as life:

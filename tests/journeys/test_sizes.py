@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.features.tasks.state import (
@@ -50,9 +50,9 @@ def planned(number: int, at: float) -> list[TimetableEntry]:
 def said(number: int, at: float) -> list[Entry]:
     """What the conversation of reminders writes of one."""
     id_, words = f"task:call-mum-{number}:{number}:{at:.0f}:1", "⏰ Call mum, and ask how she is."
-    run = TaskRun(f"call-mum-{number}", says="text", series=number)
+    run = RunBounds(f"call-mum-{number}", says="text", series=number)
     return [
-        Received(id_, words, f"task:call-mum-{number}", CHAT, at, errand=run),
+        Received(id_, words, f"task:call-mum-{number}", CHAT, at, bounds=run),
         Replied(id_, None, (id_,), CHAT, words),
         Posting(id_, 0, 1),
         Posted(id_, 0, f"{OWNER}:{number}"),

@@ -10,14 +10,15 @@ import pytest
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.channels import frames as wire
+from elwood.agent.channels.attached import TOO_SLOW
 from elwood.agent.channels.messages import Post, Sent
 from elwood.agent.conversation.message import Completion, Text
 from elwood.agent.models.client import ModelRequest, Thought
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Delivered
-from elwood.features.console import wire
 from elwood.features.console.feature import FEATURE as CONSOLE
-from elwood.features.console.outbox import ROUTE
+from elwood.features.console.intake import ROUTE
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.markdown import Rich
@@ -33,23 +34,23 @@ DONE = "re: acted on quickly"
 class Sitting:
     """Somebody at a terminal, and all that it was sent."""
 
-    stream: trio.SocketStream
+    stream: trio.abc.Stream
     session: str = ""
-    frames: list[wire.ToTerminal] = attrs.field(factory=list)
+    frames: list[wire.ToClient] = attrs.field(factory=list)
     read: int = 0
     rest: bytes = b""
 
-    async def next(self) -> wire.ToTerminal:
+    async def next(self) -> wire.ToClient:
         while b"\n" not in self.rest:
             more = await self.stream.receive_some()
             if not more:
                 raise EOFError
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\n")
-        self.frames.append(msgspec.json.decode(line, type=wire.ToTerminal))
+        self.frames.append(msgspec.json.decode(line, type=wire.ToClient))
         return self.frames[-1]
 
-    async def until(self, *wanted: object) -> list[wire.ToTerminal]:
+    async def until(self, *wanted: object) -> list[wire.ToClient]:
         """Read until a frame equals one that is *wanted*, or is of its kind; give what came."""
         with trio.fail_after(300):
             while True:
@@ -75,11 +76,11 @@ class Sitting:
         return texts(self.frames[before:])
 
 
-def texts(frames: list[wire.ToTerminal]) -> list[str]:
+def texts(frames: list[wire.ToClient]) -> list[str]:
     return [frame.text for frame in frames if isinstance(frame, wire.Message)]
 
 
-def heard(frames: list[wire.ToTerminal]) -> list[tuple[str, str]]:
+def heard(frames: list[wire.ToClient]) -> list[tuple[str, str]]:
     return [(one.who, one.text) for one in frames if isinstance(one, wire.HeardElsewhere)]
 
 
@@ -169,7 +170,7 @@ async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not
                 came = await other.until(IDLE)
                 assert heard(came) == [("you", "hello")]
                 assert texts(came) == ["re: hello"]
-            assert await d.say("me, too") == "this terminal only watches"
+            assert await d.say("me, too") == "you only watch here"
         assert await c.asks("hi") == ["re: hi"]
         assert heard(c.frames) == []
 
@@ -307,14 +308,22 @@ async def test_one_that_reads_nothing_is_let_go_and_holds_nobody_up(h: Home) -> 
             nursery.cancel_scope.cancel()
         with pytest.raises(EOFError):
             await slow.until(None)
+        assert slow.frames[-1] == wire.Detached(TOO_SLOW)
 
 
 async def test_what_is_no_frame_ends_it(h: Home) -> None:
     async with served(h):
-        for odd in (b"hello\n", b'{"type":"Took","id":"1"}\n', b"x" * (wire.MAX_FRAME + 65_536)):
+        for odd, why in (
+            (b"hello\n", "That is not a frame: JSON is malformed"),
+            (b'{"type":"Took","id":"1"}\n', "That is not a frame: Invalid value"),
+            (b"x" * (wire.MAX_FRAME + 65_536), "A frame has more than 1024 KiB"),
+        ):
             async with sitting(h) as me:
                 await me.until(IDLE)
                 with suppress(trio.BrokenResourceError):
                     await me.stream.send_all(odd)
+                detached = (await me.until(wire.Detached))[-1]
+                assert isinstance(detached, wire.Detached)
+                assert detached.why.startswith(why)
                 with pytest.raises((EOFError, trio.BrokenResourceError)):
                     await me.next()

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.labels import CLEAN, PRIVATE
-from elwood.agent.conversation.message import ENVIRONMENT, PLANNED, SKILL, WAITING
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.models.anthropic import Anthropic
@@ -39,6 +38,7 @@ from tests.features.skills.test_skill_list import put
 from tests.journeys.home import OTHER, OTHERS, Home
 from tests.journeys.service import GROUP, KEY, NO_COMMANDS, town
 from tests.journeys.test_approval_journeys import asking, press, questions
+from tests.reminders import ENVIRONMENT, PLANNED, SKILL, WAITING
 
 
 class Bare:

@@ -39,7 +39,6 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
-    CONSOLE,
     MAX_CROWD,
     Kind,
     View,
@@ -85,7 +84,7 @@ from elwood.agent.channels.messages import Button, Edit, OutboxMail
 from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.calls import OwnerAnswer, allows
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import PRINCIPAL
+from elwood.agent.conversation.run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error
@@ -607,22 +606,25 @@ class Approvals:
                 self._tasks.start_soon(self._ask, request, route)
 
     async def _ask(self, request: ApprovalRequest, route: Route, repeat: bool = False) -> None:
-        """Send *request* as a message with buttons; the only one, if it was sent before."""
-        sent = await self._post(
-            route,
-            request_messages(request, route, sealed(self._seal, request.code)),
-            view_buttons(request, "question", route),
-            repeat=repeat,
-            wanted=lambda: self._state.is_open(request.id),
-        )
+        """Send *request* as a message with buttons; the only one, if it was sent before.
+
+        If it cannot arrive at *route*, send it to the next place of an owner.
+        """
         others = [one for one in self._owner_routes if not one.is_same_chat(route)]
-        is_gone = sent is None and route.channel == CONSOLE and self._state.is_open(request.id)
-        if is_gone and others:
-            await self._ask(request, others[0], repeat)  # where the owner can be reached
+        for place in (route, *others):
+            sent = await self._post(
+                place,
+                request_messages(request, place, sealed(self._seal, request.code)),
+                view_buttons(request, "question"),
+                repeat=repeat,
+                wanted=lambda: self._state.is_open(request.id),
+            )
+            if sent is not None or not self._state.is_open(request.id):
+                break
         if sent is None or not sent.message:
             return
         before = self._messages.get(request.id)
-        await self._record(RequestsShown((request.id,), sent.message, route))
+        await self._record(RequestsShown((request.id,), sent.message, place))
         if before is not None:
             await self._edit(before, SHOWN_AGAIN)
         await self._settle_if_over(request.id)
@@ -632,7 +634,7 @@ class Approvals:
         part = request_messages(request, at.route, ending)[-1]
         if view == "details":
             part = details_message(request, ending)
-        keys = view_buttons(request, view, at.route)
+        keys = view_buttons(request, view)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
 
     def _details(self, code: str, by: str) -> CommandResult:
@@ -665,9 +667,8 @@ class Approvals:
         self,
         at: QuestionMessage,
         part: Rich | None = None,
-        keys: Sequence[tuple[str, str]] = (),
+        buttons: Sequence[Button] = (),
         wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
-        under = tuple(Button(*key) for key in keys)
-        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=under)
+        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=tuple(buttons))
         return await edit_until_done(self._outboxes, edit, wanted)

@@ -22,10 +22,11 @@ from elwood.agent.approvals.state import (
     gist,
     permitted,
 )
+from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
-from elwood.agent.conversation.inbound import person, typing
+from elwood.agent.conversation.inbound import person
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
+from elwood.agent.conversation.run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
 from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import Entity, Rich
@@ -73,7 +74,7 @@ ENDED: dict[Ruling, str] = {
     "expired": "Not done: nobody answered in time",
     "withdrawn": "Not done: the question was taken back",
 }
-# A channel without buttons: there answers are typed.
+# Here the code that the control socket requires is shown.
 CONSOLE = "console"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -151,23 +152,16 @@ def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:
     return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
-def view_buttons(request: ApprovalRequest, view: View, at: Route) -> tuple[tuple[str, str], ...]:
-    """List the buttons under one question, or under its details: what they say and carry.
-
-    At the console each types a command.
-    """
-    if at.channel == CONSOLE:
-        both = zip(buttons(request), answers(request.question), strict=True)
-        no, yes = typing(f"/deny {request.code}"), typing(f"/allow {request.code}")
-        typed = [(words, no if one == "denied" else f"{yes} {one}") for (words, _), one in both]
-        return (*typed, ("Details", typing(f"/approvals show {request.code}")))
+def view_buttons(request: ApprovalRequest, view: View) -> tuple[Button, ...]:
+    """Return the buttons under one question, or under its details."""
     if view == "details":
-        return (("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
-    return (*buttons(request), ("Details", f"a:{request.id}:{VIEWS['details']}"))
+        return (Button("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
+    show = f"/approvals show {request.code}"
+    return (*buttons(request), Button("Details", f"a:{request.id}:{VIEWS['details']}", show))
 
 
-def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
-    """List the answers to one question: what they say and what they carry."""
+def buttons(request: ApprovalRequest) -> tuple[Button, ...]:
+    """Return the answers to one question."""
     origins = request.question.origins
     words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
@@ -178,8 +172,14 @@ def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
         else f"Trust {len(origins)} sources",
         "denied": "Deny",
     }
+    allow, deny = f"/allow {request.code}", f"/deny {request.code}"
     return tuple(
-        (words[answer], button("a", request.id, answer)) for answer in answers(request.question)
+        Button(
+            words[answer],
+            button("a", request.id, answer),
+            deny if answer == "denied" else f"{allow} {answer}",
+        )
+        for answer in answers(request.question)
     )
 
 
@@ -235,9 +235,12 @@ def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
     )
 
 
-def access_buttons(asked: AccessRequested) -> tuple[tuple[str, str], ...]:
+def access_buttons(asked: AccessRequested) -> tuple[Button, ...]:
     yes, no = ("Answer there", "Stay silent") if asked.is_group else ("Approve", "Deny")
-    return (yes, button("p", asked.code, "once")), (no, button("p", asked.code, "denied"))
+    return (
+        Button(yes, button("p", asked.code, "once")),
+        Button(no, button("p", asked.code, "denied")),
+    )
 
 
 def button(kind: Kind, id: str, answer: OwnerAnswer) -> str:

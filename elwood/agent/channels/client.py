@@ -72,12 +72,12 @@ async def post_until_delivered(
     outboxes: Mapping[str, Address[OutboxMail]],
     route: Route,
     parts: Sequence[Rich],
-    buttons: Sequence[tuple[str, str]] = (),
+    buttons: Sequence[Button] = (),
     *,
     repeat: bool = False,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Sent | None:
-    """Post *parts* in order, with *buttons* (words and data) under the last one.
+    """Post *parts* in order, with *buttons* under the last one.
 
     *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
     one never can, or they are not *wanted* any more; names the last one if all have arrived.
@@ -88,7 +88,7 @@ async def post_until_delivered(
         return None
     sent = None
     for number, part in enumerate(parts, 1):
-        under = tuple(Button(*b) for b in buttons) if number == len(parts) else ()
+        under = tuple(buttons) if number == len(parts) else ()
         post = partial(Post, route=route, part=part, buttons=under)
         if (sent := await _arrives(outbox, post, repeat, wanted)) is None:
             return None
@@ -153,7 +153,7 @@ class TellOwner:
         It is marked as a repeat if *again*, or if it may have arrived where the owner was before.
         """
         text = self._redact(text)
-        under = [(words, typing(number)) for number, words in enumerate(buttons)]
+        under = [Button(words, typing(number)) for number, words in enumerate(buttons)]
         lost: list[Route] = []
         while (route := self._best(lost)) is not None:
             stays = partial(self._is_best, route, lost)

@@ -42,10 +42,13 @@ PostResult = Sent | Unsure | Unsent | Undeliverable
 
 
 class Button(msgspec.Struct, frozen=True):
-    """A button under a message; *data* is an id of ours, at most 64 bytes."""
+    """A button under a message."""
 
     text: str
     data: str
+    """What a press sends to Elwood: at most 64 bytes."""
+    command: str = ""
+    """What a person types instead, where nothing can be pressed."""
 
 
 # Bytes of a picture that is shown as one.  Larger ones arrive as files, unchanged.

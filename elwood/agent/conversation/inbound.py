@@ -8,7 +8,7 @@ import msgspec
 
 from elwood.agent.conversation.message import PendingFile, ReceivedFile
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.lines import one_line
 
@@ -117,9 +117,9 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
     text it replies to, of whom *quoted* says; *untrusted* says that the words are not the
-    sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the
-    run of a task.  *files* are kept in the workspace already; the session fetches *pending* ones.
-    *heard* is what others said there before, a line each, and not to us.
+    sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *bounds* are those of
+    a run, which no person typed.  *files* are kept in the workspace already; the session fetches
+    *pending* ones.  *heard* is what others said there before, a line each, and not to us.
     """
 
     session: str
@@ -132,7 +132,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     edits: str | None = None
     quote: str | None = None
     untrusted: bool = False
-    errand: TaskRun | None = None
+    bounds: RunBounds | None = None
     files: tuple[ReceivedFile, ...] = ()
     quoted: str = ""
     heard: str = ""

@@ -75,9 +75,15 @@ class Human(msgspec.Struct, frozen=True, tag="human"):
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
-    """What the harness says to the model; never words of a person or of a tool."""
+    """What the harness says to the model; never words of a person or of a tool.
+
+    A reminder has the *key* that its feature gave it.  If its text is private data, *private* says
+    where that is from, in the words of a question to the owner.
+    """
 
     text: str
+    key: str = ""
+    private: str = ""
 
 
 class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
@@ -261,37 +267,30 @@ def mend(messages: Iterable[Message]) -> list[Message]:
     return mended
 
 
-# The tag around what comes back from the days before.
-DAYS_TAG = "threads"
-# What begins a list of notes that nobody asked for.
-OFFERED = "[notes that may help:"
-# What begins other reminders: where commands run, what is planned, which calls wait.  Of each the
-# newest holds, and it comes again when it is no longer in view; so does a skill.
-ENVIRONMENT, PLANNED, WAITING = "[environment: ", "[planned: ", "[waiting for the owner's word: "
-SKILL = '<skill name="'
-TOLD_AGAIN = (ENVIRONMENT, PLANNED, WAITING, SKILL)
+# The tag around what a feature put before a turn's text: what earlier days said.
+OPENING_TAG = "threads"
 
 
-def without_days(text: str) -> str:
-    r"""Return what a turn's text says without what came back from the days before.
+def remove_opening(text: str) -> str:
+    r"""Return a turn's text without what a feature put before it.
 
-    >>> without_days('<threads day="1970-01-02">\nx\n</threads>\n[now]\nhi')
+    >>> remove_opening('<threads day="1970-01-02">\nx\n</threads>\n[now]\nhi')
     '[now]\nhi'
     """
-    return text[len(days_of(text)) :]
+    return text[len(find_opening(text)) :]
 
 
-def days_of(text: str) -> str:
-    """Return the part of a turn's text that came back from the days before; empty if none did."""
-    if not text.startswith(f"<{DAYS_TAG} day="):
+def find_opening(text: str) -> str:
+    """Return the part of a turn's text that a feature put before it; empty if none did."""
+    if not text.startswith(f"<{OPENING_TAG} day="):
         return ""
-    head, end, _ = text.partition(f"\n</{DAYS_TAG}>\n")
+    head, end, _ = text.partition(f"\n</{OPENING_TAG}>\n")
     return head + end if end else ""
 
 
-def are_days_private(text: str) -> bool:
-    """Tell whether a turn's text brings private data with it: a reflection, made of anything."""
-    return re.match(rf'<{DAYS_TAG} day="[^"]*" label="private">', text) is not None
+def is_opening_private(text: str) -> bool:
+    """Return True if the opening of a turn's text is private data."""
+    return re.match(rf'<{OPENING_TAG} day="[^"]*" label="private">', text) is not None
 
 
 def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
@@ -364,6 +363,6 @@ def said_in(text: str) -> str:
     >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
     'hello there'
     """
-    text = without_days(text)
+    text = remove_opening(text)
     head, _, rest = text.partition("\n")
     return " ".join((rest if head.startswith("[") and rest else text).split())

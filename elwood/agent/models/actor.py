@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen, texts
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import (
@@ -120,7 +120,7 @@ class UsageBook:
         self._zone = zone
         self._now = now
         self._prices = prices or {}
-        self._owed: list[tuple[Charged, Purse | None]] = []
+        self._owed: list[tuple[Charged, Budget | None]] = []
         # The most that calls under way can cost, by their tickets: one each.
         self._held: dict[Ticket, Charged] = {}
         self._released = trio.lowlevel.ParkingLot()
@@ -182,7 +182,7 @@ class UsageBook:
     def owe(self, caller: Caller, model: str, usage: Usage) -> Charged:
         """Note, and return, what a call cost: in memory, until `settle` has written it."""
         entry = self._charge(caller, model, usage)
-        self._owed.append((entry, caller.purse))
+        self._owed.append((entry, caller.budget))
         return entry
 
     def _charge(self, caller: Caller, model: str, usage: Usage) -> Charged:
@@ -306,7 +306,7 @@ class ModelAttempt:
 
     @property
     def caller(self) -> Caller:
-        return Caller(self.ask.session, self.ask.job, self.ask.purse)
+        return Caller(self.ask.session, self.ask.job, self.ask.budget)
 
     @property
     def provider(self) -> str:
@@ -397,8 +397,8 @@ class Models:
                             calls.start_soon(self._serve, message)
                         case Embed():
                             calls.start_soon(self._make_vectors, message)
-                        case MayAsk(session=session, job=job, purse=purse):
-                            why = self._book.limit_reached(Caller(session, job, purse))
+                        case MayAsk(session=session, job=job, budget=budget):
+                            why = self._book.limit_reached(Caller(session, job, budget))
                             message.reply.set(why or "")
                         case Spending(session=session):
                             message.reply.set(self._book.spent(session))

@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, Shown
 from elwood.agent.models.spending import Spent
 from elwood.foundation.log import bound
@@ -52,7 +52,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     *progress* gets the text so far, as a whole, each time there is more, and before that why there
     is none yet, or the thoughts; what does not fit is dropped.  *max_tokens* overrides the
     configured limit.  *until* (Trio's clock) is when an answer comes too late: better a reason
-    before it than silence.  *job* is the scheduled job that it is asked for, if any, and *purse*
+    before it than silence.  *job* is the scheduled job that it is asked for, if any, and *budget*
     what that may spend; what is asked within its turn, such as a summary, carries both.  *cause* is
     what log lines name.
     """
@@ -65,7 +65,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     max_tokens: int | None = None
     until: float = math.inf
     job: str = ""
-    purse: Purse | None = None
+    budget: Budget | None = None
     cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=bound)
 
 
@@ -96,7 +96,7 @@ class MayAsk(Request[str], frozen=True, kw_only=True):
 
     session: str
     job: str
-    purse: Purse | None = None
+    budget: Budget | None = None
 
 
 ModelsMail = Complete | Embed | MayAsk | Spending

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import (
     BadSetting,
@@ -302,10 +302,10 @@ class Limits:
         check=between(0, 1),
     )
 
-    def purse(self, own: Purse | None) -> Purse:
-        """Say what a job may spend in a day whose own purse is *own*."""
-        own = own or Purse()
-        return Purse(
+    def budget(self, own: Budget | None) -> Budget:
+        """Say what a job may spend in a day whose own budget is *own*."""
+        own = own or Budget()
+        return Budget(
             self.job_tokens if own.tokens is None else own.tokens,
             self.job_usd if own.usd is None else own.usd,
         )

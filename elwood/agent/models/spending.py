@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from elwood.agent.conversation.message import Usage
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.settings import Limits, PriceSettings
 from elwood.foundation.text.lines import literal, one_line
 from elwood.foundation.text.tables import Styled, bar, spark
@@ -16,7 +16,7 @@ from elwood.foundation.text.tables import Styled, bar, spark
 # What the ledger keeps: enough for limits and for people's questions, however long it runs.
 MAX_SESSIONS = 10_000
 MAX_MODELS = 100
-# Jobs that are told apart in a day.  The one whose last call is the oldest goes, and its purse is
+# Jobs that are told apart in a day.  The one whose last call is the oldest goes, and its budget is
 # as good as new: more than anybody has.
 MAX_JOBS = 500
 # Days and months that are kept: a clock that is set back finds its day again.
@@ -27,11 +27,11 @@ V = TypeVar("V")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """For whom a model is asked: a conversation and, if it is one, a *job* with its *purse*."""
+    """For whom a model is asked: a conversation and, if it is one, a *job* with its *budget*."""
 
     session: str
     job: str = ""
-    purse: Purse | None = None
+    budget: Budget | None = None
 
 
 class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
@@ -292,9 +292,9 @@ def affordable(
     The limits of a conversation do not hold for a job in it.
     """
     caller, most = call.caller, call.wanted
-    purse = caller.purse or Purse()
+    budget = caller.budget or Budget()
     for account in accounts(caller.session, day_of(now, zone), caller.job):
-        if not (bounds := list(_bounds(limits, caller.purse, account))):
+        if not (bounds := list(_bounds(limits, caller.budget, account))):
             continue  # in a crowd much is held
         tally = ledger.tally(account)
         for entry in held:
@@ -302,7 +302,7 @@ def affordable(
                 tally = tally.plus(entry)
         for unit, bound in bounds:
             limit = _limit(account, unit, bound)
-            way_out = _way_out(account, unit, caller.purse, zone)
+            way_out = _way_out(account, unit, caller.budget, zone)
             left = bound - tally.amount(unit)
             if left <= 0:
                 return f"The limit of {limit} is reached. {way_out}"
@@ -310,7 +310,7 @@ def affordable(
                 fits = left - call.prompt
             elif call.price is not None:
                 fits = _output_for(left, call.price, call)
-            elif account.scope == "job" and (purse.usd is None or purse.tokens is not None):
+            elif account.scope == "job" and (budget.usd is None or budget.tokens is not None):
                 continue  # its limit in tokens holds as well
             else:
                 remedy = f"write it into models.prices in config.toml, or take away the {limit}"
@@ -331,7 +331,7 @@ def _output_for(usd: float, price: Price, call: PlannedCall) -> float:
 
 
 def warnings(
-    limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Purse | None]], zone: str
+    limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Budget | None]], zone: str
 ) -> tuple[str, ...]:
     """Say what the owner is told when *calls* come to *ledger*, which has not seen them yet.
 
@@ -344,19 +344,19 @@ def warnings(
 before that, raise limits.month_tokens in config.toml. /budget shows where it went.
     """
     added: dict[Account, Tally] = {}
-    purses: dict[Account, Purse | None] = {}
-    for entry, purse in calls:
+    budgets: dict[Account, Budget | None] = {}
+    for entry, budget in calls:
         for account in accounts(entry.session, entry.day, entry.job):
             added[account] = added.get(account, ledger.tally(account)).plus(entry)
-            purses[account] = purse
+            budgets[account] = budget
     told = []
     for account, tally in added.items():
-        for unit, most in _bounds(limits, purses[account], account):
+        for unit, most in _bounds(limits, budgets[account], account):
             share, used = limits.warn * most, tally.amount(unit)
             if ledger.tally(account).amount(unit) < share <= used:
                 limit = _limit(account, unit, most, f"the conversation {one_line(account.of)}")
                 so_far = f"{100 * used / most:.0f} % of the limit of {limit} is used"
-                way_out = _way_out(account, unit, purses[account], zone)
+                way_out = _way_out(account, unit, budgets[account], zone)
                 told.append(f"{so_far}. {way_out} /budget shows where it went.")
     return tuple(told)
 
@@ -372,7 +372,9 @@ def dollars(usd: float) -> str:
     return f"${usd:.2g}" if usd >= 0.0001 else "<$0.0001"
 
 
-def _bounds(limits: Limits, purse: Purse | None, account: Account) -> Iterator[tuple[Unit, float]]:
+def _bounds(
+    limits: Limits, budget: Budget | None, account: Account
+) -> Iterator[tuple[Unit, float]]:
     tokens: float | None
     match account.scope:
         case "session":
@@ -382,7 +384,7 @@ def _bounds(limits: Limits, purse: Purse | None, account: Account) -> Iterator[t
         case "month":
             tokens, usd = limits.month_tokens, limits.month_usd
         case "job":
-            whole = limits.purse(purse)
+            whole = limits.budget(budget)
             tokens, usd = whole.tokens, whole.usd
     if tokens is not None:
         yield "tokens", tokens
@@ -401,7 +403,7 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
             return f"{amount} a day for the job {one_line(account.job)}"
 
 
-def _way_out(account: Account, unit: Unit, purse: Purse | None, zone: str) -> str:
+def _way_out(account: Account, unit: Unit, budget: Budget | None, zone: str) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
     if account.scope == "session":
         return f"/new begins another one; only a higher {setting} lets this one go on."
@@ -411,7 +413,7 @@ def _way_out(account: Account, unit: Unit, purse: Purse | None, zone: str) -> st
     else:
         reset = date.fromisoformat(account.of) + timedelta(days=1)
     remedy = f"raise {setting}"
-    own = None if purse is None else (purse.tokens if unit == "tokens" else purse.usd)
+    own = None if budget is None else (budget.tokens if unit == "tokens" else budget.usd)
     if account.scope == "job" and own is not None:
         where = "of [heartbeat] or of its [[tasks]] in config.toml"
         remedy = f"raise its own {unit} {where}, or have it planned anew"

@@ -245,7 +245,7 @@ class SessionActor:
         if inbound.id in state.seen:
             return Taken()
         text = well_formed(inbound.text)
-        screened = screen(text) if inbound.errand is None else None
+        screened = screen(text) if inbound.bounds is None else None
         if isinstance(screened, Masked):
             text = screened.text
         who = inbound.principal
@@ -263,10 +263,10 @@ class SessionActor:
             inbound.message,
             inbound.edits,
             inbound.untrusted or not who.owner,
-            inbound.errand,
+            inbound.bounds,
             tuple(map(self._redacted, inbound.files)),
             who.member and not inbound.untrusted,
-            "" if inbound.route.private or inbound.errand else who.speaker,
+            "" if inbound.route.private or inbound.bounds else who.speaker,
             self._core.redactor(well_formed(inbound.heard)),
             inbound.pending,
         )
@@ -279,7 +279,7 @@ class SessionActor:
         most = MAX_WAITING
         if is_command(received):
             most = 2 * MAX_WAITING  # short work, and a stop must come through when much is waiting
-        elif received.errand is not None and received.errand.says == "text":
+        elif received.bounds is not None and received.bounds.says == "text":
             most = MAX_REMINDERS
         if waiting >= most:
             return Busy(waiting)
@@ -292,8 +292,8 @@ class SessionActor:
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
         if why := doubtful(received, self._core.admission.restored, self._core.clock.zone):
             return await self._take(received, _said(received, why))
-        if received.errand is not None and received.errand.says in TOLD:
-            quiet = received.errand.says == "note"
+        if received.bounds is not None and received.bounds.says in TOLD:
+            quiet = received.bounds.says == "note"
             route = self._delivery.route(received)
             said = _said(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
@@ -302,12 +302,12 @@ class SessionActor:
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
             return taken
-        if inbound.principal.owner and received.errand is None and received.route.private:
+        if inbound.principal.owner and received.bounds is None and received.route.private:
             self._core.channels.hear(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
-            if received.errand is None:
+            if received.bounds is None:
                 self._messenger.answered(received.route, typed=received.message is not None)
             if self._runner.is_working:
                 self._delivery.seen(received)
@@ -318,7 +318,7 @@ class SessionActor:
     def _stops(self, inbound: Inbound) -> bool:
         """Tell whether plain words stop what runs; not as an answer pressed, nor if passed on."""
         is_pressed = inbound.quote and inbound.message is None
-        if is_pressed or inbound.untrusted or inbound.errand is not None:
+        if is_pressed or inbound.untrusted or inbound.bounds is not None:
             return False
         is_busy = self._log.state.turn is not None or self._log.state.waiting
         languages = self._core.config.of(Owner).languages

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 OUTCOMES = ("ok", "failed", "denied", "unknown", "dry run", "waiting", "under way")
-READING = "elwood.agent.session.reading.cli"
+READING, VERIFY = "elwood.agent.session.reading.cli", "elwood.agent.session.reading.verify"
 
 
 def _of_receipts(parser: "ArgumentParser") -> None:
@@ -52,7 +52,7 @@ COMMANDS = (
             CliCommand(
                 "verify",
                 "prove that no record was edited, moved or removed",
-                imported(READING, "verify"),
+                imported(VERIFY, "verify"),
                 _of_verify,
                 needs=lambda given: "nothing" if given.paths else "settings",
             ),

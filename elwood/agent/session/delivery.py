@@ -99,7 +99,7 @@ class Delivery:
 
     def route(self, answered: Turn | Received) -> Route:
         """Say where what answers *answered* goes, if it is given now."""
-        run = answered.errand
+        run = answered.bounds
         follows = run is not None and run.follows
         owner = self._channels.owner_routes() if follows else ()
         return next(iter(owner), answered.route)

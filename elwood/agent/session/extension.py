@@ -68,16 +68,19 @@ class SessionExtension:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""
 
 
-def news(log: SessionLog, head: str, text: str, source: str) -> Reminded | None:
-    """Make of *text* a reminder that begins with *head*; None if the model was told just that last.
+def news(
+    log: SessionLog, key: str, head: str, text: str, source: str, *, private: bool = False
+) -> Reminded | None:
+    """Make of *text* a reminder that begins with *head*; None if the newest of *key* says the same.
 
-    So it is told once in a conversation, and again if it has changed or was summed up.
+    So the model reads it once in a conversation, and again if it has changed or was summed up.
     """
     notices = (node.message for node in reversed(log.state.path))
-    told = (one.text for one in notices if isinstance(one, Notice) and one.text.startswith(head))
-    last, said = next(told, ""), f"{head}{text or 'nothing'}]"
-    is_old = last == said or not (last or text)
-    return None if is_old or log.turn.rounds else Reminded(log.turn.id, said, CLEAN, source)
+    last = next((one.text for one in notices if isinstance(one, Notice) and one.key == key), "")
+    said = f"{head}{text or 'nothing'}]"
+    if last == said or not (last or text) or log.turn.rounds:
+        return None
+    return Reminded(log.turn.id, said, CLEAN, source, key, private)
 
 
 class PromptPart(Protocol):

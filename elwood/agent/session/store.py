@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.conversation.task_run import SESSION
+from elwood.agent.conversation.run import SESSION
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.anchors import ReleaseAnchors

@@ -16,7 +16,7 @@ from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Plan
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.policy.settings import Word
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
@@ -55,7 +55,7 @@ class ToolContext:
 
     *route* is where the running turn's answer goes, *label* what the conversation has taken in,
     *source* which one it is and whose words they are.  *now* is Unix time, *zone* the owner's (an
-    IANA name).  *task_run* is the run of a task that this is, if it is one; *tools* are the names
+    IANA name).  *bounds* are those of the run, if it is one; *tools* are the names
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
     are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
@@ -67,7 +67,7 @@ class ToolContext:
     zone: str = "UTC"
     label: Label = CLEAN
     source: str = ""
-    task_run: TaskRun | None = None
+    bounds: RunBounds | None = None
     tools: Collection[str] = ()
     written: Collection[str] = ()
     sees: Callable[[str], bool] = lambda text: False

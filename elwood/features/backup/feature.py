@@ -70,4 +70,5 @@ FEATURE = Feature(
     cli=(COMMAND, RESET),
     checks=(imported("elwood.features.backup.parts", "check"),),
     mend=mend,
+    extract_anchors=imported("elwood.features.backup.restore", "extract_anchors"),
 )

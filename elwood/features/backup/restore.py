@@ -10,6 +10,7 @@ ours.
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -45,6 +46,9 @@ from elwood.foundation.storage.anchors import AnchorsRestored
 from elwood.foundation.storage.disk import holding, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 from elwood.foundation.storage.journal import JournalDamaged
+
+# The journals of the anchors in an archive.
+_ANCHORS = re.compile(rf"{STATE}/anchors\.[a-z0-9.]+")
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -438,3 +442,17 @@ class _Unpacking:
             mark_untrusted(fd)
         finally:
             os.close(fd)
+
+
+def extract_anchors(backup: Path, folder: Path) -> None:
+    """Write the journals of the anchors in the archive *backup* into *folder*.
+
+    Raises ValueError if it cannot be read.
+    """
+    try:
+        with tarfile.open(backup, "r:gz") as archive:
+            for name in filter(_ANCHORS.fullmatch, archive.getnames()):
+                if (file := archive.extractfile(name)) is not None:
+                    (folder / Path(name).name).write_bytes(file.read())
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise ValueError(str(error)) from error

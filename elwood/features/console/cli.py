@@ -15,7 +15,8 @@ from importlib import import_module
 
 import msgspec
 
-from elwood.features.console import client, wire
+from elwood.agent.channels import frames
+from elwood.features.console import client
 from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.settings import Config, Paths
@@ -28,7 +29,7 @@ House = Callable[[Config, str, Sitting], int]
 
 def chat(config: Config, given: Namespace, house: House, note: str = "") -> int:
     """Talk in a conversation, on the screen if that can be drawn."""
-    session = wire.LAST if given.last else given.session or "console"
+    session = client.LAST if given.last else given.session or "console"
     sitting = None if given.plain else _screen(config, note)
     if note and sitting is None and sys.stdin.isatty():
         print(note)
@@ -114,9 +115,9 @@ def _whole(text: str | None) -> str:
     piped = b""
     if not sys.stdin.isatty():
         with open(0, "rb", closefd=False) as stdin:
-            piped = stdin.read(wire.MAX_TEXT + 1)
-    if len(piped) > wire.MAX_TEXT:
-        most = f"{wire.MAX_TEXT >> 10} KiB"
+            piped = stdin.read(frames.MAX_TEXT + 1)
+    if len(piped) > frames.MAX_TEXT:
+        most = f"{frames.MAX_TEXT >> 10} KiB"
         raise CliFailure(f"Stdin has more than {most}: put it into a file and name that.", USAGE)
     typed = "" if text in (None, "-") else text or ""
     if piped.lstrip().startswith(b"/") and not typed:

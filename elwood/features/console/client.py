@@ -16,12 +16,14 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.features.console import wire
+from elwood.agent.channels import frames
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.net.control import NobodyRuns, ServiceUnreachable, ask_over
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import escape_name
 
+# The session that was used last, on the command line.
+LAST = "--last"
 # The exit code of `elwood once` if a call waits for the owner.
 WAITS = 3
 GONE = "Elwood has ended. What was said stands in its log: elwood chat --session {} shows it."
@@ -52,22 +54,24 @@ def attach(runtime: Path, session: str, mode: str) -> tuple[socket.socket, str] 
 
 def say(connection: socket.socket, text: str) -> str:
     """Say *text*; return its id."""
-    said = wire.SaidHere(id=secrets.token_hex(16), text=text)
+    said = frames.SaidHere(id=secrets.token_hex(16), text=text)
     with suppress(BrokenPipeError, ConnectionResetError):  # whoever reads sees that it has gone
-        connection.sendall(wire.encode(said))
+        connection.sendall(frames.encode(said))
     return said.id
 
 
-def read(line: bytes) -> wire.ToTerminal:
-    """Read a frame.  Raises CliFailure."""
+def read(line: bytes) -> frames.Frame:
+    """Decode a frame.  Raises CliFailure: it is not one, or it ends the connection."""
     try:
-        frame: wire.ToTerminal = msgspec.json.decode(line, type=wire.ToTerminal)
+        frame: frames.ToClient = msgspec.json.decode(line, type=frames.ToClient)
     except (msgspec.DecodeError, RecursionError) as error:
         raise CliFailure(f"The running Elwood is of another version: {error}") from error
+    if isinstance(frame, frames.Detached):
+        raise CliFailure(f"Elwood has closed the connection. {frame.why}")
     return frame
 
 
-def shown(message: wire.Message) -> str:
+def shown(message: frames.Message) -> str:
     """Put a message into plain lines."""
     files = [f"[file {escape_name(file.name)}, {file.size:,} bytes]" for file in message.files]
     options = [_option(number, one) for number, one in enumerate(message.choices, 1)]
@@ -75,7 +79,7 @@ def shown(message: wire.Message) -> str:
     return f"(again) {text}" if message.is_repeat else text
 
 
-def _option(number: int, choice: wire.Choice) -> str:
+def _option(number: int, choice: frames.Choice) -> str:
     """Write what can be typed: a command, or a number where the model asks."""
     if not choice.says.startswith("/"):
         return f"{number}. {choice.says}"
@@ -140,25 +144,25 @@ def _once(
     answers, files = list[str](), list[str]()
     for frame in _frames(connection, signals):
         match frame:
-            case wire.Took(why=why):
+            case frames.Took(why=why):
                 if why:
                     raise CliFailure(f"I did not take that: {why}")
                 is_taken = True
-            case wire.StopWanted(number=number):
+            case frames.StopWanted(number=number):
                 # As a command it is recorded, so an Elwood that starts later knows it, too.
                 say(connection, "/stop")
                 print("\nStopping. Press again to leave without waiting.", file=sys.stderr)
                 stopped_by = number
-            case wire.Message(is_reply=is_reply):
+            case frames.Message(is_reply=is_reply):
                 files += [file.name for file in frame.files]
                 gap = "\n" if is_reply and answers else ""
                 answers += [shown(frame)] if is_reply else []
                 if not (is_reply and as_json):
                     is_answer = is_reply and not stopped_by
                     print(f"{gap}{shown(frame)}", file=sys.stdout if is_answer else sys.stderr)
-            case wire.Running(why) if why:
+            case frames.Running(why) if why:
                 print(why, file=sys.stderr)
-            case wire.State(busy=False, waiting=0) if is_taken:
+            case frames.State(busy=False, waiting=0) if is_taken:
                 code = FAILURE if frame.failed else WAITS if frame.asks else OK
                 outcome = {OK: "answered", FAILURE: "failed", WAITS: "waits"}[code]
                 if stopped_by:
@@ -177,17 +181,15 @@ def _once(
     raise HouseGone(GONE.format(session))
 
 
-def _frames(
-    connection: socket.socket, signals: Sequence[socket.socket]
-) -> Iterator[wire.ToTerminal]:
+def _frames(connection: socket.socket, signals: Sequence[socket.socket]) -> Iterator[frames.Frame]:
     """Yield what Elwood sends, and a `StopWanted` for each number on *signals*."""
     rest = b""
     with suppress(ConnectionResetError):
-        while len(rest) <= wire.MAX_FRAME:
+        while len(rest) <= frames.MAX_FRAME:
             ready, _, _ = select.select([connection, *signals], [], [])
             for one in signals:
                 if one in ready:
-                    yield from map(wire.StopWanted, one.recv(16))
+                    yield from map(frames.StopWanted, one.recv(16))
             if connection in ready:
                 if not (data := connection.recv(65_536)):
                     return
@@ -251,8 +253,8 @@ def talk(
                 raise HouseGone(GONE.format(session))
             *lines, house = (house + data).split(b"\n")
             for frame in map(read, lines):
-                on_its_way -= isinstance(frame, wire.Took)
-                if isinstance(frame, wire.State):
+                on_its_way -= isinstance(frame, frames.Took)
+                if isinstance(frame, frames.State):
                     # What is on its way is behind it: one more comes when that was taken.
                     is_busy = frame.busy or frame.waiting + on_its_way > 0
                 elif line := _line(frame, is_pipe=is_pipe):
@@ -264,24 +266,24 @@ def talk(
             *said, typed = (typed + (data or b"\n")).split(b"\n")
             texts = [line.decode("utf-8", "replace").strip() for line in said]
             is_over = not data or "/quit" in texts
-            if len(typed) > wire.MAX_TEXT:
-                most = f"{wire.MAX_TEXT >> 10} KiB"
+            if len(typed) > frames.MAX_TEXT:
+                most = f"{frames.MAX_TEXT >> 10} KiB"
                 raise CliFailure(f"A line has more than {most}: put it into a file and name that.")
             todo += filter(None, texts[: texts.index("/quit")] if "/quit" in texts else texts)
 
 
-def _line(frame: wire.ToTerminal, *, is_pipe: bool) -> str:
+def _line(frame: frames.Frame, *, is_pipe: bool) -> str:
     """Say *frame* in words; a pipe has the answers only, and knows what it asked."""
     match frame:
-        case wire.Message() if is_pipe:
+        case frames.Message() if is_pipe:
             return "" if frame.is_old else shown(frame)
-        case wire.Message():
+        case frames.Message():
             text = shown(frame)
             return f"elwood>{chr(10) if chr(10) in text else ' '}{text}"
-        case wire.HeardElsewhere() if not is_pipe:
+        case frames.HeardElsewhere() if not is_pipe:
             return f"{frame.who}> {frame.text}"
-        case wire.Running(text) if text and not is_pipe:
+        case frames.Running(text) if text and not is_pipe:
             return f"… {text}"
-        case wire.Took(why=why) if why:
+        case frames.Took(why=why) if why:
             return f"I did not take that: {why}"
     return ""

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from elwood.features.console.wire import Choice, HeardElsewhere, Message
+from elwood.agent.channels.frames import Choice, HeardElsewhere, Message
 from elwood.foundation.text.characters import printable
 from elwood.foundation.text.markdown import MAX_MARKDOWN, RECORDS_HEAD
 

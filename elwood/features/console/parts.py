@@ -10,6 +10,7 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
+from elwood.agent.channels.frames import Mode
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.inbound import PREFIX
 from elwood.agent.media.client import file_keeper
@@ -23,11 +24,12 @@ from elwood.agent.parts import (
     Interruption,
     Parts,
 )
+from elwood.agent.session.attached import SessionClients
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt
-from elwood.features.console.outbox import OWNER, ROUTE, Mode, Terminals, route_to
+from elwood.features.console.intake import OWNER, ROUTE, Terminals, describe_absence, route_to
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Rich
@@ -38,18 +40,19 @@ Sitting = Callable[[socket.socket, str, dict[str, str]], object]
 
 async def join(core: Core, others: Gathered) -> Parts:
     """Let terminals come to the service."""
-    return _console(core, others)[1]
+    return _console(core, others)[-1]
 
 
-def _console(core: Core, others: Gathered) -> tuple[Terminals, Parts]:
-    """Make the channel whose terminals come and go."""
+def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, Parts]:
+    """Build the channel whose clients are terminals."""
 
     async def known(words: Sequence[str]) -> CommandResult:
         return CommandResult(msgspec.json.encode(commands(others)).decode(), ok=True)
 
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
     keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
-    terminals = Terminals(core, keeper)
+    clients = SessionClients(core, keeper, ROUTE.channel, OWNER, route_to, describe_absence)
+    terminals = Terminals(core, clients)
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
     channel = Channel(
         name=ROUTE.channel,
@@ -57,17 +60,21 @@ def _console(core: Core, others: Gathered) -> tuple[Terminals, Parts]:
         owner=(ROUTE,),
         owners=frozenset({OWNER.id}),
         serves=lambda name: not name.startswith(PREFIX),
-        session=terminals.session_at,
+        session=clients.session_at,
         markdown=True,
         fleeting=True,
     )
-    return terminals, Parts(
-        channels=[channel],
-        actors=[Actor(step=1, mailbox=post, body=terminals.run, policy=WORLD)],
-        control=[
-            ControlCommand(name="attach", run=terminals.attach),
-            ControlCommand(name="commands", run=known),
-        ],
+    return (
+        clients,
+        terminals,
+        Parts(
+            channels=[channel],
+            actors=[Actor(step=1, mailbox=post, body=clients.attached.run, policy=WORLD)],
+            control=[
+                ControlCommand(name="attach", run=terminals.attach),
+                ControlCommand(name="commands", run=known),
+            ],
+        ),
     )
 
 
@@ -76,15 +83,15 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
 
     *sitting* returns when they go, or when the other end does, and then we end.
     """
-    terminals, parts = _console(core, others)
+    clients, terminals, parts = _console(core, others)
     let_in = await terminals.admit(session, mode)
     if not isinstance(let_in, Connected):
         raise CliFailure(let_in.text)
     [channel], [posts] = parts.channels, parts.actors
 
     async def post(mailbox: Mailbox[OutboxMail]) -> None:
-        await terminals.came.wait()  # a conversation that goes on may be sooner
-        await terminals.run(mailbox)
+        await clients.attached.has_first.wait()  # a conversation that goes on may be sooner
+        await clients.attached.run(mailbox)
 
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
@@ -107,7 +114,7 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
                 nursery.cancel_scope.cancel()
         finally:
             core.stop.set()
-            terminals.came.set()
+            clients.attached.has_first.set()
 
     last, signals = "", 0
 
@@ -130,10 +137,10 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
         """
         nonlocal signals
         signals += 1
-        if not core.up.is_set() or terminals.has_stopped or signals > 2:
+        if not core.up.is_set() or clients.has_stopped or signals > 2:
             return "leave"
         if signals == 1:
-            terminals.stop(number)
+            clients.stop(number)
         return "taken"
 
     only = channel.serves if mode == "talk" else lambda name: name == let_in.text

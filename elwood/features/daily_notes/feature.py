@@ -10,4 +10,5 @@ FEATURE = Feature(
         "create_thread": "daily_notes.thread.create",
         "append_thread": "daily_notes.thread.append",
     },
+    carried_heads=imported("elwood.features.daily_notes.store", "read_carried_heads"),
 )

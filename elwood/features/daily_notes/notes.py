@@ -13,8 +13,8 @@ from functools import lru_cache
 import msgspec
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import DAYS_TAG, without_days
-from elwood.agent.conversation.task_run import QUIET
+from elwood.agent.conversation.message import OPENING_TAG, remove_opening
+from elwood.agent.conversation.run import QUIET
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import FinishedTurn, plain_words
 from elwood.agent.session.reading.receipts import outcome_line
@@ -146,7 +146,7 @@ def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
             break
     if not found:
         return ""
-    return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *found]), about) + "\n"
+    return wrap_untrusted(OPENING_TAG, "\n".join([ABOUT, *found]), about) + "\n"
 
 
 def _end(note: str) -> str:
@@ -162,7 +162,7 @@ def _tokens(entry: str) -> int:
 def is_first(texts: Iterable[str], today: str) -> bool:
     """Return True if none of *texts*, those of a conversation's turns, is of the day *today*."""
     head = re.compile(rf"\[\w+ {re.escape(today)} ")
-    return not any(head.match(without_days(text)) for text in texts)
+    return not any(head.match(remove_opening(text)) for text in texts)
 
 
 def days_until(today: date) -> list[str]:

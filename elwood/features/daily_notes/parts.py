@@ -99,7 +99,7 @@ class DailyNotesExtension(SessionExtension):
 
         Nobody else is told what the owner did, in a group neither.
         """
-        if not inputs or any(one.untrusted or one.errand for one in inputs):
+        if not inputs or any(one.untrusted or one.bounds for one in inputs):
             return False
         if not all(one.route.private for one in inputs):
             return False

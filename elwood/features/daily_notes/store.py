@@ -7,7 +7,7 @@ is marked, keeps its mark, and does not come back.
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +36,8 @@ from elwood.features.daily_notes.notes import (
 )
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.anchors import CARRIED
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.anchors import CARRIED, CarriedHead, carried
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.indexed_files import IndexedFiles
@@ -70,6 +71,7 @@ STEP = 16
 # Seconds that what comes back is not read again.
 RECALLED = 1.0
 NEVER = (float("-inf"), "")
+DAY = 86_400.0
 
 
 class DailyNotes:
@@ -238,6 +240,19 @@ class DailyNotes:
 
 def _daily(day: str) -> str:
     return f"threads/daily/{day}.md"
+
+
+def read_carried_heads(config: Config) -> Iterator[CarriedHead]:
+    """Yield the heads of the anchors that daily notes carry; their days are the owner's.  Blocks.
+
+    A day may begin up to a day earlier, and end up to a day later, than in UTC.
+    """
+    for path in sorted(config.of(Paths).workspace.glob(_daily("*"))):
+        head = carried(path.read_text(encoding="utf-8", errors="replace"))
+        with suppress(ValueError):
+            begin = datetime.fromisoformat(path.stem).replace(tzinfo=UTC).timestamp()
+            if head:
+                yield CarriedHead(path, head, begin - DAY, begin + 2 * DAY)
 
 
 def _rewrite(

@@ -12,9 +12,9 @@ import trio
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import OFFERED, Completion, Human
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.conversation.run import SESSION
 from elwood.agent.conversation.settings import OwnerClock
-from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
 from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
@@ -38,6 +38,8 @@ SUGGEST_WAIT = 0.5
 UNLEARN_WAIT = 10.0
 # Words that must be in a note's text for it to be offered, unless one is in its key or tags.
 ENOUGH = 2
+# What begins a list of notes that may help.
+OFFERED = "[notes that may help:"
 # Only the cheap model, and nothing in its place.
 ROLE = "observer"
 # Seconds for one call: a cheap model needs a few.  Before its end, who makes it says why it failed.
@@ -152,7 +154,7 @@ class MemoryExtension(SessionExtension):
         session, turn = self._log.state, self._log.state.turn
         if not self._offered or turn is None or turn.attempts > 1:
             return None
-        if turn.errand is not None:
+        if turn.bounds is not None:
             return None  # it can look them up
         if session.taint.label.untrusted or not turn.is_owners_alone:
             return None

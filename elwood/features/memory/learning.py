@@ -21,7 +21,7 @@ from elwood.agent.conversation.message import (
     Message,
     Prompt,
     Results,
-    without_days,
+    remove_opening,
 )
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, moment, stamped
@@ -429,7 +429,7 @@ def read(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] |
 def _said(message: Message) -> tuple[str, str]:
     match message:
         case Human(text):
-            return "person", without_days(text)[:MAX_SAID]
+            return "person", remove_opening(text)[:MAX_SAID]
         case Assistant():
             calls = [f"(calls {one.name} {one.arguments[:MAX_ARGUMENTS]})" for one in message.calls]
             return "assistant", "\n".join([message.text[:MAX_SAID], *calls])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.conversation.message import ENVIRONMENT
 from elwood.agent.session.extension import SessionExtension, news
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
@@ -15,6 +14,8 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
 
 # Programs that decide how work is done.
+# What begins the reminder of where commands run.
+ENVIRONMENT = "[environment: "
 KNOWN = (
     "git", "python3", "uv", "node", "gcc", "rg", "jq", "curl", "sqlite3", "pandoc", "pdftotext",
     "ffmpeg", "magick", "libreoffice",
@@ -34,7 +35,8 @@ class EnvironmentExtension(SessionExtension):
     async def remind(self) -> Reminded | None:
         if self._log.turn.rounds or not self._log.turn.is_owners_alone:
             return None
-        return news(self._log, ENVIRONMENT, await self._look(), "the description of the sandbox")
+        source = "the description of the sandbox"
+        return news(self._log, "environment", ENVIRONMENT, await self._look(), source)
 
 
 def looking(

@@ -89,7 +89,7 @@ class SkillExtension(SessionExtension):
         always, sees = self._skills.always, self._log.sees
         new = [one for one in known if one.name not in always and not sees(one.mark)]
         named, given = called(known, re.sub(f"^{USE}", "/", message)), list[str]()
-        if not (label.untrusted or turn.errand) and turn.is_owners_alone:
+        if not (label.untrusted or turn.bounds) and turn.is_owners_alone:
             best = named[:1] if named else matching(new, message, self._most, LOADS)
             for skill in best[: self._most]:
                 with suppress(ToolFailure):
@@ -101,7 +101,7 @@ class SkillExtension(SessionExtension):
         hint = f"Skills that may fit: {hint}." if hint else ""
         hint = f"{USE}{named[0].name} for this." if named and message[0] == "/" else hint
         text = "\n\n".join(filter(None, (*given, hint)))
-        return Reminded(turn.id, text, CLEAN, "your skills") if text else None
+        return Reminded(turn.id, text, CLEAN, "your skills", "skill", False) if text else None
 
     async def expand(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import attrs
 
-from elwood.agent.conversation.message import SKILL
 from elwood.foundation.storage.paths import refusal
 from elwood.foundation.text.front_matter import (
     FrontMatterError,
@@ -24,6 +23,8 @@ from elwood.foundation.text.tokens import estimate, fit
 
 # Bytes of a SKILL.md; the recommended ones have a fifth of it.
 MAX_FILE = 100_000
+# What begins the text of a skill.
+SKILL = '<skill name="'
 # Characters of a name and of a description, by the specification.
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
 # Tokens of one skill in the catalogue (about what the longest description has in English).

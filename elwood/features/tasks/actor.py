@@ -15,10 +15,9 @@ import trio
 from msgspec.structs import replace
 
 from elwood.agent.approvals.messages import CommandResult, Decided
-from elwood.agent.conversation import task_run as errand
 from elwood.agent.conversation.inbound import Inbound, Principal, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import MESSAGE, PRINCIPAL, SESSION, RunBounds
 from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
@@ -199,7 +198,7 @@ class TimetableActor:
         if decision.entries or decision.stop:
             kinds = [type(entry).__name__ for entry in decision.entries]
             log.info("tasks changed", extra={"of": about, "entries": kinds})
-            stop = [Interrupt(f"{errand.SESSION}{decision.stop}")] if decision.stop else []
+            stop = [Interrupt(f"{SESSION}{decision.stop}")] if decision.stop else []
             # They may wait for a yes to what is cancelled.
             self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
         return True
@@ -321,7 +320,7 @@ class TaskRunner:
             return ""
         route = self._route(task)
         home = self._home(route) if route is not None else None
-        return home or f"{errand.SESSION}{task.id}"
+        return home or f"{SESSION}{task.id}"
 
     async def _stop(self, run: DueRun) -> Outcome:
         """Stop a run that has reached its limit, and what follows it; report its recorded end."""
@@ -409,19 +408,17 @@ class TaskRunner:
             session=session_of(task),
             id=_message_of(run),
             principal=Principal(
-                f"{errand.PRINCIPAL}{task.id}",
-                one_line(task.title) or task.id,
-                owner=not task.untrusted,
+                f"{PRINCIPAL}{task.id}", one_line(task.title) or task.id, owner=not task.untrusted
             ),
             route=route or NOWHERE,
             text=words,
             sent_at=now,
             untrusted=task.untrusted,
-            errand=TaskRun(
+            bounds=RunBounds(
                 task.id,
                 task.role,
                 task.tools,
-                task.purse,
+                task.budget,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
                 series=run.planned.series,
@@ -462,7 +459,7 @@ class TaskRunner:
             session=home,
             id=f"{made.id}:note",
             untrusted=made.untrusted or done.label.untrusted,
-            errand=TaskRun(run.task.id, says="note", private=done.label.private),
+            bounds=RunBounds(run.task.id, says="note", private=done.label.private),
         )
 
     async def _await(self, run: DueRun) -> RunResult | None:
@@ -473,7 +470,7 @@ class TaskRunner:
 def message_of(run: PlannedRun) -> str:
     """Name the message that a run is, for ever."""
     due = int(run.due) if run.due.is_integer() else repr(run.due)
-    return f"{errand.MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
+    return f"{MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
 
 
 def _message_of(run: DueRun) -> str:

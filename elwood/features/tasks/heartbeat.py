@@ -14,8 +14,8 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
+from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.conversation.settings import Hours, Owner, read_hours
-from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks.settings import HeartbeatSettings, TaskForm, read_task
@@ -87,7 +87,7 @@ class _Reader:
         self._hours = read_hours(self._settings.hours or owner.hours)
         # Others have no client.
         self._providers = {split_name(model)[0] for model in models_in_use(config)}
-        self._purse = Purse(tokens=self._settings.tokens, usd=self._settings.usd)
+        self._budget = Budget(tokens=self._settings.tokens, usd=self._settings.usd)
 
     def read(self, text: str) -> None:
         plain: list[str] = []
@@ -178,7 +178,7 @@ class _Reader:
         return replace(task, id=f"{HEARTBEAT}-{_slug(title)}", hours=hours)
 
     def _make(self, form: TaskForm) -> Task:
-        """Make a task, which has the purse of the heartbeat.  Raises BadSetting."""
+        """Make a task, which has the budget of the heartbeat.  Raises BadSetting."""
         for field, key in keys(TaskForm):
             value = getattr(form, field.name)
             for one in value if isinstance(value, tuple) else (value,):
@@ -188,7 +188,7 @@ class _Reader:
                 except BadSetting as wrong:
                     name = {"when": "Cadence"}.get(field.name, field.name.capitalize())
                     raise BadSetting(f"{name}: {wrong.what}", wrong.remedy) from wrong
-        return replace(read_task(form, self._zone, "heartbeat"), purse=self._purse)
+        return replace(read_task(form, self._zone, "heartbeat"), budget=self._budget)
 
     def _usual_hours(self, when: When) -> Hours | None:
         """Return the usual hours, but none for a time of day: it was meant as it was written."""

@@ -10,7 +10,6 @@ import trio
 
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, addresses
-from elwood.agent.conversation.message import PLANNED
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, unpriced
@@ -73,6 +72,8 @@ COMMAND_LIMIT, PAGE = 20.0, 6
 # Seconds that a turn waits to know what is planned.
 REMIND_WAIT = 0.5
 # Who changes a task, as the model and people read it.
+# What begins the reminder of what is planned.
+PLANNED = "[planned: "
 BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
 HEARTBEAT = "reading HEARTBEAT.md"
@@ -100,7 +101,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         chores=[sweeping] if kept.keep or kept.keep_runs else [],
         actors=actors,
-        tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
+        tools=tools(timetable, messenger, core.config.of(Limits).budget(None)),
         sessions=[partial(TaskExtension, timetable, str(core.clock.zone))],
         commands=[
             SlashCommand(
@@ -124,12 +125,12 @@ class TaskExtension(SessionExtension):
     async def remind(self) -> Reminded | None:
         """Tell what is planned, if the conversation is private already and the owner's alone."""
         turn = self._log.turn
-        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.errand:
+        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.bounds:
             return None
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
             text = planned(tasks, turn.route, self._zone)
-            return news(self._log, PLANNED, text, "your tasks")
+            return news(self._log, "planned", PLANNED, text, "your tasks", private=True)
         return None
 
     async def cancelled(self, runs: Runs) -> Runs:
@@ -308,8 +309,8 @@ class TaskClock:
         return f"{what}: {output.text if isinstance(output, Output) else output}"
 
     async def _refusal(self, task: Task) -> str:
-        purse, session = task.purse, session_of(task)
-        ask = partial(MayAsk, session=session, job=task.id, purse=purse)
+        budget, session = task.budget, session_of(task)
+        ask = partial(MayAsk, session=session, job=task.id, budget=budget)
         return await self._core.models.insist(ask)
 
     # --- where it is said ------------------------------------------------------------------------
@@ -348,7 +349,7 @@ async def check(context: CheckContext) -> list[Finding]:
         names = candidates(models, heartbeat.model)
         found += unpriced(config, names, "heartbeat.usd does not count")
     for task in config.of(ConfiguredTasks).tasks:
-        if task.purse is not None and task.purse.usd is not None and task.purse.tokens is None:
+        if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
             names = candidates(models, task.role)
             found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found

@@ -434,7 +434,7 @@ def on_run_finished(
         return [RunFinished(run, outcome.result, words, tell=line, said=texts.brief(outcome.said))]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
-    # A heartbeat goes on by itself when its model is there again: its purse bounds what that costs.
+    # A heartbeat goes on by itself when its model is there again: its budget bounds the cost.
     is_paused = one.paused or one.removed or task.origin == "heartbeat"
     if count >= PAUSE_AFTER and not is_paused:
         why = f"it failed {count} times in a row: {words}"

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import attrs
 
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import Budget
 from elwood.agent.conversation.settings import Owner, is_hours, read_hours
-from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks.task import (
     CATCH_UP,
@@ -261,7 +261,7 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         silent=form.silent,
         role=form.model,
         tools=form.tools,
-        purse=Purse(form.tokens, form.usd) if is_bounded else None,
+        budget=Budget(form.tokens, form.usd) if is_bounded else None,
         catch_up=late if form.catch_up is None else form.catch_up,
         watch=form.watch,
         ends=read_moment(form.ends, zone, end=True) if form.ends else None,

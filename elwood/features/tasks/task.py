@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import SESSION, Budget
 from elwood.agent.conversation.settings import Hours, next_active
-from elwood.agent.conversation.task_run import SESSION, Purse
 from elwood.features.tasks.when import Once, When, next_at
 from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
@@ -44,7 +44,7 @@ Origin = Literal["talk", "config", "heartbeat", "house", "own"]
 """Where a task stands: made in a conversation, config.toml, HEARTBEAT.md, the code, agent.toml."""
 
 
-class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "purse"}):
     """Something to be done at the times of *when*, in the zone *zone* (IANA name).
 
     *id* is of small letters, digits and dashes.  One of *prompt* (what the model is asked),
@@ -53,12 +53,12 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     comes when they begin.  *session* names the conversation that it runs in, `CURRENT` the one
     where the answer goes; else each run has an empty one of its own.  *route* is where the
     answer goes; else where the owner was heard last.  *silent* posts no answer.  *role*, *tools*
-    and *purse* bound the runs (`TaskRun`).  A planned time that has passed by more than *catch_up*
-    seconds is missed.  With *watch*, patterns of files in the workspace, pages (``https://…``) and
-    commands (``$ …``), a run takes place only if one of them, or the prompt, has changed since the
-    last.  Nothing is planned after *ends*.  *on_success* and *on_failure* are what the model is
-    asked where a run was done, or its first try failed.  Without *notify* the owner is not told
-    that it failed, was missed or paused.
+    and *budget* bound the runs (`RunBounds`).  A planned time that has passed by more than
+    *catch_up* seconds is missed.  With *watch*, patterns of files in the workspace, pages
+    (``https://…``) and commands (``$ …``), a run takes place only if one of them, or the prompt,
+    has changed since the last.  Nothing is planned after *ends*.  *on_success* and *on_failure* are
+    what the model is asked where a run was done, or its first try failed.  Without *notify* the
+    owner is not told that it failed, was missed or paused.
     *untrusted* says that strangers' words may be in it.
     """
 
@@ -75,7 +75,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     silent: bool = False
     role: str = "default"
     tools: tuple[str, ...] | None = None
-    purse: Purse | None = None
+    budget: Budget | None = None
     catch_up: float = CATCH_UP
     watch: tuple[str, ...] | None = None
     ends: float | None = None
@@ -125,7 +125,7 @@ Result = Literal[
     "waiting",  # it ran, and a call of it waits for the owner
     "unchanged",  # nothing that it watches has changed: no model was asked
     "asleep",  # outside of its hours: in older logs
-    "spent",  # a limit or its purse is used up: no model was asked
+    "spent",  # a limit or its budget is used up: no model was asked
     "missed",  # too late for it, or another run took so long
 ]
 """What became of a planned time."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.conversation.settings import write_hours
-from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending import dollars
 from elwood.features.tasks.state import RunFinished, RunsMissed, TaskState
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
@@ -159,7 +159,7 @@ def cadence(task: Task, zone: str) -> str:
 def limits(task: Task) -> list[str]:
     """Say what bounds the runs of *task*, where it is not what holds for all.
 
-    >>> limits(Task("t", "T", Once(0.0), role="cheap", tools=("web",), purse=Purse(usd=0.25)))
+    >>> limits(Task("t", "T", Once(0.0), role="cheap", tools=("web",), budget=Budget(usd=0.25)))
     ['with the cheap model', 'only with web', 'at most $0.25 a day']
     """
     found = []
@@ -167,9 +167,9 @@ def limits(task: Task) -> list[str]:
         found.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
     if task.tools is not None:
         found.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
-    purse = task.purse or Purse()
-    most = [] if purse.usd is None else [dollars(purse.usd)]
-    most += [] if purse.tokens is None else [f"{purse.tokens:,} tokens"]
+    budget = task.budget or Budget()
+    most = [] if budget.usd is None else [dollars(budget.usd)]
+    most += [] if budget.tokens is None else [f"{budget.tokens:,} tokens"]
     if most:
         found.append(f"at most {' and '.join(most)} a day")
     return found

@@ -11,8 +11,8 @@ from msgspec import Meta
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
 from elwood.agent.conversation.settings import read_hours
-from elwood.agent.conversation.task_run import SESSION, Purse, TaskRun, job_of
 from elwood.agent.models.spending import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
@@ -165,11 +165,11 @@ class _Drafted:
 class TaskTools:
     """Asks the *timetable*; a place to answer at is found by *messenger*.
 
-    *usual* is what a job may spend that has no purse of its own.
+    *usual* is what a job may spend that has no budget of its own.
     """
 
     def __init__(
-        self, timetable: Address[TimetableMail], messenger: Messenger, usual: Purse
+        self, timetable: Address[TimetableMail], messenger: Messenger, usual: Budget
     ) -> None:
         self._timetable = timetable
         self._messenger = messenger
@@ -237,7 +237,7 @@ class TaskTools:
             raise BadSetting("this is the run of a task, not a conversation", "leave out here")
         when = _when(given, zone, now)
         ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
-        tools, purse = bounds_of(given, context, self._usual)
+        tools, budget = bounds_of(given, context, self._usual)
         place = await self._messenger.place("here", context.route)
         task = Task(
             "",
@@ -253,7 +253,7 @@ class TaskTools:
             silent=given.silent,
             role="cheap" if given.cheap else "default",
             tools=tools if job else None,
-            purse=purse if job else None,
+            budget=budget if job else None,
             catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
             ends=ends,
             untrusted=context.label.untrusted,
@@ -287,18 +287,18 @@ class TaskTools:
 
     async def plan_change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> Plan:
         """Find which task would be changed: a yes is for this one."""
-        wanted = given.task.strip() or job_of(context.task_run)
+        wanted = given.task.strip() or owner_of(context.bounds)
         if not wanted:
             raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
         task = (await self._find(wanted)).task
         title = one_line(task.title, MAX_TITLE)
         subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, context.zone)}"
-        return Plan(Reschedule(own=task.id == job_of(context.task_run)), subject, {"task": task.id})
+        return Plan(Reschedule(own=task.id == owner_of(context.bounds)), subject, {"task": task.id})
 
     async def change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> str:
         """Have the task changed that was found when it was allowed."""
         task = context.facts["task"]
-        asked = Change(id=task, verb=verb, by=BY, own=task == job_of(context.task_run))
+        asked = Change(id=task, verb=verb, by=BY, own=task == owner_of(context.bounds))
         settled = await self._timetable.ask(asked)
         if not settled.ok:
             raise ToolFailure(settled.text)
@@ -326,14 +326,14 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
 
 
 def bounds_of(
-    given: ScheduleTask, context: ToolContext, usual: Purse
-) -> tuple[tuple[str, ...] | None, Purse | None]:
-    """Choose the tools and the purse of a job: at most what this conversation has itself.
+    given: ScheduleTask, context: ToolContext, usual: Budget
+) -> tuple[tuple[str, ...] | None, Budget | None]:
+    """Choose the tools and the budget of a job: at most what this conversation has itself.
 
     What is left open in the run of a task is as it is for that run, else (None) as it is for all.
     """
-    run = context.task_run or TaskRun("")
-    own = run.purse or Purse()
+    run = context.bounds or RunBounds("")
+    own = run.budget or Budget()
     known = [name for name in sorted(context.tools) if run.tools is None or name in run.tools]
     if unknown := [name for name in given.tools or () if name not in known]:
         remedy = f"there are: {', '.join(known)}" if known else "there are none"
@@ -347,9 +347,9 @@ def bounds_of(
             f"budget_usd: more than {dollars(most)} a day is not for tasks of conversations",
             "the owner can raise limits.job_usd in config.toml, or write the task there",
         )
-    purse = Purse(own.tokens, own.usd if usd is None else usd)
+    budget = Budget(own.tokens, own.usd if usd is None else usd)
     names = run.tools if given.tools is None else tuple(dict.fromkeys(given.tools))
-    return names, None if purse == Purse() else purse
+    return names, None if budget == Budget() else budget
 
 
 def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:
@@ -377,7 +377,7 @@ def _scheduled(task: Task, at: float | None, context: ToolContext) -> str:
 
 
 def tools(
-    timetable: Address[TimetableMail], messenger: Messenger, usual: Purse
+    timetable: Address[TimetableMail], messenger: Messenger, usual: Budget
 ) -> tuple[Tool, ...]:
     tasks = TaskTools(timetable, messenger, usual)
     return (

@@ -12,7 +12,7 @@ from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.inbound import PREFIX, session_of
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import SESSION as TASK
+from elwood.agent.conversation.run import SESSION as TASK
 from elwood.agent.media.client import FETCHES, TRANSCRIPTIONS, FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts

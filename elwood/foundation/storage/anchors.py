@@ -17,6 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -44,8 +45,7 @@ NAME = "anchors.jsonl"
 EVERY = 300.0
 # Bytes after which the file is closed.
 LONG = 1 << 20
-# Where daily notes lie in the workspace, and how they carry the head.
-NOTES = "threads/daily/*.md"
+# How a text carries the head.
 CARRIED = "<!-- records: {} -->"
 _CARRIED = re.compile(CARRIED.format("([0-9a-f]{64})"))
 ANCHORING, LOST = "anchoring the records", "records"
@@ -340,8 +340,20 @@ def history(state: Path) -> tuple[Anchors, set[str]]:
     return found, digests
 
 
+class CarriedHead(NamedTuple):
+    """A *head* of the anchors that the file *path* carries, written from *begin* to *end*.
+
+    Times are Unix seconds.
+    """
+
+    path: Path
+    head: str
+    begin: float
+    end: float
+
+
 def carried(text: str) -> str:
-    """Read the head that a daily note carries; empty if none."""
+    """Return the head that *text* carries; empty if none."""
     found = _CARRIED.search(text)
     return found[1] if found else ""
 

@@ -33,7 +33,7 @@ from elwood.agent.approvals.state import (
     RequestSettled,
     RequestsShown,
 )
-from elwood.agent.channels.messages import Post, Unsent
+from elwood.agent.channels.messages import Post, Sent, Undeliverable, Unsent
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer
 from elwood.agent.conversation.route import Route
 from tests.agent.approvals.approving import (
@@ -647,6 +647,20 @@ async def test_only_owners_own_chats_are_asked_in(world: World, route: Route, pl
     async with running(world, Route("console"), OWNER_ROUTE) as ask:
         await ask.seek(question(route=route))
     assert [post.route for post in world.posts] == [place]
+
+
+async def test_a_question_that_cannot_arrive_goes_to_the_next_owner(world: World) -> None:
+    gone = {"telegram"}
+    world.sent = lambda post: Undeliverable("blocked") if post.route.channel in gone else Sent("7")
+    async with running(world, OWNER_ROUTE, Route("console")) as ask:
+        await ask.seek(question("a"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [post.route for post in world.posts] == [OWNER_ROUTE, Route("console")]
+        gone.add("console")
+        await ask.seek(question("b"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(world.posts) == 4, "and then there is no other place"
+        assert await ask.seek(question("b")) == Pending()
 
 
 async def test_ap_21_too_many_questions_are_not_asked(world: World) -> None:

@@ -112,7 +112,8 @@ def test_a_label_is_short_and_plain(origin: str) -> None:
 
 def is_short_and_plain(asked: ApprovalRequest) -> None:
     sound(request_messages(asked, Route("telegram", 1))[-1])
-    for label, data in buttons(asked):
+    for one in buttons(asked):
+        label, data = one.text, one.data
         assert not INVISIBLE & set(label)
         if asked.question.scope and data[-1] in "ca":
             assert "python3" in label

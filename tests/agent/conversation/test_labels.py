@@ -108,7 +108,7 @@ def test_a_reminder_brings_the_source_that_it_names() -> None:
 
     session = fold(*STARTED, reminded, msgspec.json.decode(old, type=Entry))
 
-    assert list(session.taint.sources) == ["your tasks", "memory"]
+    assert list(session.taint.sources) == ["your tasks", "your notes"]
     assert after(*STARTED, reminded, Endorsed(("your tasks",), "me")) == CLEAN
 
 

@@ -15,7 +15,7 @@ from elwood.agent.channels.client import TellOwner
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Unsent
 from elwood.agent.conversation.message import Assistant, Completion, Human, Prompt, Text, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.messages import (
@@ -118,8 +118,8 @@ class House:
     async def ask(self, session: str = "s", role: str = "default") -> Completed:
         return await self.models.ask(wanted(session, role))
 
-    async def ask_for(self, job: str, purse: Purse, session: str = "s") -> Completed:
-        request = msgspec.structs.replace(wanted(session), job=job, purse=purse)
+    async def ask_for(self, job: str, budget: Budget, session: str = "s") -> Completed:
+        request = msgspec.structs.replace(wanted(session), job=job, budget=budget)
         return await self.models.ask(request)
 
     def troubles(self) -> dict[str, str]:
@@ -217,7 +217,7 @@ async def test_what_only_a_person_can_mend_is_not_asked_again(
         answers = []
 
         async def ask() -> None:
-            answers.append(await it.ask_for("news", Purse()))
+            answers.append(await it.ask_for("news", Budget()))
 
         async with trio.open_nursery() as nursery:
             for _ in range(5):
@@ -267,7 +267,7 @@ async def test_what_a_person_can_mend_is_tried_when_they_write(
         await trio.sleep(1)
         a.otherwise = None
         assert isinstance(await it.ask(), Completion)
-        assert isinstance(await it.ask_for("news", Purse()), Completion)
+        assert isinstance(await it.ask_for("news", Budget()), Completion)
 
 
 async def test_who_is_answered_by_another_model_does_not_wait_for_one_without_credit(
@@ -465,9 +465,9 @@ async def test_dollars_refuse_a_model_without_a_price_and_say_what_to_do(
         assert isinstance(refused, BudgetSpent)
         assert "do not know the price of a/m" in refused.why
         assert "models.prices" in refused.why
-        assert isinstance(await it.ask_for("news", Purse(usd=1.0), "one"), BudgetSpent)
+        assert isinstance(await it.ask_for("news", Budget(usd=1.0), "one"), BudgetSpent)
     async with house(tmp_path, a=a) as it:  # the limit in tokens holds as well
-        assert isinstance(await it.ask_for("news", Purse(1000, 1.0), "one"), Completion)
+        assert isinstance(await it.ask_for("news", Budget(1000, 1.0), "one"), Completion)
     assert len(a.asked) == 1
 
 
@@ -494,20 +494,20 @@ async def test_after_the_third_failure_the_person_is_told(tmp_path: Path, clock:
         assert receive.receive_nowait() == "hello"
 
 
-async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_else(
+async def test_an_empty_budget_stops_its_job_in_every_conversation_and_nobody_else(
     tmp_path: Path, clock: MockClock
 ) -> None:
     """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
-    a, purse = Scripted(), Purse(tokens=200)
+    a, budget = Scripted(), Budget(tokens=200)
     async with house(tmp_path, a=a) as it:
-        assert isinstance(await it.ask_for("news", purse, "one"), Completion)
-        summary = msgspec.structs.replace(wanted("two", "summarizer"), job="news", purse=purse)
+        assert isinstance(await it.ask_for("news", budget, "one"), Completion)
+        summary = msgspec.structs.replace(wanted("two", "summarizer"), job="news", budget=budget)
         summed_up = await it.models.ask(summary)
         assert isinstance(summed_up, Completion)
-        assert isinstance(await it.ask_for("mail", purse), Completion)
-    async with house(tmp_path, a=a) as it:  # a restart fills no purse
+        assert isinstance(await it.ask_for("mail", budget), Completion)
+    async with house(tmp_path, a=a) as it:  # a restart fills no budget
         asked = len(a.asked)
-        stopped = await it.ask_for("news", purse, "three")
+        stopped = await it.ask_for("news", budget, "three")
         assert isinstance(stopped, BudgetSpent)
         assert "200 tokens a day for the job news is reached" in stopped.why
         assert len(a.asked) == asked
@@ -517,7 +517,7 @@ async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_els
         assert [(name, job.tokens) for name, job in spent.jobs] == [("news", 220), ("mail", 110)]
         assert spent.day.tokens == 440
         await trio.sleep(12 * 3600)
-        assert isinstance(await it.ask_for("news", purse), Completion)
+        assert isinstance(await it.ask_for("news", budget), Completion)
 
 
 async def test_who_cannot_be_told_does_not_hold_up_the_stop(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.message import Usage
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import (
     MAX_JOBS,
@@ -114,14 +114,14 @@ def test_spending_is_summed_by_session_day_month_job_and_model() -> None:
     assert total.jobs == (("news", Tally(100, 2.0)),)
 
 
-def test_a_purse_of_dollars_bounds_a_job_whose_model_has_no_known_price() -> None:
+def test_a_budget_of_dollars_bounds_a_job_whose_model_has_no_known_price() -> None:
     ledger = folded(Charged("one", "openai/m", TODAY, input=100, job="news"))
     few = Limits(job_tokens=100)
-    assert limit_reached(few, ledger, Caller("one", "news", Purse(usd=5)), NOON) is not None
-    assert limit_reached(few, ledger, Caller("one", "news", Purse(101)), NOON) is None
+    assert limit_reached(few, ledger, Caller("one", "news", Budget(usd=5)), NOON) is not None
+    assert limit_reached(few, ledger, Caller("one", "news", Budget(101)), NOON) is None
 
 
-def test_a_clock_that_is_set_back_finds_the_purse_as_it_was() -> None:
+def test_a_clock_that_is_set_back_finds_the_budget_as_it_was() -> None:
     ledger = folded(entry(job="news"), entry(day="2026-11-22", job="news"), entry(job="news"))
     assert ledger.tally(Account("job", TODAY, "news")).tokens == 200
     assert ledger.tally(Account("job", "2026-11-22", "news")).tokens == 100
@@ -183,7 +183,7 @@ def test_calls_that_are_written_together_count_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "job", "purse", "words"),
+    ("limits", "job", "budget", "words"),
     [
         (
             Limits(session_usd=1.0), "", None,
@@ -199,24 +199,24 @@ def test_calls_that_are_written_together_count_together() -> None:
             "to go on before that, raise limits.job_usd in config.toml. /budget",
         ),
         (
-            Limits(), "news", Purse(usd=1.0),
+            Limits(), "news", Budget(usd=1.0),
             "to go on before that, raise its own usd of [heartbeat] or of its [[tasks]] in "
             "config.toml, or have it planned anew.",
         ),
         (
-            Limits(day_usd=1.0), "news", Purse(usd=5.0),
+            Limits(day_usd=1.0), "news", Budget(usd=5.0),
             "to go on before that, raise limits.day_usd in config.toml.",
         ),
         (
-            Limits(job_tokens=100), "news", Purse(usd=2.0),
+            Limits(job_tokens=100), "news", Budget(usd=2.0),
             "to go on before that, raise limits.job_tokens in config.toml.",
         ),
     ],
 )  # fmt: skip
 def test_a_warning_says_what_of_until_when_and_which_setting_counts(
-    limits: Limits, job: str, purse: Purse | None, words: str
+    limits: Limits, job: str, budget: Budget | None, words: str
 ) -> None:
-    calls = [(entry(usd=0.9, job=job), purse)]
+    calls = [(entry(usd=0.9, job=job), budget)]
     [told] = warnings(limits, Ledger(), calls, "Europe/Berlin")
     assert words in told
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
-from elwood.agent.conversation.task_run import Purse
+from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import UsageBook
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry
@@ -20,7 +20,7 @@ from tests.journeys.disk import BadDisk
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 DAY = 86_400.0
 LIMITS = Limits(session_tokens=700, day_tokens=300, month_tokens=1200)
-PURSE = Purse(tokens=150)
+BUDGET = Budget(tokens=150)
 
 
 class World:
@@ -70,7 +70,7 @@ def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
     async def live() -> None:
         book = await world.book()
         for what, session, job, tokens in steps:
-            caller = Caller(session, job, PURSE if job else None)
+            caller = Caller(session, job, BUDGET if job else None)
             match what:
                 case "midnight":
                     world.now += DAY

@@ -25,7 +25,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.inbound import Inbound, Principal, Reception
-from elwood.agent.conversation.message import TOLD_AGAIN, Human, Notice, Results, without_days
+from elwood.agent.conversation.message import Human, Notice, Results, remove_opening
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.client import EmbeddingFailed
@@ -58,6 +58,7 @@ from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, Typed
 from tests.agent.session.scripted import Effects, answer
+from tests.reminders import TOLD_AGAIN
 
 H = TypeVar("H", bound="House")
 ME = Principal("me", "Me", owner=True)
@@ -122,7 +123,7 @@ async def echo(request: Complete) -> Completed:
         if isinstance(message, Results):
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
-            words.append(without_days(message.text).split("\n", 1)[-1])
+            words.append(remove_opening(message.text).split("\n", 1)[-1])
         elif not (isinstance(message, Notice) and message.text.startswith(TOLD_AGAIN)):
             break
     return answer("re: " + " | ".join(reversed(words)))

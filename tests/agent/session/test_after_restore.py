@@ -3,7 +3,7 @@
 import pytest
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Posting, Received, Replied, TurnStarted
 from elwood.agent.session.log.restored import settle
 from tests.agent.session.test_replay import fold
@@ -35,7 +35,7 @@ def test_everything_that_waits_has_one_answer_commands_too() -> None:
 def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
     """It may have no place where it could be."""
     run = Received(
-        "run", "look", "task:x", Route("nowhere"), 0.0, errand=TaskRun("x", says="silent")
+        "run", "look", "task:x", Route("nowhere"), 0.0, bounds=RunBounds("x", says="silent")
     )
     session = fold(heard("a"), run)
     if started:

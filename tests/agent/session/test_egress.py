@@ -11,15 +11,7 @@ import trio
 from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.calls import CallRemote, Plan, Schedule
 from elwood.agent.conversation.labels import PRIVATE, Label
-from elwood.agent.conversation.message import (
-    OFFERED,
-    PLANNED,
-    Assistant,
-    Prompt,
-    ReceivedFile,
-    ToolCall,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, Prompt, ReceivedFile, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
@@ -42,6 +34,7 @@ from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
 from tests.agent.session.gates import Approver, MemoryLog, gate_for
 from tests.agent.session.scripted import Named
+from tests.reminders import OFFERED, PLANNED
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

@@ -19,7 +19,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import (
     MAX_SEEN,
     CallDecided,
@@ -204,7 +204,7 @@ DENIED = CallDecided("t1", "c", "plan", "denied")
 
 def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
     """It has the task's tools, and is stopped with the task."""
-    run = Received("b", "look", "task:tea", ROUTE, 0.0, errand=TaskRun("tea", tools=()))
+    run = Received("b", "look", "task:tea", ROUTE, 0.0, bounds=RunBounds("tea", tools=()))
     session = fold(
         *kept_call()[:-2],
         run,
@@ -221,9 +221,9 @@ def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
         turn = f"t{session.turns + 1}"
         session.apply(99, 0.0, TurnStarted(turn, (), 1, "", work.calls))
         assert session.turn is not None
-        begun.append((session.turn.errand, work.calls))
+        begun.append((session.turn.bounds, work.calls))
         session.apply(99, 0.0, replied(turn=turn))
-    assert begun == [(None, ("t1/c",)), (run.errand, ("t2/d",))]
+    assert begun == [(None, ("t1/c",)), (run.bounds, ("t2/d",))]
 
 
 def test_a_decision_while_the_model_thinks_is_told_behind_what_it_says() -> None:
@@ -301,8 +301,8 @@ def test_thinking_counts_as_long_as_it_is_sent_back() -> None:
 
 def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False) -> list[Entry]:
     """Have the person told *text* by a run elsewhere."""
-    errand = TaskRun("news", says="note", private=private)
-    note = Received(id_, text, "task:news", ROUTE, 0.0, untrusted=untrusted, errand=errand)
+    bounds = RunBounds("news", says="note", private=private)
+    note = Received(id_, text, "task:news", ROUTE, 0.0, untrusted=untrusted, bounds=bounds)
     return [note, Replied(id_, None, (id_,), ROUTE, text, quiet=True)]
 
 

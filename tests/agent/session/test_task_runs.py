@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
+from elwood.agent.conversation.run import QUIET, Budget, RunBounds
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, StopRun
@@ -16,7 +16,7 @@ from tests.agent.session.scene import ROUTE, House, World, house
 from tests.agent.session.scripted import answer, call
 
 TASK = Principal("task:inbox", "inbox", owner=True)
-ERRAND = TaskRun("inbox", role="cheap", purse=Purse(tokens=1000))
+BOUNDS = RunBounds("inbox", role="cheap", budget=Budget(tokens=1000))
 LONG = "The disk of the machine in the cellar is full since noon."
 WORDS = "⏰ /call mum"
 
@@ -30,7 +30,7 @@ async def run(
     h: House,
     id_: str,
     text: str,
-    errand: TaskRun = ERRAND,
+    bounds: RunBounds = BOUNDS,
     session: str = "task-inbox",
     route: Route = ROUTE,
 ) -> RunResult | None:
@@ -44,7 +44,7 @@ async def run(
             route=route,
             text=text,
             sent_at=h.world.now(),
-            errand=errand,
+            bounds=bounds,
         )
 
     assert await h.sessions.address.insist(make) == Taken()
@@ -128,8 +128,8 @@ async def test_a_run_that_is_stopped_before_it_begins_never_begins(world: World)
     world.model = model
     async with house(world) as h, trio.open_nursery() as nursery:
         await h.say("work")
-        errand = TaskRun("inbox", fresh=False)
-        nursery.start_soon(run, h, "task:1", "look", errand, "s")
+        bounds = RunBounds("inbox", fresh=False)
+        nursery.start_soon(run, h, "task:1", "look", bounds, "s")
         await trio.sleep(10)
         result = await stop_run(h, "task:1", "s")
         waited = world.now()
@@ -153,9 +153,9 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
         raise AssertionError
 
     world.model = model
-    errand = TaskRun("inbox", fresh=False, says="silent")
+    bounds = RunBounds("inbox", fresh=False, says="silent")
     async with house(world) as h, trio.open_nursery() as nursery:
-        nursery.start_soon(run, h, "task:1", "look", errand, "s", Route("nowhere"))
+        nursery.start_soon(run, h, "task:1", "look", bounds, "s", Route("nowhere"))
         await began.wait()
         await h.say("/stop")
         await h.quiet()
@@ -168,7 +168,7 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
 async def test_a_run_begins_with_nothing_or_goes_on(world: World, fresh: bool, said: int) -> None:
     async with house(world) as h:
         for number in range(3):
-            await run(h, f"task:{number}", "look", TaskRun("inbox", fresh=fresh))
+            await run(h, f"task:{number}", "look", RunBounds("inbox", fresh=fresh))
 
     assert sum(isinstance(m, Human) for m in world.asked[-1].messages) == said
 
@@ -200,11 +200,11 @@ async def test_messages_and_runs_are_turns_of_their_own(world: World) -> None:
         return answer("re: " + " | ".join(said[-1:]))
 
     world.model = model
-    errand = TaskRun("inbox", fresh=False)
+    bounds = RunBounds("inbox", fresh=False)
     async with house(world) as h, trio.open_nursery() as nursery:
         await h.say("first")
         await began.wait()
-        nursery.start_soon(run, h, "task:1", "look", errand, "s")
+        nursery.start_soon(run, h, "task:1", "look", bounds, "s")
         await trio.testing.wait_all_tasks_blocked()
         await h.say("second")
         await trio.testing.wait_all_tasks_blocked()
@@ -232,8 +232,8 @@ async def test_the_days_note_tells_of_runs_that_did_something(world: World) -> N
 
 async def test_a_reminder_needs_no_model(world: World) -> None:
     async with house(world) as h:
-        errand = TaskRun("call", says="text")
-        assert await run(h, "task:1", "⏰ /call mum", errand, "s") == RunResult(
+        bounds = RunBounds("call", says="text")
+        assert await run(h, "task:1", "⏰ /call mum", bounds, "s") == RunResult(
             "⏰ /call mum", told=ROUTE
         )
         await h.quiet()
@@ -248,7 +248,7 @@ async def test_a_reminder_needs_no_model(world: World) -> None:
 
 async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(world: World) -> None:
     async with house(world) as h:
-        note = TaskRun("inbox", says="note", private=True)
+        note = RunBounds("inbox", says="note", private=True)
         await run(h, "task:1:note", "Three mails.", note, "s")
         await run(h, "task:1:note", "Three mails.", note, "s")
         assert h.states["s"].taint.private
@@ -264,7 +264,7 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(world
 async def test_of_much_that_was_told_the_newest_is_known(world: World) -> None:
     async with house(world) as h:
         for number in range(30):
-            note = TaskRun("inbox", says="note")
+            note = RunBounds("inbox", says="note")
             await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
         await h.say("thanks")
         await h.quiet()

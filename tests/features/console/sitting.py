@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from elwood.agent.channels.frames import FromClient, SaidHere, ToClient, Took, encode
 from elwood.features.console.screen import sit
-from elwood.features.console.wire import FromTerminal, SaidHere, Took, ToTerminal, encode
 from elwood.foundation.command_line import Printer
 
 COMMANDS = [("stop", "stop the answer"), ("status", "how I am"), ("new", "begin anew")]
@@ -31,7 +31,7 @@ class PlayedHouse:
         self._connection = connection
         self._lines = connection.makefile("rb")
 
-    def send(self, *frames: ToTerminal) -> None:
+    def send(self, *frames: ToClient) -> None:
         self._connection.sendall(b"".join(map(encode, frames)))
 
     def send_raw(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ class PlayedHouse:
 
     def said(self, why: str = "") -> SaidHere:
         """Wait for the next thing that is said, and take it; or say *why* not."""
-        said = msgspec.json.decode(self._lines.readline(), type=FromTerminal)
+        said = msgspec.json.decode(self._lines.readline(), type=FromClient)
         self.send(Took(said.id, why))
         return said
 

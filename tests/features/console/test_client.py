@@ -1,7 +1,10 @@
 """What the plain terminal shows."""
 
-from elwood.features.console.client import shown
-from elwood.features.console.wire import Choice, Message
+import pytest
+
+from elwood.agent.channels.frames import Choice, Detached, Message, encode
+from elwood.features.console.client import read, shown
+from elwood.foundation.command_line import CliFailure
 
 
 def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_numbered() -> None:
@@ -12,3 +15,8 @@ def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_nu
     assert drinks == "Which?\n1. Tea"
     pages = shown(Message(id="c", text="Tasks", choices=(Choice("/tasks", "/tasks"),)))
     assert pages == "Tasks\n  /tasks"
+
+
+def test_a_detached_terminal_is_told_why() -> None:
+    with pytest.raises(CliFailure, match=r"Elwood has closed the connection\. Too slow\."):
+        read(encode(Detached("Too slow.")))

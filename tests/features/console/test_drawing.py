@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from elwood.agent.channels.frames import Choice, HeardElsewhere, Message, ShownFile
 from elwood.features.console import drawing
 from elwood.features.console.drawing import Line
-from elwood.features.console.wire import Choice, HeardElsewhere, Message, ShownFile
 from elwood.foundation.text.markdown import native
 
 PIECES = [

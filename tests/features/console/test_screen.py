@@ -24,22 +24,25 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from elwood.features.console import screen
-from elwood.features.console.client import GONE
-from elwood.features.console.screen import sit
-from elwood.features.console.wire import (
+from elwood.agent.channels.frames import (
     MAX_FRAME,
     Changed,
     Choice,
+    Detached,
+    Frame,
     HeardElsewhere,
     Message,
     Running,
     State,
     Thinking,
+    ToClient,
     Took,
-    ToTerminal,
     Writing,
+    encode,
 )
+from elwood.features.console import view
+from elwood.features.console.client import GONE
+from elwood.features.console.screen import sit
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
 
 CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
@@ -172,7 +175,7 @@ def test_what_was_not_taken_can_be_sent_again(tmp_path: Path) -> None:
         assert table.said() == "hello"
 
 
-def let_see(table: Table, *frames: ToTerminal) -> None:
+def let_see(table: Table, *frames: ToClient) -> None:
     """Send *frames*, and wait until they are shown: what is not taken then stands in the line."""
     table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, whatever has the keys
     table.house.send(State(busy=True), *frames)
@@ -185,15 +188,15 @@ def let_see(table: Table, *frames: ToTerminal) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a key decide however soon it comes, so that only the focus is left as protection."""
-    monkeypatch.setattr(screen, "NOT_AT_ONCE", 0.0)
-    monkeypatch.setattr(screen, "PAUSE", 0.0)
+    monkeypatch.setattr(view, "NOT_AT_ONCE", 0.0)
+    monkeypatch.setattr(view, "PAUSE", 0.0)
 
 
 def test_a_question_is_answered_by_a_key_a_moment_after_it_has_the_focus(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(TAB)
-        while not table.house.is_heard(2 * screen.PAUSE):
+        while not table.house.is_heard(2 * view.PAUSE):
             table.type("y")
         assert table.said() == "/allow X once"
 
@@ -211,7 +214,7 @@ def test_a_key_that_was_on_its_way_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None, limit: str
 ) -> None:
     """Tab and y, typed ahead or pasted without brackets, come together."""
-    monkeypatch.setattr(screen, limit, math.inf)
+    monkeypatch.setattr(view, limit, math.inf)
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(f"{TAB}yes, do{UP}ynr{pasted('as well')}{ENTER}")
@@ -353,7 +356,8 @@ def test_who_looks_on_types_and_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
-    for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2)):
+    detached = encode(Detached("It is over."))
+    for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2), detached):
         with sitting(tmp_path / "history") as table:
             table.house.send_raw(data)
         assert table.codes == [1]
@@ -369,7 +373,7 @@ POOL = [
 ]  # fmt: skip
 
 
-def frames(chance: random.Random) -> Iterator[ToTerminal]:
+def frames(chance: random.Random) -> Iterator[Frame]:
     text = "".join(
         chance.choices(["# a\n", "`", "```\n", "| a |\n|-|\n", "> ", "*", "\x1b[2J"], k=9)
     )

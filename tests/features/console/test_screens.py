@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.features.console.screen import PAUSE
-from elwood.features.console.wire import (
+from elwood.agent.channels.frames import (
     Changed,
     Choice,
     HeardElsewhere,
@@ -24,6 +23,7 @@ from elwood.features.console.wire import (
     Thinking,
     Writing,
 )
+from elwood.features.console.view import PAUSE
 from elwood.foundation.text.markdown import native
 from tests.app.screens import assert_screen
 from tests.features.console.sitting import PATIENCE, PlayedHouse

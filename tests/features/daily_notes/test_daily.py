@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.inbound import Inbound, Principal
-from elwood.agent.conversation.message import Human, without_days
+from elwood.agent.conversation.message import Human, remove_opening
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete
 from elwood.agent.session.extension import SessionExtension
@@ -59,7 +59,7 @@ async def test_only_the_first_turn_of_a_day_begins_with_the_days_before(world: W
     texts = heard(world.asked[-1])
     assert [text.startswith("<threads") for text in texts] == [False, False, True, False]
     assert "s/t2: `two`" in texts[2]
-    assert without_days(texts[2]).split("\n")[1] == "three"
+    assert remove_opening(texts[2]).split("\n")[1] == "three"
 
 
 async def test_what_was_sent_is_what_the_log_says(world: World) -> None:

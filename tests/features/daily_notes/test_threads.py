@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import days_of, without_days
+from elwood.agent.conversation.message import find_opening, remove_opening
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
@@ -140,8 +140,8 @@ def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> 
     assert len([line for line in note[len(before) :].split("\n") if line]) <= 4
     assert add(note, "s", done_, UTC) == note
     shown = back(note)
-    assert without_days(shown + "rest") == "rest"
-    assert days_of(shown + "rest") == shown
+    assert remove_opening(shown + "rest") == "rest"
+    assert find_opening(shown + "rest") == shown
 
 
 def test_the_bounds_of_an_entry_are_settings_and_secrets_stay_out() -> None:

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.labels import CLEAN
-from elwood.agent.conversation.message import SKILL, Assistant, Human, Notice
+from elwood.agent.conversation.message import Assistant, Human, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Received
 from elwood.agent.tools.tool import ToolFailure
 from elwood.features.skills.parts import SkillExtension, SkillList
@@ -21,6 +21,7 @@ from elwood.foundation.storage.files import Root
 from tests.agent.session.scene import ME, ROUTE, World, house
 from tests.agent.session.test_actor import wake_up
 from tests.features.skills.test_skill import manual
+from tests.reminders import SKILL
 
 BUDGET = 10_000
 
@@ -114,7 +115,7 @@ async def test_what_fits_best_is_given_once_and_the_rest_is_named(world: World) 
     [
         {"untrusted": True},
         {"route": Route("chat", private=False)},
-        {"errand": TaskRun("t", fresh=False)},
+        {"bounds": RunBounds("t", fresh=False)},
     ],
     ids=["of somebody else", "in a group", "of a task"],
 )

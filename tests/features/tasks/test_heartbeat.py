@@ -72,8 +72,8 @@ def test_a_checklist_is_one_bounded_task() -> None:
     assert task.hours == Hours("08:00", "22:00")
     assert task.zone == ZONE
     assert task.watch is None, "it is gone through at each look"
-    assert task.purse is not None
-    assert (task.purse.tokens, task.purse.usd) == (500_000, 0.5)
+    assert task.budget is not None
+    assert (task.budget.tokens, task.budget.usd) == (500_000, 0.5)
     assert task.prompt.endswith("\n\n# Home\n- Is the oven off?")
     assert "HEARTBEAT_OK" in task.prompt
 

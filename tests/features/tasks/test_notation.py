@@ -123,7 +123,7 @@ def test_what_is_not_said_is_sensible() -> None:
     assert task.title == "Look into the inbox and say what is new Look into the inbox "[:60]
     assert task.id == "look-into-the-inbox-and-say-what-is-new-look-into-the-inbox"
     assert (task.zone, task.hours, task.watch) == ("Europe/Berlin", None, None)
-    assert (task.role, task.purse, task.catch_up) == ("default", None, CATCH_UP)
+    assert (task.role, task.budget, task.catch_up) == ("default", None, CATCH_UP)
     assert made(when="2100-01-01 09:00", message="x").catch_up == CATCH_UP_ONCE
     assert made(when="2100-01-01 09:00", prompt="x").catch_up == CATCH_UP
 

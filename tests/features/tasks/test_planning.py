@@ -123,7 +123,7 @@ def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
     assert (run.planned.due, run.planned.attempt) == (1200.0, 1)
 
 
-def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
+def test_a_run_that_acted_before_its_budget_was_empty_is_told_of() -> None:
     book = Book(HOURLY)
     for hour, acted, tells in ((1, False, True), (2, False, False), (3, True, True)):
         [ended] = book.end(book.at(hour * HOUR)[1][0], "spent", acted=acted)

@@ -96,8 +96,8 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
         )
         await made.carry_out(replace(RUN, task=replace(TASK, route=None)))
     run, note = taken
-    assert run.errand is not None
-    assert run.errand.follows
+    assert run.bounds is not None
+    assert run.bounds.follows
     assert (note.session, note.route) == ("home-1", there)
 
 

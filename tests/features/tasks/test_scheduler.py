@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
+from elwood.agent.conversation.run import QUIET, Budget, RunBounds
 from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.actor import MAX_RUNS, RUN_LIMIT
@@ -44,11 +44,11 @@ def ended(world: World) -> list[RunFinished]:
 
 
 def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
-    (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
+    (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), budget=Budget(1000)))
     assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
     assert asked.principal == Principal("task:tea", "Make tea", owner=True)
-    errand = TaskRun("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
-    assert asked.errand == errand
+    bounds = RunBounds("tea", "cheap", ("look",), Budget(1000), follows=True, series=1)
+    assert asked.bounds == bounds
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 CET '
@@ -60,16 +60,16 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
 
 def test_a_reminder_is_said_as_it_stands(world: World) -> None:
     (asked,) = live(world, replace(ONCE, prompt="", message="tea"))
-    assert asked.errand is not None
-    assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
+    assert asked.bounds is not None
+    assert (asked.text, asked.bounds.says) == ("⏰ tea", "text")
     assert asked.session == REMINDERS
 
 
 def test_without_a_place_answers_are_kept_and_reminders_fail(world: World) -> None:
     world.route = lambda task: None
     (asked,) = live(world, ONCE, replace(ONCE, id="say", prompt="", message="m"))
-    assert asked.errand is not None
-    assert (asked.route, asked.errand.says) == (NOWHERE, "silent")
+    assert asked.bounds is not None
+    assert (asked.route, asked.bounds.says) == (NOWHERE, "silent")
     assert {entry.run.task: entry.result for entry in ended(world)} == {
         "tea": "done",
         "say": "failed",

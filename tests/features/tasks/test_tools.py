@@ -16,8 +16,8 @@ from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.calls import Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import Budget, RunBounds
 from elwood.agent.conversation.settings import Hours
-from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.tasks.messages import Adopt, ListTasks, PlanTask, TimetableMail
@@ -40,7 +40,7 @@ from tests.features.tasks.timetables import keeping
 NOW = 1_795_345_200.0
 DAY = 86_400.0
 CHAT = Route("telegram", 7)
-USUAL = Purse(2000, 1.0)
+USUAL = Budget(2000, 1.0)
 
 
 @attrs.define
@@ -272,7 +272,7 @@ async def test_tasks_are_paused_resumed_and_cancelled_by_id(tmp_path: Path) -> N
 async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.put(*(Task(id_, id_, Every(3600.0), prompt="p") for id_ in ("build", "mum")))
-        run = attrs.evolve(w.context, task_run=TaskRun("build"), session="task-build")
+        run = attrs.evolve(w.context, bounds=RunBounds("build"), session="task-build")
         given = [ChangeTask(task) for task in ("", "build", "mum")]
         plans = [await w.tools.plan_change("cancel", one, run) for one in given]
         assert [plan.action for plan in plans] == [
@@ -304,17 +304,17 @@ def test_no_job_gets_more_than_its_conversation_has(
     usd: float | None,
 ) -> None:
     """Nor does a task that its runs make, and so on."""
-    run = TaskRun("t", tools=held, purse=Purse(held_tokens, held_usd))
+    run = RunBounds("t", tools=held, budget=Budget(held_tokens, held_usd))
     context = ToolContext(
-        session="s", route=CHAT, now=NOW, zone="UTC", tools=("shell", "web"), task_run=run
+        session="s", route=CHAT, now=NOW, zone="UTC", tools=("shell", "web"), bounds=run
     )
     given = ScheduleTask("a", tools=wanted, budget_usd=usd)
     try:
-        tools, purse = bounds_of(given, context, Purse(usd=usual_usd))
+        tools, budget = bounds_of(given, context, Budget(usd=usual_usd))
     except BadSetting:
         return
-    purse = purse or Purse()
+    budget = budget or Budget()
     assert held is None or (tools is not None and set(tools) <= set(held))
-    assert purse.tokens == held_tokens
+    assert budget.tokens == held_tokens
     for most in (held_usd, usual_usd if usd is not None else None):
-        assert most is None or (purse.usd is not None and purse.usd <= most)
+        assert most is None or (budget.usd is not None and budget.usd <= most)

@@ -12,8 +12,6 @@ import msgspec
 
 from elwood.agent.conversation.labels import Label, Taint, remember
 from elwood.agent.conversation.message import (
-    OFFERED,
-    PLANNED,
     Assistant,
     Human,
     Message,
@@ -23,15 +21,15 @@ from elwood.agent.conversation.message import (
     Results,
     ToolCall,
     Usage,
-    are_days_private,
-    days_of,
     estimate_prompt,
+    find_opening,
+    is_opening_private,
     mend,
     newest_seen,
+    remove_opening,
     said_in,
     seen,
     texts,
-    without_days,
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import RESULTS_LATER, TOLD
@@ -96,11 +94,11 @@ class Branch(msgspec.Struct):
             match node.message:
                 case Human(text):
                     if node.own is None:
-                        found.append(without_days(text))
+                        found.append(remove_opening(text))
                     else:
                         found += [text[start:end] for start, end in node.own]
-                    if not are_days_private(text):
-                        found.append(days_of(text))
+                    if not is_opening_private(text):
+                        found.append(find_opening(text))
                 case Notice(text) if is_notice_of_cut(node.message) and not self.taint.private:
                     found.append(text)
         return found
@@ -136,8 +134,8 @@ class Branch(msgspec.Struct):
 
     def hear(self, received: Received) -> None:
         """Take in what a message brings besides its words."""
-        origin, errand = f"a message sent by {received.principal}", received.errand
-        private = errand is not None and errand.private
+        origin, bounds = f"a message sent by {received.principal}", received.bounds
+        private = bounds is not None and bounds.private
         is_strange = received.untrusted and not received.member
         self.taint.add(Label(untrusted=is_strange, private=private), origin)
         for file in received.files:
@@ -145,7 +143,7 @@ class Branch(msgspec.Struct):
         self.taint.add(Label(untrusted=bool(received.heard)), "what others said in the group")
         self.members = self.members or received.member
         # What a run told the person is the model's: what it names, the owner has not named.
-        is_told = errand is not None and errand.says in TOLD
+        is_told = bounds is not None and bounds.says in TOLD
         # A file that must still be fetched counts as one that is here.
         brings_files = any(not file.is_speech for file in received.pending)
         if not (self.taint.sources or received.untrusted or is_told or brings_files):
@@ -255,7 +253,7 @@ def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
 
 def find_own_words(text: str, inputs: Iterable[Received]) -> Spans | None:
     """Find the owner's words of *inputs* in a turn's *text*; None if they were changed there."""
-    found, at = [], len(days_of(text))
+    found, at = [], len(find_opening(text))
     for received in inputs:
         if received.untrusted:
             continue
@@ -280,16 +278,14 @@ def private_texts(
             case Results(results):
                 private = (one for one in results if one.call in calls)
                 yield from (PrivateText(one.text, made.get(one.call)) for one in private)
-            case Notice(text) if text.startswith(OFFERED):
-                yield PrivateText(text, source="your notes")
-            case Notice(text) if text.startswith(PLANNED):
-                yield PrivateText(text, source="your tasks")
+            case Notice(text, private=source) if source:
+                yield PrivateText(text, source=source)
             case Notice(text) if summed_up and is_notice_of_cut(message):
                 yield PrivateText(text, source="the summary of this conversation")
             case Notice(text) if summed_up and text.startswith(RESULTS_LATER):
                 yield PrivateText(text, source="the result of an earlier call")
-            case Human(text) if are_days_private(text):
-                yield PrivateText(days_of(text), source="your daily notes")
+            case Human(text) if is_opening_private(text):
+                yield PrivateText(find_opening(text), source="your notes of earlier days")
 
 
 # --- the other lines -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.conversation.run import RunBounds
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
@@ -32,15 +32,16 @@ MAX_SEEN = 1_000
 MAX_ATTEMPTS = 3
 
 
-class Received(msgspec.Struct, frozen=True, tag="received"):
+class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "errand"}):
     """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
 
     *message* names the message in its channel, so that an edit can find it; *edits* is that name
     when this is an edit.
     *sent_at* is the sender's time, Unix seconds.  *untrusted* are words that are not the owner's:
     somebody else's, or forwarded ones; those that a *member* says are trusted nevertheless.
-    *errand* is there if it is a run of a task, which nobody typed.  *speaker* names who speaks, and
-    their role, where several do; *heard* is what others said there before, and not to us.
+    *bounds* (in the log: *errand*) are there if no person typed it: it is a run.  *speaker*
+    names who speaks, and their role, where several do; *heard* is what others said there before,
+    and not to us.
     *pending* files must still be fetched; *troubles* are what went wrong with those that were.
     """
 
@@ -52,7 +53,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     message: str | None = None
     edits: str | None = None
     untrusted: bool = False
-    errand: TaskRun | None = None
+    bounds: RunBounds | None = None
     files: tuple[ReceivedFile, ...] = ()
     member: bool = False
     speaker: str = ""
@@ -152,13 +153,17 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
     """A reminder went to the model along with a message; *label* is that of its text.
 
-    *source* names where the text is from, in the words of a question to the owner.
+    *source* names where the text is from, in the words of a question to the owner.  Of reminders
+    with the same *key* the newest holds, and it comes again when the model no longer sees it.
+    *private* text is compared with what leaves; entries without that field may be private.
     """
 
     turn: str
     text: str
     label: Label
-    source: str = "memory"
+    source: str = "your notes"
+    key: str = ""
+    private: bool = True
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):

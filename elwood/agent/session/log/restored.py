@@ -61,7 +61,7 @@ def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str
 
     A channel gives out again what it was not told in time that we had.
     """
-    if restored is None or received.errand is not None:
+    if restored is None or received.bounds is not None:
         return ""
     if not restored.backup_at < received.sent_at <= restored.restored_at:
         return ""
@@ -117,9 +117,9 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
         known += ended
         heard = [*turn.inputs, *heard]
         under_way, footer = f" ({turn.under_way})", activity([*turn.receipts, *ended])
-    said = [received for received in heard if received.errand is None]
+    said = [received for received in heard if received.bounds is None]
     # Of runs the timetable tells what became: nobody waits for their answers.
-    quiet = not said and (turn is None or turn.errand is not None)
+    quiet = not said and (turn is None or turn.bounds is not None)
     place = next(iter(said or heard), turn)
     if place is not None:
         id_, reply = (turn.id, turn.id) if turn is not None else (None, heard[0].id)

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
+from elwood.agent.conversation.message import Calibration, Human, Notice, is_opening_private
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import job_of
+from elwood.agent.conversation.run import owner_of
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
 from elwood.agent.session.log.entries import Entry, Received
@@ -151,9 +151,9 @@ class Session(Branch):
                 self._say(seq, entry)
             case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
-            case entries.Reminded(_, text, label, source):
+            case entries.Reminded(_, text, label, source, key, private):
                 self.taint.add(label, source)
-                self.push(seq, Notice(text))
+                self.push(seq, Notice(text, key, source if private else ""))
             case entries.CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
@@ -219,7 +219,7 @@ class Session(Branch):
     def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
         """Tell the model what is to be said before *inputs*."""
         if self.overheard:
-            told = [TOLD[one.errand.says].format(one.text) for one in self.overheard if one.errand]
+            told = [TOLD[one.bounds.says].format(one.text) for one in self.overheard if one.bounds]
             self.push(seq, Notice("\n\n".join(told)))
             for received in self.overheard:
                 self.hear(received)  # once more: it may have come in on another line
@@ -290,7 +290,7 @@ class Session(Branch):
         self._preface(seq, tuple(one.id for one in hidden))
         own = find_own_words(text, hidden)
         self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
-        self.taint.add(Label(private=are_days_private(text)), "")
+        self.taint.add(Label(private=is_opening_private(text)), "")
 
     def _say(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
@@ -344,7 +344,7 @@ class Session(Branch):
                 pending,
                 turn.principal,
                 turn.route,
-                errand=turn.errand,
+                bounds=turn.bounds,
                 message=turn.message,
                 number=open_call.number,
             )
@@ -389,7 +389,7 @@ class Session(Branch):
         """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""
         answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
         for received in (*(turn.inputs if turn else ()), *answered):
-            if received.errand is None:
+            if received.bounds is None:
                 continue
             # Also if an earlier run has asked for the same.
             ends = {receipt.outcome for receipt in turn.receipts} if turn is not None else set()
@@ -402,7 +402,7 @@ class Session(Branch):
                 label=self.taint.label,
                 denied="denied" in ends,
             )
-            if received.errand.says in TOLD:
+            if received.bounds.says in TOLD:
                 text = received.text
                 cut = text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}… (cut)"
                 self.overheard.append(msgspec.structs.replace(received, text=cut))
@@ -489,7 +489,7 @@ MOVING = frozenset(
 
 def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
-    return received.errand is None and is_typed(received.text)
+    return received.bounds is None and is_typed(received.text)
 
 
 def is_typed(text: str) -> bool:
@@ -501,7 +501,7 @@ def is_typed(text: str) -> bool:
 def is_said(received: Received) -> bool:
     """Tell whether a person said something in a message: no command, and not edited meanwhile."""
     is_empty = not (received.text.strip() or received.pending)
-    return received.errand is None and not (is_empty or is_command(received))
+    return received.bounds is None and not (is_empty or is_command(received))
 
 
 def left(session: Session) -> list[str]:
@@ -537,17 +537,17 @@ def inputs(session: Session) -> tuple[Received, ...]:
     """
     before = takewhile(lambda received: not moves(received), session.waiting.values())
     said = [received for received in before if not is_command(received)]
-    if session.turn is None and said and said[0].errand is not None:
+    if session.turn is None and said and said[0].bounds is not None:
         return (said[0],)
-    if session.turn is not None and session.turn.errand is not None:
+    if session.turn is not None and session.turn.bounds is not None:
         return ()
-    return tuple(received for received in said if received.errand is None)
+    return tuple(received for received in said if received.bounds is None)
 
 
 def allowed(session: Session) -> tuple[str, ...]:
     """List the calls that the owner has allowed meanwhile, of one job: its turn has its bounds."""
     kept = {key: one for key, one in session.pending.items() if one.decided is not None}
-    jobs = {key: job_of(one.errand) for key, one in kept.items()}
+    jobs = {key: owner_of(one.bounds) for key, one in kept.items()}
     return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
 
 

@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
 )
 from elwood.agent.conversation.route import NOWHERE, Route
-from elwood.agent.conversation.task_run import TaskRun, without_quiet
+from elwood.agent.conversation.run import RunBounds, without_quiet
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Received
 from elwood.foundation.text.lines import one_line
@@ -72,11 +72,11 @@ class OpenCall(msgspec.Struct):
         return f"{decided.ruling} {decided.by}".strip()
 
 
-class WaitingCall(msgspec.Struct, frozen=True):
+class WaitingCall(msgspec.Struct, frozen=True, rename={"bounds": "errand"}):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
     *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
-    conversation that was put away; *errand* is there if it was proposed in the run of a task.
+    conversation that was put away; *bounds* are those of the run, if any, that proposed it.
     *message* is the id of the message that it all began with.
     """
 
@@ -88,7 +88,7 @@ class WaitingCall(msgspec.Struct, frozen=True):
     decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
-    errand: TaskRun | None = None
+    bounds: RunBounds | None = None
     message: str = ""
     number: int = 0
 
@@ -134,9 +134,9 @@ class Turn(msgspec.Struct):
         return self.inputs[self.shown :]
 
     @property
-    def errand(self) -> TaskRun | None:
-        """What bounds it, if nobody typed what it is about."""
-        return self.inputs[-1].errand if self.inputs else self.kept[-1].errand
+    def bounds(self) -> RunBounds | None:
+        """The bounds of the run; None if a person typed the message."""
+        return self.inputs[-1].bounds if self.inputs else self.kept[-1].bounds
 
     @property
     def route(self) -> Route:
@@ -208,7 +208,7 @@ class Undelivered(msgspec.Struct):
 
 def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:
     """List those of *tools* that may be used in *turn*: the run of a task may be held to some."""
-    only = turn.errand.tools if turn is not None and turn.errand is not None else None
+    only = turn.bounds.tools if turn is not None and turn.bounds is not None else None
     return [tool for tool in tools if only is None or tool in only]
 
 
@@ -254,20 +254,20 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     for it, it is told at once that something may have happened, and that nothing came of what the
     owner has allowed: nobody else tells that.
 
-    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=TaskRun("t"))
+    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, bounds=RunBounds("t"))
     >>> cut = entries.CallEnded("t1", "c", "water", "unknown", "interrupted")
     >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
     'I was cut off in a scheduled '
     """
-    errand = turn.errand
-    if errand is None:
+    bounds = turn.bounds
+    if bounds is None:
         return text, False
     text = without_quiet(text)
     is_uncertain = any(one.outcome == "unknown" for one in turn.receipts)
     is_in_vain = failed and not turn.inputs
     if turn.route != NOWHERE and (is_uncertain or is_in_vain):
         return text or UNCERTAIN, False
-    return text, errand.says == "silent" or failed or not text
+    return text, bounds.says == "silent" or failed or not text
 
 
 # Messages of a turn that are kept, calls, and characters of each: the most that can be set.
@@ -334,8 +334,8 @@ def finished(
 
 def asked(received: Received) -> str:
     """Give the words of a message in a short line, without what it replies to."""
-    if received.errand is not None:
-        return f"(the task {received.errand.job})"
+    if received.bounds is not None:
+        return f"(the task {received.bounds.owner})"
     return plain_words(_own(received.text)) or received.missing
 
 

@@ -5,14 +5,11 @@ They work while Elwood runs, and when none can: nothing is opened for writing.
 
 import re
 import sys
-import tarfile
-import tempfile
 import time
-import zlib
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta, tzinfo
+from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -47,27 +44,14 @@ from elwood.agent.session.reading.render import (
 from elwood.foundation.command_line import USAGE, CliFailure, put_out, room, show_lines, show_list
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage import anchors
-from elwood.foundation.storage.anchors import AnchorReleased, Anchors, JournalAnchor, day
-from elwood.foundation.storage.disk import AlreadyRunning, holding
-from elwood.foundation.storage.journal import (
-    JournalDamaged,
-    S,
-    Verified,
-    entries_of,
-    replay,
-    segments,
-)
-from elwood.foundation.storage.journal import verify as verify_journal
+from elwood.foundation.storage.journal import JournalDamaged, S, entries_of, replay, segments
 from elwood.foundation.text.lines import ago, size_text
 from elwood.foundation.text.tables import Row, Styled, table
 
-DAY = 86_400.0
 # Days whose cost is drawn.
 DAYS = 14
 SESSIONS = ("conversation", "last active", "time", "turns", "size", "to do")
 # In a backup.
-ANCHORS = re.compile(r"state/anchors\.[a-z0-9.]+")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -240,132 +224,6 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
         return (then if then.tzinfo else then.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def verify(config: Config, given: Namespace) -> int:
-    """Verify each journal that is named, or all, from the files and what was anchored of them."""
-    ours = None if given.paths else config.of(Paths)
-    if ours is None and (given.against is not None or given.accept):
-        raise CliFailure("--against and --accept are for all journals: name none", USAGE)
-    roots = given.paths or [config.of(Paths).state]
-    paths = list(journals_in(roots))
-    wanted, problems = _anchored(paths, ours)
-    if ours is not None and given.against is not None:
-        problems += _carried_by(given.against, ours.state, wanted)
-    bad: list[Path] = []
-    damages: list[str] = []
-    gone = [path for path in wanted if any(path.is_relative_to(root) for root in roots)]
-    for path in dict.fromkeys((*paths, *gone)):
-        expected, result = wanted.get(path, []), None
-        try:
-            if path.exists() or not expected:
-                result = verify_journal(path, [one.head.seq for one in expected])
-        except OSError as error:
-            damages.append(f"{path}: cannot be read: {error.strerror}")
-        except JournalDamaged as error:
-            damages.append(f"{error.path}: DAMAGED: line {error.line} {error.why}")
-        else:
-            if problem := next(filter(None, (one.problem(result) for one in expected)), ""):
-                bad.append(path)
-                problems.append(f"{path}: {problem}")
-            elif result is not None:
-                print(f"{path}: {described(result)}")
-    if not paths:
-        print("there are no journals", file=sys.stderr)
-    for problem in damages + problems:
-        print(problem, file=sys.stderr)
-    if ours is not None and given.accept and problems:
-        _accept(ours.state, bad)
-        problems = []
-    return 1 if damages or problems else 0
-
-
-Wanted = dict[Path, list[JournalAnchor]]
-
-
-def _anchored(paths: Iterable[Path], ours: Paths | None) -> tuple[Wanted, list[str]]:
-    """Read what was anchored of *paths*, and see that *our* daily notes carry nothing else."""
-    wanted: Wanted = {}
-    known: dict[Path, tuple[Anchors, set[str]]] = {}
-    for folder in dict.fromkeys(one for path in paths for one in (path.parent, path.parent.parent)):
-        with suppress(JournalDamaged, OSError):  # as a journal among the others it is told of
-            known[folder] = anchors.history(folder)
-            wanted |= {folder / name: [one] for name, one in known[folder][0].journals.items()}
-    problems: list[str] = []
-    if ours is not None and (ours.state in known or not (ours.state / anchors.NAME).exists()):
-        problems += _carried_by_notes(ours.workspace, *known.get(ours.state, (Anchors(), set())))
-    return wanted, problems
-
-
-def _carried_by_notes(workspace: Path, known: Anchors, digests: set[str]) -> Iterator[str]:
-    """Compare with the heads that daily notes carry; their days are the owner's."""
-    for path in sorted(workspace.glob(anchors.NOTES)):
-        head = anchors.carried(path.read_text(encoding="utf-8", errors="replace"))
-        try:
-            begin = datetime.fromisoformat(path.stem).replace(tzinfo=UTC).timestamp()
-        except ValueError:
-            continue
-        if head and head not in digests and not known.is_void(begin - DAY, begin + 2 * DAY):
-            yield (
-                f"{path}: carries a head of the anchors ({anchors.NAME}) that they do not have: "
-                "lines of them are missing, or were written anew"
-            )
-
-
-def _carried_by(backup: Path, state: Path, wanted: Wanted) -> list[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with tarfile.open(backup, "r:gz") as archive:
-                for name in archive.getnames():
-                    member = archive.extractfile(name) if ANCHORS.fullmatch(name) else None
-                    if member is not None:
-                        Path(folder, Path(name).name).write_bytes(member.read())
-            known, _ = anchors.history(Path(folder))
-        except (tarfile.TarError, EOFError, zlib.error, JournalDamaged, FileNotFoundError) as error:
-            return [f"{backup}: holds no anchors that can be read: {error}"]
-    try:
-        own, _ = anchors.history(state)
-    except (JournalDamaged, OSError):
-        own = Anchors()
-    for name, one in known.journals.items():
-        if not own.is_void(one.at, one.at):
-            ours = wanted.setdefault(state / name, [])
-            one.first = max([one.first, *(other.first for other in ours)])
-            ours.append(one)
-    return []
-
-
-def _accept(state: Path, bad: Iterable[Path]) -> None:
-    """Have what is missing told no more: the journals go on from where they are."""
-    names = tuple(path.relative_to(state).as_posix() for path in bad if path.is_relative_to(state))
-    try:
-        with holding(state):
-            why = "accepted on the command line"
-            anchors.note(state, time.time(), AnchorReleased(names, why), AnchorReleased((), why))
-    except (AlreadyRunning, JournalDamaged) as error:
-        raise CliFailure(f"{error}. Nothing was accepted.") from error
-    print("accepted: what is missing is told no more")
-
-
-def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """List the journals named by *paths*; in folders, those of the folders inside too."""
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(path.rglob("*.jsonl"))
-        else:
-            yield path
-
-
-def described(result: Verified) -> str:
-    """Say in one line what a verification has shown."""
-    text = f"{result.entries} entries in {result.lines} lines"
-    if result.first is not None and result.last is not None:
-        text += f" from {day(result.first)} to {day(result.last)}"
-    if result.gone:
-        text += f"; the {result.gone} entries before them are not kept any more"
-    if result.torn:
-        text += f", and {result.torn} bytes at the end that were never acknowledged"
-    return f"{text}; head {result.head}"
 
 
 # --- sessions ------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def items_of(
     for heard in turn.heard:
         one = heard.received
         if one.text.strip():
-            who = one.speaker or (one.principal if one.untrusted or one.errand else "You")
+            who = one.speaker or (one.principal if one.untrusted or one.bounds else "You")
             if one.untrusted and not one.speaker:
                 who = f"{who} (not their own words)"
             yield ExportItem("person", who, heard.at, redact(one.text))

@@ -31,7 +31,7 @@ from elwood.agent.conversation.calls import (
     bound,
 )
 from elwood.agent.conversation.labels import CLEAN, NAMELESS, PRIVATE, Label
-from elwood.agent.conversation.task_run import job_of
+from elwood.agent.conversation.run import owner_of
 from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
@@ -161,9 +161,9 @@ class ApprovalClient:
             raise CallNotRun("denied", text)
         if call.pending is not None:
             return
-        job = job_of(turn.errand)
+        job = owner_of(turn.bounds)
         kept = [one for one in state.pending.values() if one.decided is None]
-        if any(one.pending.plan == plan and job_of(one.errand) == job for one in kept):
+        if any(one.pending.plan == plan and owner_of(one.bounds) == job for one in kept):
             raise CallNotRun("waiting", WAITS_ALREADY)
         calls = turn.calls.values()
         open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
@@ -242,7 +242,7 @@ class ApprovalClient:
         """
         state = self._log.state
         kept = [*state.pending.values(), *(state.turn.kept if state.turn is not None else ())]
-        of = {one.pending: (one.errand.job, one.errand.series) for one in kept if one.errand}
+        of = {one.pending: (one.bounds.owner, one.bounds.series) for one in kept if one.bounds}
         if not of:
             return False
         lost = await cancelled(frozenset(of.values()))

@@ -16,7 +16,6 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import (
-    TOLD_AGAIN,
     Assistant,
     Completion,
     Human,
@@ -26,7 +25,7 @@ from elwood.agent.conversation.message import (
     Results,
     Text,
     ToolCall,
-    without_days,
+    remove_opening,
 )
 from elwood.agent.models import messages as models
 from elwood.agent.models.messages import Complete, Completed
@@ -237,8 +236,8 @@ def request(nodes: Sequence[Node], most: int) -> str:
 def _parts(message: Message) -> list[str]:
     match message:
         case Human(text):
-            return [_part("PERSON", without_days(text))]
-        case Notice(text) if text.startswith(TOLD_AGAIN):
+            return [_part("PERSON", remove_opening(text))]
+        case Notice(key=key) if key:
             return []
         case Notice(text):
             return [_part("EARLIER SUMMARY" if text.startswith(HEAD) else "NOTICE", text)]

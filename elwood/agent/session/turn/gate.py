@@ -29,8 +29,8 @@ from elwood.agent.conversation.calls import (
 )
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, ToolCall
+from elwood.agent.conversation.run import PRINCIPAL as TASK
 from elwood.agent.conversation.settings import Owner, TurnSettings
-from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
     Allow,
     Ask,
@@ -415,7 +415,7 @@ class Gate:
             zone=self._toolset.zone,
             label=state.taint.label,
             source=f"{self._log.id} by {turn.principal}{read}",
-            task_run=turn.errand,
+            bounds=turn.bounds,
             tools=usable(self._tools, turn),
             written=self._written(),
             sees=self._log.sees,

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
-from elwood.agent.conversation.message import WAITING, FetchedFile
+from elwood.agent.conversation.message import FetchedFile
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.slash import parse
@@ -61,6 +61,9 @@ DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way w
 # What stands in the log for words that were nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 # What waited when the turn was stopped, and on the button that has it answered.
+# What begins the reminder of calls that wait for an approval.
+WAITING = "[waiting for the owner's word: "
+
 UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
 
@@ -112,7 +115,7 @@ class TurnRunner:
         """
         state = self._log.state
         is_busy = self.is_working or state.turn is not None or state.waiting or state.pending
-        if is_busy or received.errand is not None:
+        if is_busy or received.bounds is not None:
             return None
         return self._start(Start((received,)))
 
@@ -218,7 +221,7 @@ class TurnRunner:
     async def _drop(self) -> None:
         """Stop the open turn if all of it is wanted by people who were removed (decision 26)."""
         turn = self._log.state.turn
-        if turn is None or turn.errand or turn.principal in self._core.channels.owners:
+        if turn is None or turn.bounds or turn.principal in self._core.channels.owners:
             return
         removed = await self._core.approvals.insist(RemovedPeople)
         if turn is self._log.state.turn and turn.is_only_of(removed) and self.stop(None):
@@ -286,7 +289,7 @@ class TurnRunner:
                     continue
                 case Start() as start:
                     started = self._start(start)
-                    if any(one.errand and one.errand.fresh for one in start.inputs):
+                    if any(one.bounds and one.bounds.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
                     started = TurnStarted(self._log.turn.id, (), attempt, "")
@@ -329,10 +332,10 @@ class TurnRunner:
 
     async def _think(self) -> TurnResult:
         core, turn = self._core, self._log.turn
-        if turn.errand is not None and turn.errand.tool:
-            return await self._fetch() or await call_alone(self._log, self._gate, turn.errand)
+        if turn.bounds is not None and turn.bounds.tool:
+            return await self._fetch() or await call_alone(self._log, self._gate, turn.bounds)
         showing = None  # nobody waits for the run of a task
-        if turn.errand is None:
+        if turn.bounds is None:
             showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
         async with trio.open_nursery() as nursery:
             if showing is not None:
@@ -386,11 +389,11 @@ class TurnRunner:
         core, turn = self._core, self._log.turn
         prompt = await self.prompt.now(self._log.id)
         pending = waiting_calls(self._log.state)
-        reminders = [news(self._log, WAITING, pending, "your waiting calls")]
+        reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reminders += await _gather([extension.remind for extension in self._extensions])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
-        if turn.errand is not None:
+        if turn.bounds is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
@@ -423,7 +426,7 @@ class TurnRunner:
         self._stopping, self._ending, self._failure = False, True, ""
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
-        if turn.errand is None:
+        if turn.bounds is None:
             head = PUT_AWAY if state.archived else ""
             head += stale_note(turn.inputs, self._clock.now())
 

@@ -19,8 +19,8 @@ from elwood.agent.conversation.message import (
     Usage,
     sees_too_much,
 )
+from elwood.agent.conversation.run import RunBounds
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
-from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models import messages as models
 from elwood.agent.models.client import Thought
 from elwood.agent.models.messages import Complete, Completed
@@ -284,8 +284,8 @@ class TurnRun:
         All that is asked in the run of a task is charged to it, a summary too.  Raises ActorCrashed
         if they die of the request, and ActorDown if they stay away.
         """
-        if (run := self._turn.errand) is not None:
-            request = msgspec.structs.replace(request, job=run.job, purse=run.purse)
+        if (run := self._turn.bounds) is not None:
+            request = msgspec.structs.replace(request, job=run.owner, budget=run.budget)
         patience = trio.current_time() + AWAY
         while True:
             try:
@@ -301,7 +301,7 @@ class TurnRun:
         for last in (False, True):
             request = Complete(
                 session=self.log.account,
-                role=self._turn.errand.role if self._turn.errand else chosen or "default",
+                role=self._turn.bounds.role if self._turn.bounds else chosen or "default",
                 prompt=self.prompt,
                 messages=self.log.state.messages,
                 progress=progress,
@@ -343,7 +343,7 @@ class TurnRun:
         return True
 
 
-async def call_alone(log: SessionLog, gate: Gate, run: TaskRun) -> TurnResult:
+async def call_alone(log: SessionLog, gate: Gate, run: RunBounds) -> TurnResult:
     """Make the one call that *run* names, without a model; what it gives is the answer."""
     turn = log.turn
     if not (turn.calls or turn.receipts):

@@ -1,20 +1,25 @@
-"""What a terminal and the running Elwood say to one another: a line of JSON each, over the socket.
+"""The wire protocol of attached clients: frames of JSON, one a line, in both directions.
 
-A terminal asks the control socket to ``attach`` (words: a conversation; ``talk``, ``watch`` or, if
-nobody sits there, ``once``).  After a good answer the connection is theirs: frames both ways until
-one of them goes.  Free of Trio: a terminal that joins a running Elwood has no use for it.
+A client is a program that shows one session to a person, such as a terminal.  Frames go both ways
+until one end closes the connection.  Free of Trio: a client in another process has no use for it.
 """
+
+from typing import Literal
 
 import msgspec
 
 # Bytes of one frame, newline included, in either direction.
 MAX_FRAME = 1 << 20
-# Frames that wait for one terminal; one that reads slower than that is let go, and may come back.
+# Frames that wait for one client.  A client that reads slower than that is detached; it may attach
+# again.
 MAX_WAITING = 256
 # Files that go along with one message, and bytes of its text.
 MAX_FILES, MAX_TEXT = 10, 256 * 1024
-# What a conversation may be called, as its name is that of a file; and the one that was used last.
-SESSION, LAST = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "--last"
+Mode = Literal["talk", "watch", "once"]
+"""How a client takes part: it speaks, only watches, or is a program that says one thing.
+
+A program gets answers; questions are not put to it.
+"""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -32,7 +37,7 @@ class ShownFile(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-# --- from Elwood to a terminal --------------------------------------------------------------------
+# --- from Elwood to a client ----------------------------------------------------------------------
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
@@ -102,6 +107,12 @@ class StopWanted(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class Detached(msgspec.Struct, frozen=True, tag=True):
+    """The last frame: Elwood closes the connection, and *why*."""
+
+    why: str
+
+
 class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
     """How the conversation stands: sent at the beginning and at each change.
 
@@ -116,11 +127,11 @@ class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=T
     model: str = ""
 
 
-# --- from a terminal to Elwood --------------------------------------------------------------------
+# --- from a client to Elwood ----------------------------------------------------------------------
 
 
 class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """A message of whoever sits there, or a command; once more with the same *id* changes nothing.
+    """A message or command from the client.  Repeating it with its *id* changes nothing.
 
     *files* are absolute paths on this machine.
     """
@@ -130,11 +141,12 @@ class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_onl
     files: tuple[str, ...] = ()
 
 
-ToTerminal = (
+Frame = (
     Message | Changed | HeardElsewhere | Writing | Running | Took | State | Thinking | StopWanted
 )
-FromTerminal = SaidHere
+ToClient = Frame | Detached
+FromClient = SaidHere
 
 
-def encode(frame: ToTerminal | FromTerminal) -> bytes:
+def encode(frame: ToClient | FromClient) -> bytes:
     return msgspec.json.encode(frame) + b"\n"

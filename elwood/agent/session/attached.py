@@ -1,0 +1,250 @@
+"""Clients that are attached to sessions: what they see of a session, and what they say in it.
+
+A client sees the posts of its channel (`elwood.agent.channels.attached`).  Besides, it sees the
+state of the session and its messages and answers in other channels.  These are read from the
+published state of the session: they are offered, and a client may miss some.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.agent.approvals.messages import ListApprovals
+from elwood.agent.channels import frames
+from elwood.agent.channels.attached import AttachedClient, AttachedClients, readable
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused, Taken
+from elwood.agent.conversation.message import Assistant, ReceivedFile
+from elwood.agent.conversation.route import Route
+from elwood.agent.media.store import FileKeeper
+from elwood.agent.models.settings import ModelSettings
+from elwood.agent.session.core import Core
+from elwood.agent.session.log.entries import Entry, Received, Replied
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.reading.records import History
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.journal import JournalDamaged, entries_of
+from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.markdown import native
+from elwood.foundation.text.splitting import with_footer
+
+# Exchanges that a new client sees, and characters of a text from before or from elsewhere.
+EXCHANGES, MAX_SHOWN = 2, 4000
+# Characters of the line about running work; bytes of a file that goes along with a message.
+MAX_RUNNING, MAX_FILE = 150, 20 << 20
+
+
+@attrs.define(eq=False)
+class _View:
+    """What *client* has seen of its session."""
+
+    client: AttachedClient
+    # The messages and answers that it has seen, by their keys.
+    known: set[str]
+    # The id of the message that was said here last.
+    own: str = ""
+    state: frames.State | None = None
+
+
+class SessionClients:
+    """Attach clients to sessions, through the channel *name*, in which all of them are *owner*.
+
+    *route_of* and *describe_absence* are those of `AttachedClients`.  Without *keeper* a client
+    cannot name files of this machine.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        keeper: FileKeeper | None,
+        name: str,
+        owner: Principal,
+        route_of: Callable[[str], Route],
+        describe_absence: Callable[[str | None], str],
+    ) -> None:
+        self._core = core
+        self._keeper = keeper
+        self._name = name
+        self._owner = owner
+        self._route_of = route_of
+        new_id = core.environment.new_id
+        self.attached = AttachedClients(route_of, self.session_at, describe_absence, new_id)
+        self._stop: tuple[frames.StopWanted, ...] = ()
+        self.has_stopped = False
+
+    def session_at(self, route: Route) -> str | None:
+        """Return the session whose clients are at *route*, if it is in memory."""
+        live = self._core.live.states
+        return next((name for name in live if self._route_of(name) == route), None)
+
+    def stop(self, number: int) -> None:
+        """Have each client, also later ones, stop its own message: the signal *number* came.
+
+        *has_stopped* is set when that is recorded.
+        """
+        self._stop = (frames.StopWanted(number),)
+        for client in self.attached:
+            client.give(*self._stop)
+
+    async def serve(self, session: str, mode: frames.Mode, stream: trio.abc.Stream) -> None:
+        """Attach a client to *session* until one end closes the connection."""
+        before, known = await self._core.environment.blocking(partial(self._before, session))
+        view = _View(AttachedClient(session, mode), known)
+        view.client.give(*(before if mode != "once" else ()), *self._stop)
+        await self.attached.serve(
+            view.client, stream, partial(self._follow, view), partial(self._take, view)
+        )
+
+    async def _follow(self, view: _View) -> None:
+        """Give the client each change of its session."""
+        client = view.client
+        if [one for one in self.attached if one.mode == "talk"] == [client]:
+            # What waits for a decision was asked of a client that has gone.
+            asked = ListApprovals(by=self._owner.id, route=self._route_of(client.session))
+            self._core.approvals.offer(asked)
+        while True:
+            self._look(view)
+            await self._core.live.wait_change()
+
+    def _look(self, view: _View) -> None:
+        """Give the client what has changed since the last look."""
+        client = view.client
+        state = self._core.live.states.get(client.session) or Session()
+        turn, waiting = state.turn, state.waiting.values()
+        # A recording is shown when it has words.
+        heard = [one for one in (*(turn.inputs if turn else ()), *waiting) if not one.pending]
+        replied = [one.replied for one in state.undelivered.values()]
+        said = _said(state)
+        if client.mode != "once":
+            for one in heard:
+                if one.id not in view.known and one.id != view.own:
+                    client.give(self._heard(one))
+            for reply in replied:
+                if _key(reply) not in view.known and reply.route.channel != self._name:
+                    client.give(_answer(reply))
+            for id_, words in said.items():
+                if id_ not in view.known:
+                    text = cut(self._core.redactor(words), MAX_SHOWN)
+                    client.give(frames.Message(id=id_, text=text, markdown=text, is_said=True))
+            has_box = client.mode == "talk" and turn and turn.route.channel == self._name
+            is_asked = turn and turn.asking and not has_box
+            under_way = turn.under_way if turn and (turn.running or is_asked) else ""
+            client.give_running(one_line(self._core.redactor(under_way), MAX_RUNNING))
+        now = frames.State(
+            busy=bool(turn or state.undelivered),
+            waiting=len(waiting),
+            failed=state.failed,
+            asks=len(state.pending),
+            model=state.model or self._core.config.of(ModelSettings).default,
+        )
+        if now != view.state:
+            view.state = now
+            client.give(now)
+        view.known = {*(one.id for one in heard), *map(_key, replied), *said}
+
+    def _heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
+        who, run = received.speaker or received.principal, received.bounds
+        if received.principal in self._core.channels.owners:
+            channel = received.route.channel
+            who = "you" if channel == self._name else f"you ({channel})"
+        who = who if run is None else f"the task {run.owner}"
+        return frames.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
+
+    def _before(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
+        """Return the last exchanges of *session* and their keys.  Blocks."""
+        path = self._core.paths.state / "sessions" / f"{session}.jsonl"
+        shown, known = list[frames.ToClient](), set[str]()
+        # It is a new one, or the session itself says what is wrong.
+        with suppress(JournalDamaged, OSError):
+            history = History(session, list(entries_of(path, Entry)))
+            for turn in [one for one in history.turns if history.is_present(one.seq)][-EXCHANGES:]:
+                for heard in turn.heard:
+                    shown.append(self._heard(heard.received, is_old=True))
+                    known.add(heard.received.id)
+                if turn.answer is not None and not turn.answer.quiet:
+                    shown.append(_answer(turn.answer, is_old=True))
+                    known.add(_key(turn.answer))
+        return shown, known
+
+    # --- what they say ----------------------------------------------------------------------------
+
+    async def _take(self, view: _View, said: frames.SaidHere) -> None:
+        why = await self._hand_on(view, said)
+        self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
+        view.client.give(frames.Took(said.id, why))
+        view.state = None  # it is given again behind this, also if all is over by now
+        self._look(view)
+
+    async def _hand_on(self, view: _View, said: frames.SaidHere) -> str:
+        """Hand a message to the session; return why it was not taken, or ""."""
+        session = view.client.session
+        if view.client.mode == "watch":
+            return "you only watch here"
+        if len(said.text.encode()) > frames.MAX_TEXT or len(said.files) > frames.MAX_FILES:
+            return f"more than {frames.MAX_TEXT >> 10} KiB of text, or {frames.MAX_FILES} files"
+        if not (said.text.strip() or said.files):
+            return "it is empty"
+        files = []
+        for path in said.files:
+            if self._keeper is None:
+                return "files of this machine cannot be named here"
+            try:
+                files.append(await self._store(self._keeper, session, Path(path)))
+            except (OSError, PathRefused, Unconfined) as error:
+                return f"I cannot take {path}: {error}"
+        view.own = f"{self._name}:{said.id}"
+        make = partial(
+            Inbound,
+            session=session,
+            id=view.own,
+            principal=self._owner,
+            route=self._route_of(session),
+            text=said.text,
+            sent_at=self._core.clock.now(),
+            files=tuple(files),
+        )
+        match await self._core.sessions.insist(make):
+            case Taken():
+                return ""
+            case Busy(count):
+                return f"{count} messages are waiting already"
+            case Refused(why) | NotNow(why):
+                return why
+
+    async def _store(self, keeper: FileKeeper, session: str, path: Path) -> ReceivedFile:
+        """Copy a file of this machine into the workspace, and read it."""
+        read = partial(Root(path.parent).read, path.name, MAX_FILE)
+        data = await self._core.environment.blocking(read)
+        file, _ = await keeper.keep(session, path.name, "a file", data)
+        return await keeper.understand(session, file, data)
+
+
+def _key(replied: Replied) -> str:
+    return f"reply {replied.reply}"
+
+
+def _said(state: Session) -> dict[str, str]:
+    """Return the texts of the model before its calls in this turn; no answer has them."""
+    start = state.turn.start if state.turn else math.inf
+    messages = [(node.seq, node.message) for node in state.path if node.seq > start]
+    return {
+        f"said {seq}": one.text
+        for seq, one in messages
+        if isinstance(one, Assistant) and one.calls and one.text.strip()
+    }
+
+
+def _answer(replied: Replied, *, is_old: bool = False) -> frames.Message:
+    text = cut(replied.text, MAX_SHOWN)
+    return frames.Message(
+        id=_key(replied),
+        text=readable(with_footer(text, replied.footer)),
+        markdown=native(text, replied.footer),
+        is_reply=True,
+        is_old=is_old,
+    )

@@ -1,0 +1,96 @@
+"""The terminals of the owner: which sessions they may attach to, and their routes."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import get_args
+
+import msgspec
+
+from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.channels.attached import MAX_CLIENTS
+from elwood.agent.channels.frames import Mode
+from elwood.agent.conversation.inbound import PREFIX, Principal
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import SESSION as TASK
+from elwood.agent.parts import Connected
+from elwood.agent.session.attached import SessionClients
+from elwood.agent.session.core import Core
+from elwood.features.console.client import LAST
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.text.lines import one_line
+
+# The person at a terminal, the session that it attaches to by default, and where answers go.
+OWNER = Principal("console", "owner", owner=True)
+CONSOLE = "console"
+ROUTE = Route(channel="console")
+# Names of sessions: a name is also that of a file.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NOT_CONFINED = (
+    "Commands are not confined here (sandbox.kind), so what asks could be one of them: no terminal "
+    "may join. Talk on Telegram, or stop Elwood and start elwood chat."
+)
+
+
+def route_to(session: str) -> Route:
+    """Return the route of its terminals: the console is one chat, with a topic for each session."""
+    digest = hashlib.sha256(session.encode()).digest()
+    topic = None if session == CONSOLE else int.from_bytes(digest[:6])
+    return msgspec.structs.replace(ROUTE, topic=topic)
+
+
+def describe_absence(session: str | None) -> str:
+    """Say that no terminal is attached, and where a post to *session* can be read."""
+    shows = f"elwood chat --session {session} shows it" if session else "elwood session has it"
+    return f"no terminal is attached; {shows}"
+
+
+class Terminals:
+    """Admit terminals to sessions."""
+
+    def __init__(self, core: Core, clients: SessionClients) -> None:
+        self._core = core
+        self._clients = clients
+
+    async def attach(self, words: Sequence[str]) -> CommandResult:
+        """Admit a terminal that asks at the control socket; the answer names its session."""
+        if self._core.config.of(SandboxSettings).kind == "direct":
+            return CommandResult(NOT_CONFINED, ok=False)
+        return await self.admit(*(*words, "", "")[:2])
+
+    async def admit(self, wanted: str, mode: str) -> CommandResult:
+        """Admit a terminal, whoever asks."""
+        modes: list[Mode] = [one for one in get_args(Mode) if one == mode]
+        session = await self._core.environment.blocking(partial(self._session, wanted, mode))
+        why = ""
+        if self._clients.attached.is_full:
+            why = f"{MAX_CLIENTS} terminals are attached already: leave one of them."
+        elif not (session and modes):
+            why = f"There is no conversation {one_line(wanted)}."
+        elif mode != "watch" and not self._is_owners(session):
+            why = f"{session} is not a conversation of yours: elwood watch {session} shows it."
+        if why:
+            return CommandResult(why, ok=False)
+        return Connected(session, ok=True, serve=partial(self._clients.serve, session, modes[0]))
+
+    def _session(self, wanted: str, mode: str) -> str:
+        """Return the session that is *wanted*, or "" if there is none.  Blocks."""
+        channels, folder = self._core.channels, self._core.paths.state / "sessions"
+        if wanted == "telegram":
+            routes = [one for one in channels.owner_routes() if one.channel == wanted]
+            return next(filter(None, map(channels.session_at, routes)), "")
+        if wanted == LAST:
+            own = [path for path in folder.glob("*.jsonl") if self._is_owners(path.stem)]
+            return max(own, key=lambda path: path.stat().st_mtime).stem if own else CONSOLE
+        is_name = NAME.fullmatch(wanted) is not None
+        if is_name and mode == "watch" and wanted != CONSOLE:
+            is_name = (folder / f"{wanted}.jsonl").exists()
+        return wanted if is_name else ""
+
+    def _is_owners(self, session: str) -> bool:
+        """Return True if only the owner talks there: no group, and not the run of a task."""
+        if session.startswith(PREFIX):
+            chat = session.removeprefix(PREFIX).partition("-")[0]
+            return f"tg:{chat}" in self._core.channels.owners
+        return not session.startswith((TASK, "mcp-"))
