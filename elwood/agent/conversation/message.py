@@ -300,8 +300,12 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
     Usage(input=10, output=3, cache_read=0, cache_write=0, cache_write_1h=0, estimated=True)
     """
     size = len(prompt.system) + sum(len(bytes(t.schema)) + len(t.description) for t in prompt.tools)
+    said_before: list[str] = []
     for message in messages:
-        size += sum(map(_bytes, texts(message))) + sum(3 * file.tokens for file in seen(message))
+        said_before += texts(message)
+        if files := seen(message):
+            size += sum(3 * file.tokens for file in files)
+    size += _bytes("".join(said_before))  # at once: a history has thousands of them
     return Usage(size // 3, _bytes(said) // 3, estimated=True)
 
 
