@@ -41,13 +41,13 @@ AIMS = {
 DURABLE_AIMS = {"plain turn": 1.4, "one-tool turn": 1.8, "chunk of a long answer": 2.5}
 BOUNDS = {
     "plain turn, wall": 3.5,
-    "plain turn, CPU": 4.0,
+    "plain turn, CPU": 3.5,
     # Debian's Python runs the floor of this row a quarter faster than a Python built by hand.
     "one-tool turn, wall": 5.0,
-    "one-tool turn, CPU": 5.5,
-    "start to first poll": 3.0,
+    "one-tool turn, CPU": 5.0,
+    "start to first poll": 2.5,
     "memory, idle": 1.5,
-    "all chats answered": 8.0,
+    "all chats answered": 6.0,
     "chunk of a long answer, CPU": 2.5,
 }
 # Characters of a long answer, and of each of its chunks.

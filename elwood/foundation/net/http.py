@@ -1,7 +1,7 @@
 """HTTP as Elwood speaks it: a lean client, and failures without secrets.
 
 Requests go over connections of our own (`connections.py`), because the engine of httpx2 costs twice
-as much (docs/decisions/0019); forms are httpx2's.
+as much (docs/decisions/0001); forms are httpx2's.
 Nothing of the environment is used but for certificates, no cookie is kept and no redirect followed.
 """
 
