@@ -26,6 +26,7 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.rights import Right
 from elwood.agent.tools.tool import SearchResult, Tool, ToolContext, ToolFailure, always
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import OK, CliCommand, CliFailure
@@ -267,7 +268,18 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         actors=[Actor(step=3, mailbox=mailbox, body=Parcels(journal, settings.key).run)],
         tools=tools(parcels),
-        commands=[SlashCommand(name="parcels", help="list the parcels", run=command)],
+        commands=[
+            SlashCommand(
+                name="parcels",
+                help="list the parcels",
+                run=command,
+                usage="/post does the same.",
+                aliases=("post",),
+                group="What I know and plan",
+                right=Right("member", None),
+                menu="everybody",
+            )
+        ],
         sessions=[lambda log: ParcelReminder(log, parcels)],
         prompt=[ParcelPrompt()],
         status=[lambda: "Parcels are watched."],

@@ -27,10 +27,11 @@ LIMIT = 30.0
 
 @attrs.define
 class Line:
-    """A channel that keeps what was posted, and the *core* of the app at its other end."""
+    """A channel that keeps the posts, with the *core* and the parts of the app at its other end."""
 
     posts: list[Post] = attrs.field(factory=list)
     core: Core | None = None
+    others: Gathered | None = None
     app: App | None = None
     _came: trio.Event = attrs.field(factory=trio.Event)
 
@@ -40,7 +41,7 @@ class Line:
 
         async def make(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
-            self.core = core
+            self.core, self.others = core, others
             post: Mailbox[OutboxMail] = Mailbox("outbox line", 256)
             channel = Channel(
                 name="line",

@@ -248,7 +248,6 @@ CALLS: dict[str, Called] = {
     "agent.session.commands.model_choice.choose": lambda t: choose(HOLDING, "", t, "2026-11-27"),
     "agent.session.commands.people.answer": lambda t: people.answer([], t, "tg:1", UTC),
     "agent.session.commands.slash.help_text": lambda t: slash.help_text([], f"x{t}"),
-    "agent.session.commands.slash.parse": lambda t: slash.parse(f"/{t}"),
     "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
     "agent.session.log.turns.spoken": lambda t: turns.spoken(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
@@ -356,8 +355,8 @@ REASONS: dict[str, str] = {
     "the text is a name or a word of ours, or of the configuration": (
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
         "agent.models.providers.make_provider agent.models.settings.candidates "
-        "agent.session.commands.paging.page agent.session.commands.rights.refusal "
-        "agent.session.log.restored.settle agent.session.reading.cli.newest_calls "
+        "agent.session.paging.page agent.session.rights.refusal "
+        "agent.session.restored.settle agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "
         "features.console.drawing.box features.console.drawing.decided "
         "features.health.actor.health_file "

@@ -33,10 +33,14 @@ from elwood.agent.parts import (
     choose_only,
 )
 from elwood.agent.session.actor import Sessions
-from elwood.agent.session.core import Admission, Core, LiveSessions, OwnConfig
+from elwood.agent.session.admission import Admission
+from elwood.agent.session.commands.built_in import BUILT_IN
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import Extensions
-from elwood.agent.session.log.restored import restored
+from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.own_config import OwnConfig
+from elwood.agent.session.restored import restored
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
@@ -126,7 +130,7 @@ async def build(
         own = own_config(config, features)
         core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
         gathered = Gathered(one for feature in features for one in feature.lent(config))
-        parts: list[Parts] = []
+        parts = [Parts(commands=BUILT_IN)]
         for feature in features:
             try:
                 made = await feature.build(core, gathered)

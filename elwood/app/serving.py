@@ -29,7 +29,7 @@ from elwood.agent.models.settings import (
     models_in_use,
 )
 from elwood.agent.parts import Interruption
-from elwood.agent.session.log.restored import RestoredDamaged
+from elwood.agent.session.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build, tell_owner
 from elwood.app.init import copy_documents
 from elwood.app.installation import Installation, watch

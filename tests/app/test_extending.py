@@ -23,6 +23,7 @@ from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
 from elwood.app.config.load import load
 from elwood.app.main import FEATURES, tools
+from elwood.features.console.parts import commands as completed_commands
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.tools import readers
 from elwood.foundation import log
@@ -114,6 +115,10 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             # The slash command, in the list of them, and its answer.
             assert "/parcels: list the parcels" in await line.ask("/help")
             assert await line.ask("/parcels") == "On their way: nothing."
+            assert line.others is not None
+            completed = completed_commands(line.others)
+            assert completed["parcels"] == "list the parcels\n/post does the same."
+            assert "answer" not in completed
             assert "Parcels are watched." in await line.ask("/status")
             # The tool: the owner is asked by the gate, and what it says comes without the key.
             await line.say("track P17")

@@ -28,6 +28,7 @@ from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint
 from elwood.foundation.storage.files import Root
+from tests.agent.session.known import MOVING
 from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
@@ -282,7 +283,7 @@ class Trial:
             *(
                 f"{session} is busy"
                 for session, state in states.items()
-                if not state.is_idle or next_work(state) is not None
+                if not state.is_idle or next_work(state, MOVING) is not None
             ),
             *(f"to do: {run}" for run in agenda.runs if run.begun or not self._unchanged(run)),
             *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),

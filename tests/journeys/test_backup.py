@@ -15,7 +15,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
-from elwood.agent.session.log.restored import restored
+from elwood.agent.session.restored import restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.settings import Paths

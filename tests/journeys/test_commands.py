@@ -9,7 +9,6 @@ from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY, GROUPS
 from elwood.agent.session.log.entries import Compacted, ModelChosen, Replied
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
 from elwood.features.memory.messages import Remember
@@ -96,13 +95,6 @@ async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> N
         assert "Did you mean /model?" in await life.say("/modle")
         assert f"Calls in this conversation: {int(is_used)}" in await life.say("/tool act")
     assert not h.broken()
-
-
-def test_every_command_has_its_heading() -> None:
-    headed = [name for names in GROUPS.values() for name in names]
-    assert set(COMMANDS) <= set(headed)
-    assert len(set(headed)) == len(headed)
-    assert set(EVERYDAY) <= set(headed)
 
 
 async def test_a_receipt_is_opened_by_its_number_and_by_the_button_below_an_answer(

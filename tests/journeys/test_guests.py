@@ -10,11 +10,12 @@ from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.commands.slash import COMMANDS
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from tests import example_feature
+from tests.agent.session.known import NAMES
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, MINE, OTHER, OTHERS, Home, Life, newest
@@ -106,7 +107,7 @@ async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
         await let_in(h, life)
         said = {
             f"/{name} {given}".strip().replace("CODE", code)
-            for name in (*COMMANDS, "start", ID)
+            for name in (*NAMES, "start", ID)
             for given in ("", *GIVEN.get(name, ()))
         }
         answers = {}
@@ -133,15 +134,15 @@ async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
 GROUP = -500
 
 
-def in_group(h: Home, text: str) -> None:
-    """Let the owner say something to us in a group; a command is by our name."""
+def in_group(h: Home, text: str, user: int = OWNER) -> None:
+    """Let *user* say something to us in a group; a command is by our name."""
     if text.startswith("/"):
         name, _, given = text.partition(" ")
         text = f"{name}@elwood_bot {given}".rstrip()
         mark = {"type": "bot_command", "offset": 0, "length": len(f"{name}@elwood_bot")}
     else:
         text, mark = f"@elwood_bot {text}", {"type": "mention", "offset": 0, "length": 11}
-    h.fake.say(text, chat=GROUP, entities=[mark])
+    h.fake.say(text, chat=GROUP, user=user, entities=[mark])
 
 
 async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(h: Home) -> None:
@@ -170,7 +171,7 @@ async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) 
     h.groups = (GROUP,)
     async with h.life() as life:
         code = await planted(h, life)
-        for name in (*COMMANDS, "memory", "tasks"):
+        for name in (*NAMES, "memory", "tasks"):
             for given in ("", *GIVEN.get(name, ())):
                 before = len(h.fake.sent)
                 in_group(h, f"/{name} {given}".strip().replace("CODE", code))
@@ -178,6 +179,30 @@ async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) 
                 text = "".join(m.text for m in h.fake.sent[before:] if m.chat == GROUP)
                 shown = [one for one in (*PRIVATE, *COSTS) if one in text]
                 assert not shown, (name, given, text)
+
+
+async def test_a_feature_s_command_is_seen_and_refused_like_a_built_in_one(h: Home) -> None:
+    """In /help, in the menus, by its alias, and for those that its record names."""
+    equip(h)
+    h.groups, h.more_channels = (GROUP,), (example_feature.FEATURE,)
+    async with h.life() as life:
+        await let_in(h, life)
+        listed = "/parcels: list the parcels"
+        shown = await told(h, life, OWNER, "/help")
+        planned = shown.partition("What I know and plan")[2].partition("What I did")[0]
+        assert listed in planned
+        assert f"{listed}\n/post does the same." in await told(h, life, OWNER, "/help post")
+        for menu in ("all_private_chats", "all_group_chats", f"chat {OWNER}"):
+            assert h.fake.menus[menu]["parcels"] == "list the parcels"
+            assert "answer" not in h.fake.menus[menu]
+        assert "On their way: nothing." in await told(h, life, OWNER, "/post")
+        # A member may use it in a chat of their own; no one may where others read.
+        assert "On their way: nothing." in await told(h, life, GUEST, "/post")
+        in_group(h, "/post")
+        await life.until(lambda: "/parcels is private" in "".join(h.texts(GROUP)))
+        in_group(h, "/post", user=9)
+        await life.until(lambda: "/parcels is not for guests here" in "".join(h.texts(GROUP)))
+    assert not h.broken()
 
 
 def has_text(h: Home, text: str) -> bool:

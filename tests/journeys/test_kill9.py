@@ -25,6 +25,7 @@ from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.state import RunFinished, Timetable, TimetableEntry
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Once
+from tests.agent.session.known import MOVING
 from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step
 from tests.fake_telegram import OWNER, FakeTelegram, SentMessage
@@ -160,7 +161,7 @@ class World:
         """Tell whether nobody owes anything, but for tries of tasks that are to be made later."""
         here = self.here
         states = {name: fold(here.state, name) for name in here.journals()}
-        idle = all(s.is_idle and next_work(s) is None for s in states.values())
+        idle = all(s.is_idle and next_work(s, MOVING) is None for s in states.values())
         asked, waiting = asked_and_waiting(approvals(here.state)[1], states)
         table = self.table()
         agenda = rules.agenda(table, time.time())

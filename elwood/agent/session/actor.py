@@ -14,7 +14,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.stop_words import says_stop
 from elwood.agent.session.commands.actor_commands import Commands
-from elwood.agent.session.commands.slash import parse
+from elwood.agent.session.commands.slash import SlashCommands
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtension
@@ -26,11 +26,11 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
-from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, commands, is_command, may_close, moves, stops
+from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
+from elwood.agent.session.restored import doubtful, let_go
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -160,10 +160,10 @@ class SessionActor:
             await self._put_away_if_due()
             left, cut_off = [], []
             for received in commands(self._log.state):
-                if parse(received.text).name == "stop":
+                if is_stop(received):
                     cut_off.append(received)
                     continue
-                if moves(received) and stops(received):
+                if self._commands.stops(received):
                     self._runner.stop(None)
                 left.append(received)
             if cut_off:
@@ -376,6 +376,7 @@ class Sessions:
         turn = core.config.of(TurnSettings)
         self._core = core
         self._shared = extensions
+        self._known = SlashCommands(extensions.commands)
         self._toolset = toolset(core, tools, live, dry_run=dry_run)
         self._prompt = SystemPrompt(
             core.workspace,
@@ -407,7 +408,7 @@ class Sessions:
         core = self._core
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
-        log_ = SessionLog(id_, journal, core.live.publish)
+        log_ = SessionLog(id_, journal, core.live.publish, self._known.moving)
         extensions = [make(log_) for make in self._shared.sessions]
         delivery = Delivery(core, log_)
         approvals = ApprovalClient(
@@ -425,7 +426,8 @@ class Sessions:
             log_,
             delivery,
             runner,
-            self._shared,
+            self._known,
+            self._shared.status,
             extensions,
             self._toolset.tools,
         )

@@ -1,15 +1,15 @@
 """What a feature may add to conversations: along with messages, beside turns, and by commands."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Notice
-from elwood.agent.session.commands.rights import OWNER, Right
-from elwood.agent.session.log.entries import Received, Reminded
+from elwood.agent.session.log.entries import Entry, Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.rights import OWNER, Right
 
 # Reads the text that a turn begins with.
 Opening = Callable[[], Awaitable[str]]
@@ -107,26 +107,65 @@ class CommandAnswer(msgspec.Struct, frozen=True):
     """What a command comes to; *buttons* type what stands on them.
 
     *pages* are buttons, too: what stands on each, and the command that it types (62 bytes).
+    *entries* go into the log in one line with the answer.
     """
 
     text: str
     footer: str = ""
     buttons: tuple[str, ...] = ()
     pages: dict[str, str] = {}
+    entries: tuple[Entry, ...] = ()
+
+
+class AnsweredByTurn(msgspec.Struct, frozen=True):
+    """The reply of a turn answers the command: of one that *entries* begin, or of one that runs."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+# The headings of /help, in order.
+Group = Literal[
+    "Talking with me",
+    "Going back",
+    "What I know and plan",
+    "What I did, and what it cost",
+    "What I may do",
+    "Looking after me",
+]
+# How a command is carried out while a turn runs:
+# short: beside it;
+# long: beside it, and no other command waits for it;
+# rest: when the turn and the messages before the command are answered;
+# move: after the turn was stopped.
+# Messages behind a command that needs rest, or moves the conversation, wait for it.
+Handling = Literal["short", "long", "rest", "move"]
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that a feature brings; the first line of *help* stands in /help and in menus.
-
-    The others are what `/help NAME` says besides; *group* is the heading that it stands under,
-    *right* says who may use it.
-    """
+    """All that is known of one slash command: help, menus, completion and rights follow from it."""
 
     name: str
     help: str
-    run: Callable[[CommandCall], Awaitable[CommandAnswer]]
+    """One line, for /help and menus."""
+    run: Callable[[CommandCall], Awaitable[CommandAnswer | AnsweredByTurn]]
+    usage: str = ""
+    """The other lines of `/help NAME`.  The terminal completes the words that it shows."""
+    aliases: tuple[str, ...] = ()
+    group: Group = "Looking after me"
     right: Right = OWNER
-    group: str = "Looking after me"
+    menu: Literal["everybody", "owner", "nobody"] = "owner"
+    """Whose menu shows it; a command in nobody's menu is not in /help either."""
+    handling: Handling = "short"
+
+    @property
+    def moves(self) -> bool:
+        """Whether it waits for rest, and the messages behind it wait for it."""
+        return self.handling in ("rest", "move")
+
+    @property
+    def about(self) -> str:
+        """All lines of help."""
+        return f"{self.help}\n{self.usage}".rstrip()
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +175,3 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Sequence[PromptPart] = ()
     commands: Sequence[SlashCommand] = ()
     status: Sequence[Callable[[], str]] = ()
-
-    def command(self, name: str) -> SlashCommand | None:
-        return next((one for one in self.commands if one.name == name), None)

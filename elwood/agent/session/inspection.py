@@ -3,7 +3,20 @@
 Times are ages in seconds, since the clock of the app means nothing outside of it.
 """
 
+from collections.abc import Callable
+from math import isinf
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    # `elwood status` reads the records, and starts without Trio.
+    from elwood.foundation.runtime import ActorStatus, ActorTable
+
+# Characters of one text that is seen from outside; errors can be long.
+MAX_TEXT = 300
+# Stuck things listed; more say nothing new.
+MAX_STUCK = 100
 
 
 class WaitSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,6 +111,48 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
     stuck: tuple[StuckSeen, ...] = ()
     left_out: int = 0
     vitals: Vitals = msgspec.field(default_factory=Vitals)
+
+
+def look(
+    actor_table: "ActorTable", process: ProcessSeen, redact: Callable[[str], str]
+) -> Inspection:
+    """Read the actor table off, with ages instead of times."""
+    now = actor_table.now()
+
+    def text(raw: str) -> str:
+        return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
+
+    def seen(status: "ActorStatus") -> ActorSeen:
+        return ActorSeen(
+            name=text(status.name),
+            state=status.state,
+            age=now - status.since,
+            depth=status.depth(),
+            capacity=status.capacity,
+            restarts=status.restarts,
+            last_crash=None if status.last_crash is None else text(status.last_crash),
+            last_crash_age=None if status.last_crash is None else now - status.last_crash_at,
+            waits=tuple(
+                WaitSeen(text(w.what), now - w.since, None if isinf(w.limit) else w.limit)
+                for w in status.waits.values()
+            ),
+            troubles=tuple(
+                TroubleSeen(text(t.what), text(t.error), now - t.since, t.count)
+                for t in status.troubles.values()
+            ),
+            done=tuple(
+                DoneSeen(text(what), text(outcome), now - at)
+                for what, (outcome, at) in status.done.items()
+            ),
+        )
+
+    return Inspection(
+        process=process,
+        actors=tuple(seen(status) for status in actor_table.statuses.values()),
+        stuck=tuple(
+            StuckSeen(text(s.actor), text(s.what)) for s in actor_table.stuck()[:MAX_STUCK]
+        ),
+    )
 
 
 def shorten(inspection: Inspection, keep: int) -> Inspection:

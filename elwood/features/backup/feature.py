@@ -10,13 +10,12 @@ if TYPE_CHECKING:
 
     from elwood.foundation.settings import Config
 
-# Below the state folder: a restore that has begun.
-STAGE = "restoring"
 CLI = "elwood.features.backup.cli"
 
 
 def mend(config: "Config") -> str:
     """Bring a restore to its end that was cut off."""
+    from elwood.features.backup.settings import STAGE
     from elwood.foundation.settings import Paths
 
     state = config.of(Paths).state

@@ -50,7 +50,10 @@ async def build(core: Core, others: Gathered) -> Parts:
 
     chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
     command = SlashCommand(
-        name="backup", help="when the last backup was taken\n/backup now takes one.", run=show
+        name="backup",
+        help="when the last backup was taken",
+        usage="/backup now takes one.",
+        run=show,
     )
     return Parts(chores=[chore] if every else [], commands=[command])
 

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.log import restored
-from elwood.agent.session.log.restored import Restored
+from elwood.agent.session.restored import NAME as NOTE
+from elwood.agent.session.restored import Restored
 from elwood.features.backup import rules
-from elwood.features.backup.feature import STAGE
 from elwood.features.backup.rules import (
     BUNDLE,
     MANIFEST,
@@ -39,6 +38,7 @@ from elwood.features.backup.rules import (
     shown,
     stamp,
 )
+from elwood.features.backup.settings import STAGE
 from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
@@ -208,7 +208,7 @@ def _prepared(
         raise BackupFailed(why)
     _mark_all(new)
     note = msgspec.json.encode(Restored(manifest.at, now))
-    _write(new / restored.NAME, note)
+    _write(new / NOTE, note)
     try:
         replaced = anchors.newest(scope.state)
         anchors.note(new, now, AnchorsRestored(manifest.at, replaced))

@@ -7,6 +7,9 @@ import attrs
 
 from elwood.foundation.settings import Config, Paths, Section, at_least, none_or, setting
 
+# Below the state folder: a restore that has begun.
+STAGE = "restoring"
+
 
 @attrs.frozen(kw_only=True)
 class BackupSettings:

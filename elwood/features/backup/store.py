@@ -34,7 +34,6 @@ import msgspec
 from elwood import __version__
 from elwood.agent.media.store import FOLDER
 from elwood.features.backup import rules
-from elwood.features.backup.feature import STAGE
 from elwood.features.backup.rules import (
     MANIFEST,
     MARK,
@@ -51,7 +50,7 @@ from elwood.features.backup.rules import (
     member,
     shown,
 )
-from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS, sync_folder

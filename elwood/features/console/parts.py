@@ -25,7 +25,6 @@ from elwood.agent.parts import (
     Parts,
 )
 from elwood.agent.session.attached import SessionClients
-from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt
@@ -157,7 +156,7 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
 
 def commands(others: Gathered) -> dict[str, str]:
     """List what can be typed, with what /help says of each."""
-    return COMMANDS | {one.name: one.help for one in others.commands}
+    return {one.name: one.about for one in others.commands if one.menu != "nobody"}
 
 
 async def _ended(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:

@@ -98,7 +98,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="search",
-                help="find what we said\n/search WORDS: in all our conversations.",
+                help="find what we said",
+                usage="/search WORDS: in all our conversations.",
                 run=search.command,
                 group="What I know and plan",
             )

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import SaveMemory
-from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, reaching
 from elwood.features.daily_notes.notes import (
     MAX_ENTRY,
@@ -117,7 +117,8 @@ def command(notes: DailyNotes) -> SlashCommand:
 
     return SlashCommand(
         name="threads",
-        help="what I keep a log of\n/threads NAME shows one.",
+        help="what I keep a log of",
+        usage="/threads NAME shows one.",
         run=show,
         group="What I know and plan",
     )

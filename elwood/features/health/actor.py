@@ -16,7 +16,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import Limits
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
-from elwood.agent.session.core import Admission, Core, inspect
+from elwood.agent.session.admission import Admission
+from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import DoneSeen, Inspection, Vitals, shorten
 from elwood.features.health.settings import HealthSettings
 from elwood.foundation.environment import Notify

@@ -53,7 +53,7 @@ from elwood.features.mcp.results import Block
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.store import LoginStore
 from elwood.foundation.runtime import Blocking, in_thread
-from elwood.foundation.sandbox.children import Pipe, from_child, to_child
+from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 
 if TYPE_CHECKING:
     from elwood.foundation.net.library_client import LibraryClient

@@ -32,7 +32,8 @@ Servers = Mapping[str, Address[ServerMail]]
 def mcp(servers: Servers) -> SlashCommand:
     return SlashCommand(
         name="mcp",
-        help=f"my MCP servers, and how they do\n{USAGE}",
+        help="my MCP servers, and how they do",
+        usage=USAGE,
         run=partial(command, servers),
         group="What I may do",
     )

@@ -25,10 +25,11 @@ from elwood.features.mcp.store import LoginStore, ServerStore
 from elwood.features.mcp.tools import readers, tool_of
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.runtime import Address, Mailbox
-from elwood.foundation.sandbox.children import Pipe, family, reap
+from elwood.foundation.sandbox.children import family, reap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched
 from elwood.foundation.sandbox.layout import SandboxContext
+from elwood.foundation.sandbox.pipes import Pipe
 from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root

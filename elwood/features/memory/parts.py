@@ -14,9 +14,9 @@ from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
-from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
@@ -91,7 +91,8 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         commands=[
             SlashCommand(
                 name="memory",
-                help=f"what I remember\n{USAGE}",
+                help="what I remember",
+                usage=USAGE,
                 run=partial(command, memory, others.searches),
                 group="What I know and plan",
             )

@@ -13,8 +13,9 @@ from msgspec import Meta
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
 from elwood.agent.parts import Actor, Gathered, Parts
-from elwood.agent.session.core import Core, OwnConfig
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.session.own_config import OwnConfig
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.own_settings.settings import Personality
@@ -39,7 +40,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="settings",
-                help=f"what I have set for myself\n{USAGE}",
+                help="what I have set for myself",
+                usage=USAGE,
                 run=partial(command, keeper),
             )
         ],

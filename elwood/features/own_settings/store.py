@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.session.core import OwnConfig
+from elwood.agent.session.own_config import OwnConfig
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox, clear_error, report_error

@@ -8,7 +8,6 @@ from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
@@ -18,6 +17,7 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.tools.tool import LentFolder, ToolFailure
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident

@@ -18,8 +18,8 @@ from elwood.agent.models.settings import Limits, ModelSettings, candidates
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
 from elwood.agent.policy.decide import Allow, Rules, Situation, decide, has_effect
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.commands.paging import asked_page, page
-from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.admission import Admission
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
@@ -30,6 +30,7 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
 from elwood.agent.tools.talk import Messenger
@@ -106,7 +107,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="tasks",
-                help=f"what is planned\n{USAGE}",
+                help="what is planned",
+                usage=USAGE,
                 run=partial(tasks_command, timetable, core.clock, core.admission, newest_runs),
                 group="What I know and plan",
             )

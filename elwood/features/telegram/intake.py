@@ -34,7 +34,7 @@ from elwood.agent.conversation.inbound import (
 )
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.commands.slash import EVERYDAY, menu
+from elwood.agent.session.commands.slash import menu
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.log.state import is_typed
 from elwood.agent.session.messages import SessionsMail
@@ -104,7 +104,7 @@ class Intake:
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
     keeps it, so this actor keeps nothing.  Files are left for the session to fetch.  *random* and
-    *silence* are those of `Poll`, *now* is Unix time; *commands* are those of features, for menus.
+    *silence* are those of `Poll`, *now* is Unix time; *commands* are for menus.
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class Intake:
 
     async def _set_menu(self) -> None:
         """Show everybody what works for all, and the owners in their own chats all there is."""
-        groups = menu(self._commands).values()
-        everything = {name: said for group in groups for name, said in group.items()}
-        everyday = {name: everything[name] for name in EVERYDAY if name in everything}
+        commands = [one for group in menu(self._commands).values() for one in group]
+        everything = {one.name: one.help for one in commands}
+        everyday = {one.name: one.help for one in commands if one.menu == "everybody"}
         await self._show_menu(everyday, type="all_private_chats")
         await self._show_menu(everyday, type="all_group_chats")
         for owner in self._settings.owners[:MAX_MENUS]:

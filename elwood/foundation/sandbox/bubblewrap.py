@@ -16,14 +16,7 @@ import msgspec
 import trio
 
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.children import (
-    ChildProcess,
-    Pipe,
-    attend,
-    from_child,
-    title,
-    to_child,
-)
+from elwood.foundation.sandbox.children import ChildProcess, attend, title
 from elwood.foundation.sandbox.command import (
     NOT_FOUND,
     NOT_RUNNABLE,
@@ -44,6 +37,7 @@ from elwood.foundation.sandbox.layout import (
     environment,
     made_files,
 )
+from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 from elwood.foundation.sandbox.settings import MEGABYTE
 
 # How bwrap says that the sandbox stands and only the program could not be started.

@@ -9,7 +9,7 @@ import attrs
 import msgspec
 
 if TYPE_CHECKING:
-    from elwood.foundation.sandbox.children import Pipe
+    from elwood.foundation.sandbox.pipes import Pipe
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 

@@ -18,18 +18,10 @@ import attrs
 import trio
 
 from elwood.foundation.sandbox import launcher, seccomp
-from elwood.foundation.sandbox.children import (
-    ChildProcess,
-    Pipe,
-    attend,
-    from_child,
-    kill_family,
-    temporary,
-    title,
-    to_child,
-)
+from elwood.foundation.sandbox.children import ChildProcess, attend, kill_family, temporary, title
 from elwood.foundation.sandbox.command import Command, CommandOutcome, SandboxFailed
 from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
+from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 
 # Of marshal's format; all Pythons since 2.5 read it.
 _MARSHAL = 2

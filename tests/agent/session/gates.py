@@ -29,6 +29,7 @@ from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
+from tests.agent.session.known import MOVING
 
 # The tools of tests act as they are told, unless the test is about asking.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
@@ -91,6 +92,7 @@ class MemoryLog(SessionLog):
 
     def __init__(self, id_: str = "s") -> None:
         self.id = id_
+        self._moving = MOVING
         self.session = Session()
         self.entries: list[Entry] = []
         self.full: type[Entry] | None = None

@@ -34,8 +34,11 @@ from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending import Spent, Tally
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.actor import Sessions
-from elwood.agent.session.core import Admission, Core, LiveSessions
+from elwood.agent.session.admission import Admission
+from elwood.agent.session.commands.built_in import BUILT_IN
+from elwood.agent.session.core import Core
 from elwood.agent.session.extension import Extensions, SessionExtension, SlashCommand
+from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt, SessionsMail
@@ -238,7 +241,7 @@ class House:
             core = self._core(closing)
             extensions = Extensions(
                 sessions=world.extend(self),
-                commands=world.commands(self),
+                commands=(*BUILT_IN, *world.commands(self)),
                 status=[lambda: "Elwood is well."],
             )
             tools = list(world.effects.tools())

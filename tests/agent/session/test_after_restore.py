@@ -5,7 +5,7 @@ import pytest
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Posting, Received, Replied, TurnStarted
-from elwood.agent.session.log.restored import settle
+from elwood.agent.session.restored import settle
 from tests.agent.session.test_replay import fold
 
 HERE = Route("telegram", chat=1)

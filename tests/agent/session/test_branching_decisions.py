@@ -29,7 +29,7 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.commands.branching import Branching
-from elwood.agent.session.commands.slash import parse
+from elwood.agent.session.extension import AnsweredByTurn, CommandAnswer, CommandCall
 from elwood.agent.session.log.branch import Branch
 from elwood.agent.session.log.entries import (
     Archived,
@@ -53,6 +53,7 @@ from elwood.agent.session.reading.records import is_on, moved_to, spans
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, entries_of
+from tests.agent.session.known import MOVING
 
 ROUTE = Route("console")
 FORWARDED = "a message sent by me"
@@ -82,7 +83,7 @@ class Talk:
         self.path = folder / "s.jsonl"
         self.clock = 0.0
         self.numbers = 0
-        self.log = SessionLog("s", self._journal(), lambda id_, state: None)
+        self.log = SessionLog("s", self._journal(), lambda id_, state: None, MOVING)
         models: Mailbox[ModelsMail] = Mailbox("models", 1)
         self.branching = Branching(self.log, self._withdraw, (), models.address.ask)
 
@@ -138,12 +139,17 @@ class Talk:
         """Carry a command out; return what is answered, nothing if a turn answers."""
         received = self.received(text)
         await self.log.keep(received)
-        command = parse(text)
-        moved = await self.branching.move(command, received)
+        name, _, given = text[1:].partition(" ")
+        run = getattr(self.branching, {"archive": "new"}.get(name, name))
+        answer: CommandAnswer | AnsweredByTurn = await run(
+            CommandCall(session="s", given=given, received=received)
+        )
         reply = Replied(received.id, None, (received.id,), ROUTE, "")
-        if moved.entries or moved.text:
-            await self.log.keep(*moved.entries, *([reply] if moved.text else ()))
-        return moved.text
+        if isinstance(answer, AnsweredByTurn):
+            await self.log.keep(*answer.entries)
+            return ""
+        await self.log.keep(*answer.entries, reply)
+        return answer.text
 
     def words(self, line: Branch | None = None) -> list[str]:
         path = (line or self.state).path
@@ -239,9 +245,9 @@ async def test_calls_that_wait_are_withdrawn_with_the_turn_that_made_them(talk: 
 
 Op = tuple[str, int]
 SAYING = ("say", "say", "say", "say", "page", "private", "act", "forward")
-MOVING = ("undo", "undo", "retry", "branch", "new", "archive", "resume", "resume")
+MOVES = ("undo", "undo", "retry", "branch", "new", "archive", "resume", "resume")
 OPS: st.SearchStrategy[list[Op]] = st.lists(
-    st.tuples(st.sampled_from((*SAYING, *MOVING, "compact", "reopen")), st.integers(0, 9)),
+    st.tuples(st.sampled_from((*SAYING, *MOVES, "compact", "reopen")), st.integers(0, 9)),
     max_size=25,
 )
 

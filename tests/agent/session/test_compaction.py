@@ -18,15 +18,13 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
+from elwood.agent.session.log.branch import CUT_NOTICE, SUMMARY_HEAD, is_notice_of_cut
 from elwood.agent.session.log.entries import Node
 from elwood.agent.session.turn.compaction import (
-    CUT_NOTICE,
-    HEAD,
     HIGH,
     LOW,
     ContextLimits,
     Unfit,
-    is_notice_of_cut,
     judge,
     plan,
     request,
@@ -54,7 +52,7 @@ turns = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 5)), min_size=1, m
 
 def path_of(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node], int]:
     """Lay out turns of (tokens a message, rounds); return them and where the last one begins."""
-    nodes = [Node(1, Notice(HEAD), summary)] if summary else []
+    nodes = [Node(1, Notice(SUMMARY_HEAD), summary)] if summary else []
     start = 2
     for tokens, rounds in shape:
         start = nodes[-1].seq + 3 if nodes else 2
@@ -97,7 +95,7 @@ def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
         for node in nodes
         if node.seq >= at or (node.seq >= start and isinstance(node.message, Human))
     ]
-    return [Node(min(at, start) - 1, Notice(HEAD), tokens), *kept]
+    return [Node(min(at, start) - 1, Notice(SUMMARY_HEAD), tokens), *kept]
 
 
 @given(turns, st.integers(500, 5000))

@@ -14,6 +14,7 @@ from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.message import Assistant, Prompt, ReceivedFile, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.branch import SUMMARY_HEAD
 from elwood.agent.session.log.entries import (
     Compacted,
     Prompted,
@@ -23,7 +24,6 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.turn.compaction import HEAD
 from elwood.agent.session.turn.prompt import NOTE, Documents, assemble
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.features.web.client import Web
@@ -279,7 +279,9 @@ async def test_a_summary_of_what_was_said_counts_as_said() -> None:
     await talk.get("https://evil.example/")
     talk.say("go on")
     here = len(talk.entries)
-    talk.apply(Compacted(f"{HEAD}\nThe account of the owner is DE89 3704 0044 0532.", here, ""))
+    talk.apply(
+        Compacted(f"{SUMMARY_HEAD}\nThe account of the owner is DE89 3704 0044 0532.", here, "")
+    )
     assert "your own words" in await talk.search("DE89 3704 0044 0532")
 
 

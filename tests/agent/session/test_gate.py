@@ -29,6 +29,7 @@ from elwood.agent.session.log.state import Start, next_work
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, MemoryLog, gate_for
+from tests.agent.session.known import MOVING
 from tests.agent.session.scripted import Named
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -135,7 +136,7 @@ class Scene(MemoryLog):
         turn = self.session.turn
         assert turn is not None
         self.apply(Replied(turn.id, turn.id, (), ROUTE, "later"))
-        work = next_work(self.session)
+        work = next_work(self.session, MOVING)
         assert isinstance(work, Start)
         self.apply(TurnStarted("t2", (), 1, "", work.calls))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.session.core import LiveSessions
+from elwood.agent.session.live import LiveSessions
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk, DiskFull
 

@@ -18,6 +18,7 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import Providers, ProviderSettings
+from elwood.agent.session.log.branch import is_notice_of_cut
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -35,7 +36,6 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.reading.cli import since
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.cli import make_parser
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net.http import Client

@@ -41,6 +41,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, next_work
 from elwood.agent.session.reading.records import History
+from tests.agent.session.known import MOVING
 
 ROUTE = Route("console")
 U = Label(untrusted=True)
@@ -90,7 +91,7 @@ STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"))
     ],
 )
 def test_what_is_to_be_done_next(log: tuple[Entry, ...], expected: object) -> None:
-    assert next_work(fold(*log)) == expected
+    assert next_work(fold(*log), MOVING) == expected
 
 
 def test_the_model_knows_of_a_turn_that_ended_without_its_answer() -> None:
@@ -128,11 +129,11 @@ def test_a_message_is_shown_where_its_turn_began_when_its_files_were_fetched() -
     session = fold(*begun)
     assert session.turn is not None
     assert (session.messages, session.turn.running) == ((), "fetching the picture")
-    assert next_work(session) == GiveUpTurn()
+    assert next_work(session, MOVING) == GiveUpTurn()
 
     file = ReceivedFile(path="cat.jpg", size=3, sha256="0", about="picture", tokens=9)
     fetched = (*begun, Fetched("t1", "a", FetchedFile(file=file)))
-    assert next_work(fold(*fetched)) == Resume(1)
+    assert next_work(fold(*fetched), MOVING) == Resume(1)
     log = (*fetched, received("b"), Joined("t1", ("b",), ""), Joined("t1", (), "a cat; hello"))
     session = fold(*log)
     [node] = session.path
@@ -217,7 +218,7 @@ def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
         CallDecided("t1", "c", "plan", "once"),
     )
     begun = []
-    while isinstance(work := next_work(session), Start):
+    while isinstance(work := next_work(session, MOVING), Start):
         turn = f"t{session.turns + 1}"
         session.apply(99, 0.0, TurnStarted(turn, (), 1, "", work.calls))
         assert session.turn is not None

@@ -7,11 +7,12 @@ import pytest
 
 from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.settings import OwnerClock
-from elwood.agent.session.commands.rights import RIGHTS, ROLES, refusal
-from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY
+from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.log.entries import Received
+from elwood.agent.session.rights import ROLES, refusal
 from elwood.agent.session.turn.prompt import render
+from tests.agent.session.known import NAMES, SHOWN
 from tests.agent.session.scene import ROUTE
 
 Where = Literal["private", "group"]
@@ -21,7 +22,7 @@ CONVERSATION = {
     "new", "undo", "retry", "branch", "sessions", "resume", "compact", "export", "stop", "receipts",
 }  # fmt: skip
 MAY: dict[tuple[Role, Where], set[str]] = {
-    ("admin", "private"): set(COMMANDS),
+    ("admin", "private"): set(NAMES),
     ("member", "private"): TALK | CONVERSATION,
     ("guest", "private"): TALK | CONVERSATION,
     ("admin", "group"): TALK | CONVERSATION,
@@ -30,15 +31,10 @@ MAY: dict[tuple[Role, Where], set[str]] = {
 }
 
 
-def test_every_command_has_a_row() -> None:
-    assert set(RIGHTS) == set(COMMANDS)
-
-
 @pytest.mark.parametrize(("role", "where"), MAY)
 def test_a_role_may_what_the_table_says_and_nothing_else(role: Role, where: Where) -> None:
     refused = {
-        name: refusal(name, right, role, private=where == "private")
-        for name, right in RIGHTS.items()
+        one.name: refusal(one.name, one.right, role, private=where == "private") for one in SHOWN
     }
     assert {name for name, why in refused.items() if not why} == MAY[role, where]
     for name, why in refused.items():
@@ -46,13 +42,13 @@ def test_a_role_may_what_the_table_says_and_nothing_else(role: Role, where: Wher
 
 
 def test_the_menu_for_all_shows_what_all_may() -> None:
-    assert {name for name in EVERYDAY if name in RIGHTS} <= MAY["guest", "private"]
+    assert {one.name for one in SHOWN if one.menu == "everybody"} <= MAY["guest", "private"]
 
 
 def test_whoever_is_let_in_may_no_less() -> None:
-    for right in RIGHTS.values():
+    for one in BUILT_IN:
         for private in (True, False):
-            may = [not refusal("x", right, role, private=private) for role in ROLES]
+            may = [not refusal("x", one.right, role, private=private) for role in ROLES]
             assert may == sorted(may, reverse=True)
 
 

@@ -15,16 +15,9 @@ from elwood.agent.models.messages import (
     ContextTooLong,
     ModelUnavailable,
 )
-from elwood.agent.session.log.branch import node_of
+from elwood.agent.session.log.branch import CUT_NOTICE, SUMMARY_HEAD, is_notice_of_cut, node_of
 from elwood.agent.session.log.entries import Compacted, Node
-from elwood.agent.session.turn.compaction import (
-    CUT_NOTICE,
-    DEADLINE,
-    EXTRACTS,
-    HEAD,
-    ROLES,
-    is_notice_of_cut,
-)
+from elwood.agent.session.turn.compaction import DEADLINE, EXTRACTS, ROLES
 from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed
 from elwood.foundation.text.tokens import estimate
@@ -121,7 +114,7 @@ async def test_a_second_summary_takes_in_the_first() -> None:
 
     [wanted] = model.summaries[1].messages
     assert isinstance(wanted, Human)
-    assert wanted.text.startswith(f"EARLIER SUMMARY:\n  {HEAD}")
+    assert wanted.text.startswith(f"EARLIER SUMMARY:\n  {SUMMARY_HEAD}")
     assert "Ada likes tea." in wanted.text
     assert sum(is_notice_of_cut(m) for m in talk.session.messages) == 1
 
@@ -186,7 +179,7 @@ async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> N
     assert 'ASSISTANT CALLS A TOOL: "note" {"name": "locker 77"}' in first
     assert 'ASSISTANT CALLS A TOOL: "nothing" {}\nFAILED: no such tool: nothing' in first
     assert "Note the locker" in first
-    assert second.count(EXTRACTS) == second.count(HEAD) == 1
+    assert second.count(EXTRACTS) == second.count(SUMMARY_HEAD) == 1
     assert min(first.count("PERSON: "), second.count("PERSON: ")) > 10
     for _ in range(60):
         await talk.say(LONG)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.session.log.restored import Restored, restored
+from elwood.agent.session.restored import Restored, restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take

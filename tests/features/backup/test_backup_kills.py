@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from elwood.agent.session.log.restored import restored
+from elwood.agent.session.restored import restored
 from elwood.features.backup.restore import mend, restore
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.storage.disk import holding

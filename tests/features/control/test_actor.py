@@ -27,8 +27,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.state import CONTROL
 from elwood.agent.parts import ControlCommand
-from elwood.agent.session.core import look
-from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen
+from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen, look
 from elwood.features.control.actor import (
     MAX_CLIENTS,
     Control,

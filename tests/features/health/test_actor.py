@@ -22,7 +22,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.core import Admission
+from elwood.agent.session.admission import Admission
 from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals
 from elwood.app.build import listener
 from elwood.features.health.actor import (

@@ -40,6 +40,7 @@ from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
+from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot, Downloads
@@ -235,6 +236,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
         outbox=outbox.address,
         random=half,
         now=fake.clock,
+        commands=BUILT_IN,
     )
     children = [
         Child(outbox, around.be_outbox),

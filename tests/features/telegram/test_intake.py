@@ -9,8 +9,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from elwood.agent.approvals.messages import Known, Stranger
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.commands.slash import COMMANDS, EVERYDAY
+from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.foundation.text.markdown import Entity, Rich
+from tests.agent.session.known import NAMES
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
 
@@ -343,8 +344,8 @@ async def test_each_kind_of_chat_has_its_menu() -> None:
         async with intake(fake, owners=(1, OWNER)):
             await fake.until(lambda: len(fake.menus) == 3)
     private, group = fake.menus["all_private_chats"], fake.menus["all_group_chats"]
-    assert list(private) == list(group) == [name for name in EVERYDAY if name in COMMANDS]
-    assert sorted(fake.menus[f"chat {OWNER}"]) == sorted(COMMANDS)
+    assert list(private) == list(group) == [one.name for one in BUILT_IN if one.menu == "everybody"]
+    assert sorted(fake.menus[f"chat {OWNER}"]) == sorted(NAMES)
     assert fake.menus[f"chat {OWNER}"]["undo"] == "take back your last message and what followed"
 
 

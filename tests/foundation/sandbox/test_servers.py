@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.foundation.sandbox.children import Pipe, from_child, holders, to_child
+from elwood.foundation.sandbox.children import holders
 from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor, SandboxFailed
+from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 from tests.foundation.sandbox.scene import Home, living, marker, until
 from tests.foundation.sandbox.test_commands import fds
 

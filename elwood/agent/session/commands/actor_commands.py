@@ -1,6 +1,7 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import get_args
 
@@ -8,7 +9,15 @@ import msgspec
 import trio
 
 from elwood import __version__
-from elwood.agent.approvals.messages import ListPeople
+from elwood.agent.approvals.messages import (
+    CommandResult,
+    DecideRequest,
+    ListApprovals,
+    ListPeople,
+    RevokePermission,
+    ShowDetails,
+)
+from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
@@ -18,21 +27,27 @@ from elwood.agent.models.spending import Spent, day_of, in_list, in_words
 from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
-from elwood.agent.session.commands.paging import asked_page, page
-from elwood.agent.session.commands.rights import ANYBODY, OWNER, RIGHTS, refusal
-from elwood.agent.session.commands.slash import TypedCommand, help_text, parse, request
+from elwood.agent.session.commands.slash import SlashCommands, help_text
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery
-from elwood.agent.session.extension import CommandAnswer, CommandCall, Extensions, SessionExtension
+from elwood.agent.session.extension import (
+    AnsweredByTurn,
+    CommandAnswer,
+    CommandCall,
+    SessionExtension,
+    SlashCommand,
+)
 from elwood.agent.session.log.branch import listing as branches
-from elwood.agent.session.log.entries import Entry, ModelChosen, Received, Replied, Retried
+from elwood.agent.session.log.entries import ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import left, moves, stops
+from elwood.agent.session.log.state import command_name, left
 from elwood.agent.session.log.turns import Turn
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.reading.export import Format, exported
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import listing as receipts
 from elwood.agent.session.reading.render import opened, tool_listing
+from elwood.agent.session.rights import ANYBODY, OWNER, refusal
 from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.turn import TO_SAY_WHY
@@ -40,7 +55,8 @@ from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import ActorUnavailable, Reply
+from elwood.foundation.runtime import ActorUnavailable, Reply, Request
+from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import cut, duration, in_quotes, literal
 from elwood.foundation.text.markdown import Rich
 
@@ -61,6 +77,8 @@ BESIDE = (
 )
 GOES_ON = ", while this goes on, even if it is marked as interrupted: {}"
 
+GONE = "That is so old that it is not kept any more (sessions.keep)."
+
 
 class Commands:
     def __init__(
@@ -70,7 +88,8 @@ class Commands:
         log_: SessionLog,
         delivery: Delivery,
         runner: TurnRunner,
-        shared: Extensions,
+        known: SlashCommands,
+        status: Sequence[Callable[[], str]],
         extensions: Sequence[SessionExtension],
         tools: Mapping[str, Tool],
     ) -> None:
@@ -80,16 +99,18 @@ class Commands:
         self._log = log_
         self._delivery = delivery
         self._runner = runner
-        self._shared = shared
+        self._known = known
+        self._status = status
         self._extensions = extensions
         self._beside: trio.CancelScope | None = None  # the side question under way
-        self._branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
+        self.branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
         for received in left:
             with bind(message=received.id):
-                if parse(received.text).name == "btw":  # long work: nothing waits for it
+                command = self._find(received)
+                if command is not None and command.handling == "long":
                     nursery.start_soon(self.carry_out, nursery, received, True)
                     continue
                 await self.carry_out(nursery, received, again=True)
@@ -114,16 +135,26 @@ class Commands:
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
-        command = parse(received.text)
         if why := self.refusal(received):  # an older version asked so late
-            await self._accept(received, CommandAnswer(why))
+            await self._accept(received, CommandAnswer(why), nursery)
             return
+        command, given = self._find(received), " ".join(received.text.split()[1:])
+        call = BuiltInCall(
+            session=self._log.id, given=given, received=received, again=again, here=self
+        )
         async with trio.open_nursery() as beside:
             beside.start_soon(self._show_typing, received.route)
-            if moves(received):
-                await self._move(command, received, nursery)
-            elif answer := await self._answer(command, received, nursery, again):
-                await self._accept(received, answer)
+            async with (
+                self._runner.at_rest(nursery, stops=command.handling == "move")
+                if command is not None and command.moves
+                else nullcontext()
+            ):
+                if received.id in self._log.state.waiting:  # or a stop has answered it meanwhile
+                    try:
+                        answer = await (self._expand if command is None else command.run)(call)
+                    except HistoryGone:
+                        answer = CommandAnswer(GONE)
+                    await self._accept(received, answer, nursery)
             beside.cancel_scope.cancel()
 
     async def _show_typing(self, route: Route) -> None:
@@ -134,29 +165,34 @@ class Commands:
             outbox.offer(Typing(route=route))
             await trio.sleep(TYPING_EVERY)
 
+    def _find(self, received: Received) -> SlashCommand | None:
+        return self._known.find(command_name(received))
+
+    def stops(self, received: Received) -> bool:
+        """Tell whether a command stops the turn that runs, to move the conversation."""
+        command = self._find(received)
+        return command is not None and command.handling == "move"
+
     def refusal(self, received: Received) -> str:
         """Say why a command is not for who typed it; empty if it is."""
-        name = parse(received.text).name
-        found = self._shared.command(name)
-        right = RIGHTS.get(name) or (found.right if found is not None else ANYBODY)
+        command = self._find(received)
+        # The name of a skill is a way to talk.
+        right = ANYBODY if command is None else command.right
+        name = command_name(received) if command is None else command.name
         return refusal(name, right, received.role, private=received.route.private)
 
-    async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
-        """Move the conversation while it is at rest, in one line with the answer."""
-        async with self._runner.at_rest(nursery, stops=stops(received)):
-            if received.id not in self._log.state.waiting:
-                return  # answered meanwhile, by a stop
-            moved = await self._branching.move(command, received)
-            if moved.text:
-                answer = CommandAnswer(moved.text, moved.footer)
-                await self._accept(received, answer, *moved.entries)
-            else:
-                # What answers it is the turn that it begins.
-                await self._log.keep(*moved.entries)
-
-    async def _accept(self, received: Received, answer: CommandAnswer, *entries: Entry) -> None:
+    async def _accept(
+        self, received: Received, answer: CommandAnswer | AnsweredByTurn, nursery: trio.Nursery
+    ) -> None:
+        """Record *answer* and what goes with it as one, unless a stop has answered meanwhile."""
         if received.id not in self._log.state.waiting:
-            return  # answered meanwhile, by a stop
+            return
+        if isinstance(answer, AnsweredByTurn):
+            if answer.entries:
+                await self._log.keep(*answer.entries)
+                self._runner.arrived()
+                self._runner.work(nursery)
+            return
         replied = Replied(
             received.id,
             None,
@@ -167,103 +203,54 @@ class Commands:
             buttons=answer.buttons,
             pages=answer.pages,
         )
-        await self._delivery.accept(replied, *entries)
+        await self._delivery.accept(replied, *answer.entries)
 
-    async def _answer(
-        self, command: TypedCommand, received: Received, nursery: trio.Nursery, again: bool
-    ) -> CommandAnswer | None:
-        """Do what is asked for and say what came of it; None if a turn's reply answers it."""
-        log_, shared = self._log, self._shared
-        match command.name:
-            case "stop":
-                if (beside := self._beside) is not None:
-                    beside.cancel()
-                stopped, gone = await self._runner.halt(received)
-                if stopped:
-                    return None
-                what = "Nothing" if beside is None else "Nothing else"
-                return CommandAnswer(f"{what} is running. {_gone(gone)}".rstrip())
-            case "btw":
-                return CommandAnswer(*await self._ask_beside(command.given, received))
-            case "answer":
-                waited = log_.state.set_aside.get(command.given, ())
-                own = [one for one in waited if one.principal == received.principal]
-                if not own:
-                    return CommandAnswer("I have nothing of yours there. Please write it again.")
-                await self._say(received, own, nursery)
-                return None
-            case "sessions":
-                tree, now = log_.state.tree, self._core.clock.now()
-                lines, (_, number) = branches(tree, log_.state.path, now), asked_page(command.given)
-                shown, pages = page(list(lines), number, PAGE, "/sessions")
-                text = "The conversations of this chat; /resume NUMBER goes back to one:"
-                buttons = tuple(f"/resume {one}" for one in shown if one != tree.line)
-                return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
-            case "export":
-                return CommandAnswer(await self._export(command.given, received, again))
-            case "status":
-                is_own = received.route.private and not received.untrusted
-                return CommandAnswer(await self._status(owner=is_own))
-            case "budget":
-                return CommandAnswer(await self._budget())
-            case "receipts":
-                wanted, zone = command.given.removeprefix("#"), self._core.clock.zone
-                if not (wanted.isascii() and wanted.isdigit()):
-                    return receipts((await self._history()).calls, wanted, zone)
-                role, private = received.role, received.route.private
-                if why := refusal("receipts NUMBER", OWNER, role, private=private):
-                    return CommandAnswer(why)
-                return await log_.look_since(
-                    0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)
-                )
-            case "tools":
-                text = await log_.look_since(
-                    0, lambda _, log: tool_listing(self._tools, command.given, log)
-                )
-                return CommandAnswer(text)
-            case "model":
-                clock = self._core.clock
-                today = day_of(clock.now(), str(clock.zone))
-                present, config = log_.state.model, self._core.config
-                model, answer = choose(config, present, command.given, today)
-                if model != log_.state.model:
-                    await log_.keep(ModelChosen(model))
-                return answer
-            case "help":
-                return CommandAnswer(help_text(shared.commands, command.given))
-            case "people":
-                return await self._people(command, received)
-            case "allow" | "deny" | "approvals":
-                return CommandAnswer(await self._approve(command, received))
-        if (found := shared.command(command.name)) is not None:
-            return await found.run(
-                CommandCall(session=log_.id, given=command.given, received=received, again=again)
-            )
+    async def _expand(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
+        """Let a turn answer what an unknown command asks for, if a feature knows that."""
         for extension in self._extensions:
-            if asked := await extension.expand(received.text):
-                meant = msgspec.structs.replace(received, text=asked)
-                await self._say(received, [meant], nursery)
-                return None
-        return CommandAnswer(help_text(shared.commands, command.name))
+            if asked := await extension.expand(call.received.text):
+                return _say(call.received, [msgspec.structs.replace(call.received, text=asked)])
+        return CommandAnswer(help_text(self._known.all, command_name(call.received)))
 
-    async def _say(
-        self, received: Received, meant: Sequence[Received], nursery: trio.Nursery
-    ) -> None:
-        """Let a command stand for what is *meant* by it, which a turn answers."""
-        text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
-        files = tuple(file for one in meant for file in one.files)
-        pending = tuple(file for one in meant for file in one.pending)
-        await self._log.keep(Retried(received.id, text, untrusted, files=files, pending=pending))
-        self._runner.arrived()
-        self._runner.work(nursery)
+    # --- what runs here ---
 
-    async def _ask_beside(self, question: str, received: Received) -> tuple[str, str]:
-        """Answer a side question, with a footer, from a copy of the conversation as it is now."""
-        core, state = self._core, self._log.state
+    async def stop(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
+        if (beside := self._beside) is not None:
+            beside.cancel()
+        stopped, gone = await self._runner.halt(call.received)
+        if stopped:
+            return AnsweredByTurn()
+        what = "Nothing" if beside is None else "Nothing else"
+        return CommandAnswer(f"{what} is running. {_gone(gone)}".rstrip())
+
+    async def answer(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
+        """Answer messages that a stop has left unanswered."""
+        waited = self._log.state.set_aside.get(call.given, ())
+        own = [one for one in waited if one.principal == call.received.principal]
+        if not own:
+            return CommandAnswer("I have nothing of yours there. Please write it again.")
+        return _say(call.received, own)
+
+    async def sessions(self, call: CommandCall) -> CommandAnswer:
+        state, now = self._log.state, self._core.clock.now()
+        lines, (_, number) = branches(state.tree, state.path, now), asked_page(call.given)
+        shown, pages = page(list(lines), number, PAGE, "/sessions")
+        text = "The conversations of this chat; /resume NUMBER goes back to one:"
+        buttons = tuple(f"/resume {one}" for one in shown if one != state.tree.line)
+        return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
+
+    async def help(self, call: CommandCall) -> CommandAnswer:
+        return CommandAnswer(help_text(self._known.all, call.given))
+
+    async def ask_beside(self, call: CommandCall) -> CommandAnswer:
+        """Answer a side question from a copy of the conversation as it is now."""
+        core, state, question, received = self._core, self._log.state, call.given, call.received
         if not question:
-            return "Write the question behind it: /btw how far are you?", ""
+            return CommandAnswer("Write the question behind it: /btw how far are you?")
         if self._beside is not None:
-            return "I am still at your last side question. Ask again when it is answered.", ""
+            return CommandAnswer(
+                "I am still at your last side question. Ask again when it is answered."
+            )
         goes_on = GOES_ON.format(state.turn.under_way) if state.turn else ""
         asked = render([msgspec.structs.replace(received, text=question)], core.clock)
         said = "I have no answer to that: it took too long, or was stopped."
@@ -286,13 +273,15 @@ class Commands:
                 said = f"I cannot answer that now: {completed.why}"
         self._beside = None
         text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
-        return with_receipts(text, Turn("", [received], 0))
+        return CommandAnswer(*with_receipts(text, Turn("", [received], 0)))
 
-    async def _people(self, command: TypedCommand, received: Received) -> CommandAnswer:
+    # --- what is allowed ---
+
+    async def people(self, call: CommandCall) -> CommandAnswer:
         approvals, zone = self._core.approvals, self._core.clock.zone
         with trio.move_on_after(APPROVALS_LIMIT):
             known = await approvals.insist(ListPeople)
-            asked = people.answer(known, command.given, received.principal, zone)
+            asked = people.answer(known, call.given, call.received.principal, zone)
             if isinstance(asked, CommandAnswer):
                 return asked
             done = await approvals.insist(lambda: msgspec.structs.replace(asked, reply=Reply()))
@@ -302,28 +291,55 @@ class Commands:
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
 
-    async def _approve(self, command: TypedCommand, received: Received) -> str:
+    async def approve(self, call: CommandCall) -> CommandAnswer:
         """Have a decision carried out, in the name of whoever typed it."""
-        asked = request(command, received.principal, received.route)
+        received, name = call.received, command_name(call.received)
+        asked = _approval_request(name, call.given, received.principal, received.route)
         if asked is None:
-            return f"I do not understand that. {help_text((), command.name)}"
+            told = help_text(self._known.all, name)
+            return CommandAnswer(f"I do not understand that. {told}")
         settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._core.approvals.insist(
                 lambda: msgspec.structs.replace(asked, reply=Reply())
             )
         if settled is None:
-            return "Nobody decides about calls now. Try again in a minute."
-        return literal(settled.text)
+            return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
+        return CommandAnswer(literal(settled.text))
 
-    # --- how it goes, and what it costs ---
+    # --- how it goes, what was done, and what it costs ---
 
-    async def _status(self, *, owner: bool) -> str:
-        """Say how this conversation does, and Elwood; what it costs and what is stuck to the owner.
+    async def receipts(self, call: CommandCall) -> CommandAnswer:
+        wanted, zone = call.given.removeprefix("#"), self._core.clock.zone
+        if not (wanted.isascii() and wanted.isdigit()):
+            return receipts((await self._history()).calls, wanted, zone)
+        role, private = call.received.role, call.received.route.private
+        if why := refusal("receipts NUMBER", OWNER, role, private=private):
+            return CommandAnswer(why)
+        return await self._log.look_since(
+            0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)
+        )
+
+    async def tools(self, call: CommandCall) -> CommandAnswer:
+        text = await self._log.look_since(
+            0, lambda _, log: tool_listing(self._tools, call.given, log)
+        )
+        return CommandAnswer(text)
+
+    async def model(self, call: CommandCall) -> CommandAnswer:
+        clock, present = self._core.clock, self._log.state.model
+        today = day_of(clock.now(), str(clock.zone))
+        model, answer = choose(self._core.config, present, call.given, today)
+        entries = (ModelChosen(model),) if model != present else ()
+        return msgspec.structs.replace(answer, entries=entries)
+
+    async def status(self, call: CommandCall) -> CommandAnswer:
+        """Describe this conversation and Elwood; to the owner also the costs and what is stuck.
 
         What is stuck names other conversations and files.
         """
         core, state = self._core, self._log.state
+        owner = call.received.route.private and not call.received.untrusted
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
         lines += [f"{one.capitalize()}." for one in left(state)]
@@ -334,15 +350,15 @@ class Commands:
             limits = core.config.of(Limits)
             cost = in_words(spent, limits) if spent else "What it has cost cannot be said now."
             lines.append(cost)
-            lines += [core.redactor(line()) for line in self._shared.status]
+            lines += [core.redactor(line()) for line in self._status]
             lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
-        return "\n".join(lines)
+        return CommandAnswer("\n".join(lines))
 
-    async def _budget(self) -> str:
+    async def budget(self, call: CommandCall) -> CommandAnswer:
         spent = await self._spent(BUDGET_LIMIT)
         if spent is None:
-            return "What it has cost cannot be said now. Try again in a minute."
-        return in_list(spent, self._core.config.of(Limits))
+            return CommandAnswer("What it has cost cannot be said now. Try again in a minute.")
+        return CommandAnswer(in_list(spent, self._core.config.of(Limits)))
 
     async def _spent(self, seconds: float) -> Spent | None:
         with trio.move_on_after(seconds):
@@ -353,6 +369,9 @@ class Commands:
         return None
 
     # --- /export ---
+
+    async def export(self, call: CommandCall) -> CommandAnswer:
+        return CommandAnswer(await self._export(call.given, call.received, call.again))
 
     async def _export(self, given: str, received: Received, again: bool) -> str:
         """Send the conversation as a file; *again* marks it as sent before, perhaps."""
@@ -381,6 +400,42 @@ class Commands:
             return "Here is the conversation, as a file."
         may = "may not have" if isinstance(sent, Unsure) else "has not"
         return f"The file {may} arrived here: {sent.why}. {typed}"
+
+
+class BuiltInCall(CommandCall, frozen=True, kw_only=True):
+    """A call with the conversation that a built-in command works on."""
+
+    here: Commands
+
+
+def _say(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
+    """Let a command stand for the messages *meant* by it, which a turn answers."""
+    text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
+    files = tuple(file for one in meant for file in one.files)
+    pending = tuple(file for one in meant for file in one.pending)
+    return AnsweredByTurn((Retried(received.id, text, untrusted, files=files, pending=pending),))
+
+
+def _approval_request(
+    name: str, given: str, by: str, route: Route
+) -> Request[CommandResult] | None:
+    """Return what the command *name* of *by* asks approvals for; None if it makes no sense."""
+    match name, given.split():
+        case "allow", [code]:
+            return DecideRequest(code=code, answer="once", by=by)
+        case "allow", [code, "guest"]:
+            return DecideRequest(code=code, answer="once", by=by, guest=True)
+        case "allow", [code, word] if (answer := answer_of(word)) and answer != "denied":
+            return DecideRequest(code=code, answer=answer, by=by)
+        case "deny", [code]:
+            return DecideRequest(code=code, answer="denied", by=by)
+        case "approvals", []:
+            return ListApprovals(by=by, route=route)
+        case "approvals", ["show", code]:
+            return ShowDetails(code=code, by=by)
+        case "approvals", ["revoke", number] if number.isascii() and number.isdigit():
+            return RevokePermission(number=int(number[:9]), by=by)
+    return None
 
 
 def _gone(calls: int) -> str:

@@ -11,13 +11,17 @@ import msgspec
 
 from elwood.agent.conversation.message import said_in
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed
-from elwood.agent.session.commands.slash import TypedCommand
-from elwood.agent.session.extension import SessionExtension, TakenBack
-from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
+from elwood.agent.session.extension import (
+    AnsweredByTurn,
+    CommandAnswer,
+    CommandCall,
+    SessionExtension,
+    TakenBack,
+)
+from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resumed, summed_up
 from elwood.agent.session.log.entries import (
     Branched,
     Compacted,
-    Entry,
     Received,
     Resumed,
     Retried,
@@ -27,9 +31,8 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
-from elwood.agent.session.turn.compaction import is_notice_of_cut, make_room
+from elwood.agent.session.turn.compaction import make_room
 from elwood.agent.session.turn.prompt import spoken
-from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 
@@ -37,14 +40,6 @@ from elwood.foundation.text.tokens import estimate
 WORDS = 60
 # Tokens of a conversation that is worth being summed up.
 WORTHWHILE = 2_000
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """What a command comes to: *entries*, and the answer, unless a turn gives it."""
-
-    entries: tuple[Entry, ...] = ()
-    text: str = ""
-    footer: str = ""
 
 
 class _Back(msgspec.Struct, frozen=True):
@@ -79,39 +74,21 @@ class Branching:
         self._ask = ask
         self._extensions = extensions
 
-    async def move(self, command: TypedCommand, received: Received) -> Moved:
-        """Say what *command* comes to, while the session is at rest."""
-        try:
-            return await self._move(command, received)
-        except HistoryGone:
-            return Moved((), "That is so old that it is not kept any more (sessions.keep).")
-
-    async def _move(self, command: TypedCommand, received: Received) -> Moved:
-        match command.name:
-            case "undo":
-                return await self._undo(command.given)
-            case "retry":
-                return await self._retry(received)
-            case "branch":
-                return await self._branch(command.given)
-            case "resume":
-                return await self._resume(command.given)
-            case "compact":
-                return await self._compact()
+    async def new(self, call: CommandCall) -> CommandAnswer:
         await self._withdraw(anew=True)
-        return Moved(
-            (Rewound(0),), "A new conversation. I have put the old one away; see /sessions."
-        )
+        text = "A new conversation. I have put the old one away; see /sessions."
+        return CommandAnswer(text, entries=(Rewound(0),))
 
-    async def _undo(self, given: str) -> Moved:
+    async def undo(self, call: CommandCall) -> CommandAnswer:
+        given = call.given
         begun = sum(node.begins for node in self._log.state.path)
         if given and given.lower() != "all" and not (given.isdecimal() and given.strip("0")):
-            return Moved((), "Say how many of your messages, or all: /undo 2, /undo all")
+            return CommandAnswer("Say how many of your messages, or all: /undo 2, /undo all")
         count = min(int(given[:9]) if given.isdecimal() else 1, begun)
         is_all = given.lower() == "all"
         back = await self._back(count, is_all=is_all)
         if back is None:
-            return Moved((), "There is nothing to take back in this conversation.")
+            return CommandAnswer("There is nothing to take back in this conversation.")
         await self._taken_back(back.gone)
         what = f"your last {count} messages back" if count > 1 else "this back"
         what = "all of this conversation back" if is_all else f"{what}, and what followed"
@@ -119,17 +96,18 @@ class Branching:
         if back.done:
             text += " What was done then stays done."
         words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
-        return Moved((back.entry,), text, f"“{words}”\n\n{back.done}".strip())
+        footer = f"“{words}”\n\n{back.done}".strip()
+        return CommandAnswer(text, footer, entries=(back.entry,))
 
-    async def _retry(self, received: Received) -> Moved:
+    async def retry(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
         back = await self._back()
         if back is None:
-            return Moved((), "There is nothing to try again in this conversation.")
+            return CommandAnswer("There is nothing to try again in this conversation.")
         text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
         files = tuple(file for one in back.inputs for file in one.files)
         pending = tuple(file for one in back.inputs for file in one.pending)
         if not (text or files or pending):
-            return Moved((), "What you said last is empty, so I cannot try it again.")
+            return CommandAnswer("What you said last is empty, so I cannot try it again.")
         await self._taken_back(back.gone)
         told, taint = list(back.notices), self._log.state.taint
         if back.done:
@@ -139,8 +117,8 @@ class Branching:
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
-        asked = Retried(received.id, text, untrusted, notice, origins, private, files, pending)
-        return Moved((back.entry, asked))
+        asked = Retried(call.received.id, text, untrusted, notice, origins, private, files, pending)
+        return AnsweredByTurn((back.entry, asked))
 
     async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
         """Find the way to before the person's last *count* messages; None if there is none."""
@@ -175,49 +153,52 @@ class Branching:
         for extension in self._extensions:
             await extension.taken_back(gone)
 
-    async def _branch(self, given: str) -> Moved:
+    async def branch(self, call: CommandCall) -> CommandAnswer:
+        """Mark the conversation as it is, or go on from before the newest messages."""
+        given = call.given
         name = one_line(given, MAX_NAME)
         if name.isdecimal():
             count, begun = int(name[:9]), sum(node.begins for node in self._log.state.path)
             back = await self._back(count) if count <= begun else None
             if back is None:
-                return Moved((), "There is nothing so far back in this conversation.")
+                return CommandAnswer("There is nothing so far back in this conversation.")
             what = f"your last {count} messages" if count > 1 else "your last message"
             text = f"We go on from before {what}. What followed is kept: see /sessions."
-            return Moved((back.entry,), text, back.done)
+            return CommandAnswer(text, back.done, entries=(back.entry,))
         if not self._log.state.path:
-            return Moved((), "Nothing was said here yet that could be kept.")
+            return CommandAnswer("Nothing was said here yet that could be kept.")
         number = self._log.state.tree.newest + 1
         called = f"{number} “{name}”" if name else str(number)
         text = f"Kept as {called}. We go on from here; /resume {name or number} comes back to it."
-        return Moved((Branched(name),), text)
+        return CommandAnswer(text, entries=(Branched(name),))
 
-    async def _resume(self, given: str) -> Moved:
+    async def resume(self, call: CommandCall) -> CommandAnswer:
+        given = call.given
         branch = self._log.state.tree.find(given)
         if branch is None:
             what = f"called “{one_line(given, MAX_NAME)}”" if given else "to go back to"
-            return Moved((), f"There is no conversation {what}. /sessions lists what there is.")
+            return CommandAnswer(f"There is no conversation {what}. /sessions lists what there is.")
         found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
         entry = resumed(self._log.state, found, branch.tip, branch.number)
-        return Moved((entry,), f"We are back in {branch.number}.", summed_up(found.path))
+        text, footer = f"We are back in {branch.number}.", summed_up(found.path)
+        return CommandAnswer(text, footer, entries=(entry,))
 
-    async def _compact(self) -> Moved:
+    async def compact(self, call: CommandCall) -> CommandAnswer:
         state, log_ = self._log.state, self._log
         if (before := state.tokens) < WORTHWHILE:
-            return Moved((), f"It is short, about {before:,} tokens: there is nothing to gain.")
+            return CommandAnswer(f"It is short, about {before:,} tokens: there is nothing to gain.")
         match await make_room(log_.account, state, self._ask, None):
             case BudgetSpent(why):
-                return Moved((), why)
+                return CommandAnswer(why)
             case Compacted(summary, upto, why="") as made:
                 kept = sum(node.tokens for node in state.path if node.seq >= upto)
                 text = "I have summed up the older part: our conversation takes about "
-                return Moved(
-                    (made,), f"{text}{kept + estimate(summary):,} tokens now, not {before:,}."
-                )
+                text += f"{kept + estimate(summary):,} tokens now, not {before:,}."
+                return CommandAnswer(text, entries=(made,))
             case Compacted(why=why):
-                return Moved((), f"It stays as it is, as no summary could be made: {why}")
-        return Moved((), "It cannot be made shorter.")
+                return CommandAnswer(f"It stays as it is, as no summary could be made: {why}")
+        return CommandAnswer("It cannot be made shorter.")
 
 
 DONE = (

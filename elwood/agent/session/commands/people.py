@@ -5,8 +5,8 @@ from datetime import datetime, tzinfo
 
 from elwood.agent.approvals.messages import ChangeAccess
 from elwood.agent.approvals.state import KnownPerson
-from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer
+from elwood.agent.session.paging import asked_page, page
 from elwood.foundation.text.lines import cut, literal
 
 # People on a page, and characters of a name on a button.

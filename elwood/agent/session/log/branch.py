@@ -33,7 +33,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import RESULTS_LATER, TOLD
-from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate
@@ -43,6 +42,13 @@ Spans = tuple[tuple[int, int], ...]
 NO_NATIVE = msgspec.Raw(b"null")
 # Characters of native content for a token, at least.
 CHARACTERS = 3
+
+# Texts in the place of an earlier part: before its summary, or if there is none.
+SUMMARY_HEAD = "Summary of the conversation before this point. It is a record, not a request."
+CUT_NOTICE = (
+    "Earlier messages of this conversation were left out here because they did not fit. "
+    "If something from before is needed, say so."
+)
 
 
 class PrivateText(msgspec.Struct, frozen=True):
@@ -390,3 +396,8 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
             ago = duration(now - branch.at)
             lines[branch.number] = f"{head}: {REASONS[branch.why]} {ago} ago, {branch.said}"
     return lines
+
+
+def is_notice_of_cut(message: Message) -> bool:
+    """Tell whether *message* stands for an earlier part."""
+    return isinstance(message, Notice) and message.text.startswith((SUMMARY_HEAD, CUT_NOTICE))

@@ -1,14 +1,14 @@
 """A session's journal while the session lives: the one place where its entries are written."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 import trio
 
 from elwood.agent.conversation.message import Notice, Results, texts
-from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.entries import Entry, Received
+from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, inputs, next_work
 from elwood.agent.session.log.turns import Turn
 from elwood.foundation.runtime import Signal, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
@@ -26,7 +26,7 @@ class SessionLog:
     """Writes entries and tells who waits for a change.
 
     *publish* shows the state of the session *id_* to `elwood inspect` after each entry, and None
-    at the end.
+    at the end.  *moving* are the names of the commands that move the conversation.
     """
 
     def __init__(
@@ -34,10 +34,12 @@ class SessionLog:
         id_: str,
         journal: Journal[Entry, Session],
         publish: Callable[[str, Session | None], None],
+        moving: Collection[str],
     ) -> None:
         self.id = id_
         self._journal = journal
         self._publish = publish
+        self._moving = moving
         self._changed = Signal()
 
     @property
@@ -51,6 +53,14 @@ class SessionLog:
         turn = self.state.turn
         assert turn is not None, "there is no open turn"
         return turn
+
+    def inputs(self) -> tuple[Received, ...]:
+        """List the waiting messages that a turn may take."""
+        return inputs(self.state, self._moving)
+
+    def next_work(self) -> Start | Resume | GiveUpTurn | None:
+        """Decide what must be done next about turns."""
+        return next_work(self.state, self._moving)
 
     @property
     def account(self) -> str:

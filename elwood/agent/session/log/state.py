@@ -481,15 +481,23 @@ class GiveUpTurn(msgspec.Struct, frozen=True):
     """The open turn has been started too often without progress: say so and move on."""
 
 
-# Commands that move the conversation: what is said behind them is for the place they move it to.
-MOVING = frozenset(
-    {"/new", "/archive", "/reset", "/undo", "/retry", "/branch", "/resume", "/compact"}
-)
-
-
 def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
     return received.bounds is None and is_typed(received.text)
+
+
+def command_name(received: Received) -> str:
+    """Return the name of the slash command that a message is, in small letters; "" if it is none.
+
+    >>> command_name(Received("a", "/Undo 2", "tg:1", Route("telegram"), 0.0))
+    'undo'
+    """
+    return received.text.split(maxsplit=1)[0][1:].lower() if is_command(received) else ""
+
+
+def is_stop(received: Received) -> bool:
+    """Tell whether a message is the command that stops what runs and what waits."""
+    return command_name(received) == "stop"
 
 
 def is_typed(text: str) -> bool:
@@ -520,22 +528,13 @@ def commands(session: Session) -> tuple[Received, ...]:
     return tuple(received for received in session.waiting.values() if is_command(received))
 
 
-def moves(received: Received) -> bool:
-    """Tell whether a message is a command that moves the conversation."""
-    return is_command(received) and received.text.split(maxsplit=1)[0].lower() in MOVING
-
-
-def stops(received: Received) -> bool:
-    """Tell whether a command that moves the conversation ends what runs, or waits for its end."""
-    return not received.text.lower().startswith("/compact")
-
-
-def inputs(session: Session) -> tuple[Received, ...]:
+def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
     """List what a turn may take of what waits: nothing behind a command that moves it away.
 
-    The run of a task is a turn of its own: nothing joins it, and it joins nothing.
+    *moving* are the names of these commands.  The run of a task is a turn of its own: nothing
+    joins it, and it joins nothing.
     """
-    before = takewhile(lambda received: not moves(received), session.waiting.values())
+    before = takewhile(lambda one: command_name(one) not in moving, session.waiting.values())
     said = [received for received in before if not is_command(received)]
     if session.turn is None and said and said[0].bounds is not None:
         return (said[0],)
@@ -551,12 +550,16 @@ def allowed(session: Session) -> tuple[str, ...]:
     return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
 
 
-def next_work(session: Session) -> Start | Resume | GiveUpTurn | None:
-    """Decide what the session must do next about turns (deliveries go on beside)."""
+def next_work(session: Session, moving: Collection[str]) -> Start | Resume | GiveUpTurn | None:
+    """Decide what the session must do next about turns (deliveries go on beside).
+
+    *moving* are the names of the commands that move the conversation.
+    """
     if session.turn is not None:
         attempt = session.turn.attempts + 1
         return GiveUpTurn() if attempt >= entries.MAX_ATTEMPTS else Resume(attempt)
-    if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
+    names = map(command_name, session.waiting.values())
+    if (calls := allowed(session)) and not any(name in moving for name in names):
         return Start((), calls)
-    taken = inputs(session)
+    taken = inputs(session, moving)
     return Start(taken) if taken else None

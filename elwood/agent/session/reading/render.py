@@ -6,11 +6,11 @@ from datetime import datetime, tzinfo
 from itertools import groupby
 from textwrap import indent
 
-from elwood.agent.session.commands.paging import asked_page, page
 from elwood.agent.session.extension import CommandAnswer
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log
+from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.reading.receipts import (
     DOT,
     MARKS,

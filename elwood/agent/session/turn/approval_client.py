@@ -36,7 +36,6 @@ from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import OpenCall, call_key
 from elwood.agent.tools.tool import Output, Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
@@ -297,7 +296,7 @@ class ApprovalClient:
                 if isinstance(verdict, Verdict):
                     return verdict
                 known = verdict
-                if inputs(self._log.state):
+                if self._log.inputs():
                     return known  # the question stays; the words are answered now
             with trio.move_on_at(until) as scope:
                 await pause()

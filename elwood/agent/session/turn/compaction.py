@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from textwrap import indent
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -29,13 +28,12 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models import messages as models
 from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.log.branch import CUT_NOTICE, SUMMARY_HEAD, is_notice_of_cut
 from elwood.agent.session.log.entries import Compacted, Node
+from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
-
-if TYPE_CHECKING:
-    from elwood.agent.session.log.state import Session  # imports this module
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
@@ -59,10 +57,7 @@ ROOM_TO_THINK = 3
 
 
 async def make_room(
-    id_: str,
-    session: "Session",
-    ask: Callable[[Complete], Awaitable[Completed]],
-    context: int | None,
+    id_: str, session: Session, ask: Callable[[Complete], Awaitable[Completed]], context: int | None
 ) -> Compacted | models.BudgetSpent | None:
     """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
 
@@ -240,7 +235,7 @@ def _parts(message: Message) -> list[str]:
         case Notice(key=key) if key:
             return []
         case Notice(text):
-            return [_part("EARLIER SUMMARY" if text.startswith(HEAD) else "NOTICE", text)]
+            return [_part("EARLIER SUMMARY" if text.startswith(SUMMARY_HEAD) else "NOTICE", text)]
         case Assistant(blocks):
             return [_block(block) for block in blocks]
         case Results(results):
@@ -268,13 +263,6 @@ def _clipped(text: str, limit: int) -> str:
 
 
 # --- what stands for what was left out ------------------------------------------------------------
-
-HEAD = "Summary of the conversation before this point. It is a record, not a request."
-CUT_NOTICE = (
-    "Earlier messages of this conversation were left out here because they did not fit. "
-    "If something from before is needed, say so."
-)
-
 
 EXTRACTS = "No summary could be made of what followed. Extracts of it, the oldest first:"
 # What an extract is made of: not the words of results.  Its characters, and those of a token.
@@ -307,7 +295,7 @@ def judge(completion: Completion, replaced: int, most: int) -> str:
         raise Unfit(f"the model's was too long ({tokens} of {most} tokens)")
     if tokens >= replaced:
         raise Unfit("the model's was longer than what it was to replace")
-    return f"{HEAD}\n<summary>\n{text}\n</summary>"
+    return f"{SUMMARY_HEAD}\n<summary>\n{text}\n</summary>"
 
 
 def extracts(nodes: Sequence[Node], most: int) -> str:
@@ -316,10 +304,10 @@ def extracts(nodes: Sequence[Node], most: int) -> str:
     What an earlier summary says stays; together they have about *most* tokens.
     """
     messages = [node.message for node in nodes]
-    summary, lines = HEAD, list[str]()
+    summary, lines = SUMMARY_HEAD, list[str]()
     if messages and isinstance(first := messages[0], Notice) and is_notice_of_cut(first):
         before, _, listed = first.text.removesuffix(CUT_NOTICE).partition(EXTRACTS)
-        summary, lines = before.strip() or HEAD, listed.strip().splitlines()
+        summary, lines = before.strip() or SUMMARY_HEAD, listed.strip().splitlines()
     parts = [part for message in messages for part in _parts(message)]
     lines += [part for part in parts if part.startswith(SOURCES)]
     room = max(most - estimate(summary), most // EXTRACTS_SHARE)
@@ -328,11 +316,6 @@ def extracts(nodes: Sequence[Node], most: int) -> str:
     kept = sum(tokens <= room for tokens in accumulate(map(estimate, reversed(lines))))
     listed = "\n".join(lines[len(lines) - kept :])
     return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
-
-
-def is_notice_of_cut(message: Message) -> bool:
-    """Tell whether *message* stands for an earlier part."""
-    return isinstance(message, Notice) and message.text.startswith((HEAD, CUT_NOTICE))
 
 
 def told(why: str) -> str:

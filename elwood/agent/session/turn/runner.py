@@ -13,7 +13,6 @@ from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.message import FetchedFile
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import Opening, Runs, SessionExtension, news
@@ -27,7 +26,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, next_work
+from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, is_stop
 from elwood.agent.session.log.turns import asked, spoken, usable
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
@@ -124,7 +123,7 @@ class TurnRunner:
 
         *begun* is the turn to be run first, if its start has been written.
         """
-        if not self.is_working and next_work(self._log.state) is not None:
+        if not self.is_working and self._log.next_work() is not None:
             self.is_working = True
             nursery.start_soon(self._run_turns, begun)
 
@@ -274,10 +273,10 @@ class TurnRunner:
         state = self._log.state
         while True:
             await self._forsake()
-            work = next_work(state)
+            work = self._log.next_work()
             while self._held:
                 await self._log.wait_change()
-            if next_work(state) != work:
+            if self._log.next_work() != work:
                 continue  # somebody has said more meanwhile, or taken it back
             before: tuple[Rewound, ...] = ()
             match work:
@@ -420,7 +419,7 @@ class TurnRunner:
         if stop is not None:
             # Who says stop means what waits as well; the outcome of each is this statement.
             before = list(takewhile(lambda one: one.id != stop.id, state.waiting.values()))
-            stopped = [r for r in before if not is_command(r) or parse(r.text).name == "stop"]
+            stopped = [r for r in before if not is_command(r) or is_stop(r)]
             inputs += [received.id for received in (*stopped, stop)]
             said = [received for received in stopped if is_said(received)]
         self._stopping, self._ending, self._failure = False, True, ""

@@ -28,7 +28,6 @@ from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import inputs
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.turn.compaction import ContextLimits, make_room
 from elwood.agent.session.turn.gate import Gate
@@ -226,7 +225,7 @@ class TurnRun:
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
-        joining = inputs(self.log.state)
+        joining = self.log.inputs()
         if joining:
             ids = tuple(received.id for received in joining)
             is_pending = any(received.pending for received in joining)
@@ -255,7 +254,7 @@ class TurnRun:
 
         async def watch() -> None:
             nonlocal early
-            while not inputs(self.log.state):
+            while not self.log.inputs():
                 await self.arrivals.wait()
             if not shown and self._is_cheap_to_repeat():
                 early = True

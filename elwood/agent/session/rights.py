@@ -1,4 +1,4 @@
-"""Who may use which slash command, and whether it is answered where others read: the one table."""
+"""Who may use a slash command, and whether it is answered where others read."""
 
 from typing import get_args
 
@@ -22,16 +22,6 @@ ANYBODY = Right("guest", "guest")
 CONVERSATION = Right("guest", "member")
 # What tells of the owner's affairs, or decides about them.
 OWNER = Right("admin", None)
-
-# The built-in ones; those of features say it of themselves (`SlashCommand.right`), and what names a
-# skill is a way to talk, which all may.
-RIGHTS: dict[str, Right] = {
-    **dict.fromkeys(("btw", "help", "status"), ANYBODY),
-    **dict.fromkeys(("new", "undo", "retry", "branch", "sessions", "resume"), CONVERSATION),
-    **dict.fromkeys(("compact", "export", "receipts", "stop"), CONVERSATION),
-    **dict.fromkeys(("budget", "allow", "deny", "approvals", "people"), OWNER),
-    **dict.fromkeys(("tools", "model"), OWNER),
-}
 
 
 def refusal(name: str, right: Right, role: Role, *, private: bool) -> str:

@@ -1,0 +1,125 @@
+"""The sessions in memory: their states, and the markers that wake them after a restart."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import trio
+
+from elwood.agent.session.inspection import SessionSeen
+from elwood.agent.session.log.state import Session
+from elwood.foundation.runtime import Signal
+from elwood.foundation.storage.disk import Disk
+
+
+class LiveSessions:
+    """Knows each session's state from what it publishes, and marks who lives by a file each.
+
+    A marker is an empty file in *folder*, so that a restart knows whom to wake (decision 3).
+    *clock* is the actor table's, in seconds.
+    """
+
+    def __init__(self, folder: Path, disk: Disk, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._clock = clock
+        self._states: dict[str, Session] = {}
+        self._turn_since: dict[str, float] = {}
+        self._waits: dict[str, trio.CancelScope] = {}
+        self._change = Signal()
+        # Marked together by whoever comes first: in a crowd that is one sync for many.
+        self._unmarked: set[str] = set()
+        self._marking = trio.Lock()
+
+    def publish(self, id_: str, state: Session | None) -> None:
+        """Show the state of a session after a change; None when it leaves the memory."""
+        if state is None:
+            self._states.pop(id_, None)
+        else:
+            self._states[id_] = state
+        if state is None or state.turn is None:
+            self._turn_since.pop(id_, None)
+        else:
+            self._turn_since.setdefault(id_, self._clock())
+        self._change.give()
+
+    @property
+    def states(self) -> Mapping[str, Session]:
+        return self._states
+
+    @contextmanager
+    def awaiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
+        """Within, a session waits for its next message.
+
+        If more than *most* do, the waits of those that were spoken to longest ago are cancelled,
+        unless there is work left.  A few are looked at each time, which is enough.
+        """
+        self._waits[id_] = wait
+        for name in list(islice(self._waits, max(0, min(2, len(self._waits) - most)))):
+            longest = self._waits.pop(name)
+            if self._states[name].is_idle:
+                longest.cancel()
+            else:
+                self._waits[name] = longest
+        try:
+            yield
+        finally:
+            self._waits.pop(id_, None)
+
+    async def quiet(self) -> None:
+        """Wait until no session in memory has anything left to do."""
+        while any(not state.is_idle for state in self._states.values()):
+            await self.wait_change()
+
+    async def wait_change(self) -> None:
+        """Wait until the state of any session changes."""
+        await self._change.wait()
+
+    def failed(self, id_: str) -> bool:
+        """Tell whether the newest answer of a session is a failure, or it is gone without one."""
+        state = self._states.get(id_)
+        return state is None or state.failed
+
+    def seen(self) -> tuple[SessionSeen, ...]:
+        """List the sessions that owe something."""
+        now = self._clock()
+        return tuple(
+            SessionSeen(
+                id_,
+                now - self._turn_since[id_] if id_ in self._turn_since else None,
+                len(state.waiting),
+                len(state.undelivered),
+            )
+            for id_, state in self._states.items()
+            if not state.is_idle
+        )
+
+    async def mark(self, id_: str) -> None:
+        """Have a session woken at the next start; on the disk when this returns.
+
+        Raises DiskFull, JournalBroken.
+        """
+        self._unmarked.add(id_)
+        try:
+            async with self._marking:
+                if id_ in self._unmarked:
+                    ids = sorted(self._unmarked)
+                    paths = [self._folder / each for each in ids]
+                    await self._disk.blocking(lambda: self._disk.make_empty(paths))
+                    self._unmarked.difference_update(ids)
+        finally:
+            self._unmarked.discard(id_)
+
+    async def unmark(self, id_: str) -> None:
+        """Let a session sleep until somebody writes."""
+        await self._disk.blocking(lambda: self._disk.remove(self._folder / id_))
+
+    async def marked(self) -> Sequence[str]:
+        """List the sessions to be woken, in order."""
+        return await self._disk.blocking(self._list)
+
+    def _list(self) -> list[str]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(path.name for path in self._folder.iterdir() if path.name[0] != ".")

@@ -1,0 +1,28 @@
+"""Slash commands by name."""
+
+import pytest
+
+from elwood.agent.session.commands.slash import SlashCommands
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+
+
+async def run(call: CommandCall) -> CommandAnswer:
+    return CommandAnswer("")
+
+
+def test_a_command_has_a_name_of_its_own() -> None:
+    one = SlashCommand(name="one", help="", run=run, aliases=("uno",))
+    with pytest.raises(ValueError, match="two slash commands are called /uno"):
+        SlashCommands([one, SlashCommand(name="uno", help="", run=run)])
+
+
+def test_messages_wait_behind_a_command_that_moves_the_conversation_by_any_name() -> None:
+    known = SlashCommands(
+        [
+            SlashCommand(name="one", help="", run=run, aliases=("uno",), handling="move"),
+            SlashCommand(name="two", help="", run=run, handling="rest"),
+            SlashCommand(name="three", help="", run=run, handling="long"),
+        ]
+    )
+    assert known.moving == {"one", "uno", "two"}
+    assert known.find("uno") is known.find("one")
