@@ -166,7 +166,8 @@ class HttpConnection:
     def renew(self, now: float) -> bool:
         """Get ready for another exchange; return False if there can be none."""
         is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        if self._is_broken or not is_done:
+        # What has come beyond the answer would pass for the next one.
+        if self._is_broken or not is_done or self._http.trailing_data[0]:
             return False
         self._http.start_next_cycle()
         self.expires = now + KEEPALIVE
@@ -203,7 +204,6 @@ class Pool:
         self, network: Network, connections: int, idle: int, route: Route | None, timeout: float
     ) -> None:
         self._network = network
-        self._most = connections
         self._most_idle = idle
         self._route = route
         self._timeout = timeout

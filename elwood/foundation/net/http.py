@@ -9,7 +9,7 @@ import math
 import re
 import socket
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -192,16 +192,14 @@ class Exchange:
         self._read_timeout = read_timeout
         encoding = self.headers.get("content-encoding", "").strip().lower()
         is_packed = encoding not in ("", "identity")
-        self._unpacked = _unpacked(self._receive, encoding) if is_packed else None
+        self._more = _Unpacker(self._receive, encoding).receive if is_packed else self._receive
 
     def __aiter__(self) -> "Exchange":
         return self
 
     async def __anext__(self) -> bytes:
         """Return more of the body.  Raises Interrupted if it ends before it is whole."""
-        if self._unpacked is not None:
-            return await self._unpacked.__anext__()
-        if data := await self._receive():
+        if data := await self._more():
             return data
         raise StopAsyncIteration
 
@@ -233,25 +231,34 @@ class Exchange:
         return await self._connection.receive(self._read_timeout)
 
 
-async def _unpacked(
-    receive: Callable[[], Awaitable[bytes]], encoding: str
-) -> AsyncGenerator[bytes, None]:
-    """Unpack what was packed though we did not ask, a piece at a time: it may be a bomb."""
-    inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        if encoding not in ("gzip", "x-gzip"):
-            raise zlib.error
-        while chunk := await receive():
-            while chunk and not inflate.eof:
-                yield inflate.decompress(chunk, _PIECE)
-                chunk = inflate.unconsumed_tail
-            if chunk or inflate.unused_data:
-                raise zlib.error
-    except zlib.error:
+class _Unpacker:
+    """Unpacks what was packed though we did not ask, a piece at a time: it may be a bomb."""
+
+    def __init__(self, receive: Callable[[], Awaitable[bytes]], encoding: str) -> None:
+        self._receive = receive
+        self._is_known = encoding in ("gzip", "x-gzip")
+        self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._left = b""
+
+    async def receive(self) -> bytes:
+        """Return more of it; nothing at its end."""
+        try:
+            while self._is_known:
+                self._left = self._left or await self._receive()
+                if not self._left and self._inflate.eof:
+                    return b""
+                if not self._left:
+                    raise Interrupted("the answer ended before it was whole")
+                if self._inflate.eof:
+                    break  # there is more behind its end
+                data = self._inflate.decompress(self._left, _PIECE)
+                self._left = self._inflate.unconsumed_tail or self._inflate.unused_data
+                if data:
+                    return data
+        except zlib.error:
+            pass
         why = "the answer is packed in a way that was not asked for, or damaged"
         raise Interrupted(why) from None
-    if not inflate.eof:
-        raise Interrupted("the answer ended before it was whole")
 
 
 # Characters of a date in a header, or of a number of seconds; more is neither.

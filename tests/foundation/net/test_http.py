@@ -1,5 +1,6 @@
 """The HTTP client: what is surely not sent, what may be, and that nothing secret is in either."""
 
+import gzip
 import random
 import socket
 import ssl
@@ -431,6 +432,30 @@ async def test_an_answer_before_the_end_of_the_request_counts() -> None:
     client = Client(network=Network())
     answer = await post(client, "http://a.example/")
     assert (answer.status, answer.body, streams[0].is_closed) == (413, b"no", True)
+    await client.aclose()
+
+
+async def test_what_comes_behind_an_answer_does_not_pass_for_the_next_one() -> None:
+    client = Client()
+    async with scripted(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil") as (url, seen):
+        for _ in range(2):
+            assert (await post(client, url)).body == b"ok"
+        assert len(seen) == 2
+    await client.aclose()
+
+
+async def test_what_is_packed_can_be_left_in_the_middle() -> None:
+    packed = gzip.compress(b"a" * 200_000)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    client = Client()
+    async with scripted(head + packed) as (url, _):
+        async with client.stream("GET", url, read_timeout=PATIENCE) as answer:
+            assert set(await anext(answer)) == {ord("a")}
+        got = await client.get(url, read_timeout=PATIENCE)
+        assert got.body == b"a" * 200_000
+    async with scripted(head + packed[:-8] + b"x" * 8) as (url, _):
+        with pytest.raises(Interrupted, match="packed"):
+            await client.get(url, read_timeout=PATIENCE)
     await client.aclose()
 
 
