@@ -4,7 +4,7 @@
     enable = true;
     settings = {
       owner.timezone = "Europe/Berlin";
-      models.default = "anthropic/claude-sonnet-5-5";
+      models.roles.default.model = "anthropic/claude-sonnet-5-5";
       telegram.owners = [ 123456789 ];
     };
     credentials = {

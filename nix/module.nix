@@ -59,7 +59,7 @@ in
       example = lib.literalExpression ''
         {
           owner.timezone = "Europe/Berlin";
-          models.default = "anthropic/claude-sonnet-5-5";
+          models.roles.default.model = "anthropic/claude-sonnet-5-5";
           telegram.owners = [ 123456789 ];
           tasks = [
             {

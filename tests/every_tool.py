@@ -6,13 +6,14 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.tools.tool import Tool
 from elwood.app.build import build
 from elwood.app.main import ALL
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
+from tests.model_roles import asking
 
 
 @cache
@@ -24,7 +25,7 @@ def every_tool() -> tuple[Tool, ...]:
         config = Config.holding(
             Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
             Providers({"offline": ProviderSettings(api="offline")}),
-            ModelSettings(default="offline/rules", summarizer="offline/rules"),
+            asking("offline/rules", "offline/rules"),
             SandboxSettings(kind="none"),
         )
 

@@ -339,7 +339,8 @@ BOUNDS: dict[str, tuple[int, str]] = {
 REASONS: dict[str, str] = {
     "it acts on the world with a name, and does nothing with a text": (
         "agent.media.client.write_down agent.session.store.remove_old "
-        "agent.session.turn.prompt.read_document features.console.cli.chat "
+        "agent.session.turn.looking.look agent.session.turn.prompt.read_document "
+        "agent.tools.tool.refuse_call features.console.cli.chat "
         "features.console.client.once features.console.client.say features.console.screen.sit "
         "features.conversations.store.find features.files.tools.folder_scope "
         "features.mcp.client.remote features.skills.store.refuse_second "
@@ -354,7 +355,7 @@ REASONS: dict[str, str] = {
     ),
     "the text is a name or a word of ours, or of the configuration": (
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
-        "agent.models.providers.make_provider agent.models.settings.candidates "
+        "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
         "agent.session.restored.settle agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "

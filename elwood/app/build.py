@@ -20,9 +20,9 @@ from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
 from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
-from elwood.agent.models.spending import Ledger, UsageEntry
 from elwood.agent.parts import (
     WORLD,
     Actor,

@@ -21,9 +21,11 @@ from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import (
+    ROLES,
     ModelSettings,
     Providers,
     ProviderSettings,
+    RoleSettings,
     key_remedy,
     lacks_key,
     models_in_use,
@@ -112,7 +114,7 @@ def demo(nothing: Config, given: Namespace) -> int:
     copy_documents(paths.workspace, say=lambda line: None)
     config = Config.holding(
         paths,
-        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        ModelSettings(roles={role: RoleSettings(model="offline/rules") for role in ROLES}),
         Providers({"offline": ProviderSettings(api="offline")}),
         file=folder / "config.toml",
     )

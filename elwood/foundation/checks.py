@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-import attrs
 import msgspec
 import trio
 
@@ -35,8 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-@attrs.define(kw_only=True)
-class CheckContext:
+class CheckContext(msgspec.Struct, kw_only=True):
     """What a check looks at; *now* is our clock, Unix seconds.
 
     *skews* are how far our clock is ahead of those of the services that were asked.
@@ -46,7 +44,7 @@ class CheckContext:
     client: Client
     now: float
     blocking: Blocking
-    skews: list[float] = attrs.field(factory=list)
+    skews: list[float] = msgspec.field(default_factory=list)
     asked: bool = False
     # Reads agent.toml, the assistant's half of the configuration; raises CliFailure.
     own: Callable[[str], object] = lambda text: None

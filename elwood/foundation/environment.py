@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, MutableMapping
 
-import attrs
+import msgspec
 
 from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.storage.disk import Calls
@@ -82,8 +82,7 @@ def typed_code(length: int) -> str:
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
-@attrs.frozen(kw_only=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """All that is not decided by the program: the seam for tests.
 
     *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text,
@@ -96,4 +95,4 @@ class Environment:
     new_code: Callable[[int], str] = typed_code
     blocking: Blocking = in_thread
     calls: Callable[[], Calls] = Calls
-    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
+    notify: Notify = msgspec.field(default_factory=lambda: Notify.from_environment({}, os.getpid()))

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, TextIO
 import attrs
 import msgspec
 
-from elwood.foundation.settings import Complaint, Loaded, Section, at_least, setting
+from elwood.foundation.settings import Section, at_least, setting
 from elwood.foundation.text.characters import printable
 
 Redact = Callable[[str], str]
@@ -30,12 +30,6 @@ Kind = Literal[
     "tool_call", "llm_call", "approval", "budget", "session", "turn", "heartbeat", "task", "backup",
     "channel",
 ]  # fmt: skip
-# Who logs: the loggers are called elwood.NAME.
-COMPONENTS = (
-    "approvals", "backup", "channels", "daily_notes", "health", "mcp", "memory", "models",
-    "own_settings", "records", "sessions", "shell", "skills", "tasks", "telegram", "tools",
-)  # fmt: skip
-
 # Files of the log that were put aside.
 KEPT = 5
 # Among them what may be private: what goes to tools and models, and comes back.
@@ -44,22 +38,18 @@ PAYLOADS = ("tools.payloads", "models.payloads")
 TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
 
 
-def _unknown_components(loaded: Loaded) -> Iterator[Complaint]:
-    for name in loaded.config.of(LogSettings).levels:
-        if name not in COMPONENTS:
-            known = ", ".join(COMPONENTS)
-            yield ("log", "levels", name), "nobody logs by this name", f"use one of {known}"
-
-
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    SECTION: ClassVar = Section("log", "What is logged, and where to.", verify=_unknown_components)
+    SECTION: ClassVar = Section("log", "What is logged, and where to.")
 
     level: Level = setting("info", help="the least severe that is logged")
     levels: Mapping[str, Level] = setting(
         {},
-        help=f"the same for a part alone: {', '.join(COMPONENTS)}",
+        help="the same for a part alone: the name of a feature, or approvals, channels, models, "
+        "records, sessions, tools",
         example='{ tools = "debug" }',
+        names="component",
+        named_by_key=True,
     )
     file: Path | None = setting(
         None,
@@ -153,9 +143,10 @@ def set_up(
     root = logging.getLogger()
     root.handlers[:] = [outlet]
     root.setLevel(settings.level.upper())
-    for name in (*COMPONENTS, *PAYLOADS):
-        level = settings.levels.get(name)
-        logging.getLogger(f"elwood.{name}").setLevel(level.upper() if level else "NOTSET")
+    for name in [name for name in root.manager.loggerDict if name.startswith("elwood.")]:
+        logging.getLogger(name).setLevel("NOTSET")
+    for name, level in settings.levels.items():
+        logging.getLogger(f"elwood.{name}").setLevel(level.upper())
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import attrs
+import msgspec
 
 from elwood.foundation.secrets.redaction import Secret
 
@@ -26,8 +27,8 @@ Complaint = tuple[Where, str, str]
 Report = Callable[[Where, str, str], None]
 Check = Callable[[Any], None]
 # What the value of a setting can name: a tool, a tool or a pattern of ids, a channel (before a
-# colon).  Whoever reads the configuration knows which there are.
-Kind = Literal["tool", "tool pattern", "channel"]
+# colon), or who logs.  Whoever reads the configuration knows which there are.
+Kind = Literal["tool", "tool pattern", "channel", "component"]
 
 
 class BadSetting(ValueError):
@@ -42,8 +43,7 @@ class BadSetting(ValueError):
 # --- a field --------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, kw_only=True):
     """What a field means to the operator.
 
     *check* raises BadSetting; in a list it is given each element.  *default* describes one that is
@@ -128,8 +128,7 @@ def keys(kind: type) -> Iterator[tuple["attrs.Attribute[Any]", Key]]:
 # --- a section ------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class Tables:
+class Tables(msgspec.Struct, frozen=True, kw_only=True):
     """That a section is many tables, each an *item*: ``[name.KEY]`` if *keyed*, else ``[[name]]``.
 
     *collect* makes the section's value: of the items that are sound, by key or by index, and of
@@ -223,8 +222,7 @@ def _secrets(value: object) -> Iterator[Secret]:
                 yield from _secrets(getattr(value, field.name))
 
 
-@attrs.frozen(kw_only=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """What `Section.verify` looks at: *config* has the defaults for what was wrong.
 
     *values* are all that are sound by themselves, with their keys, also of wrong tables; *names*

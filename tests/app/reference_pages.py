@@ -8,7 +8,7 @@ import msgspec
 
 import elwood
 from elwood.agent.approvals.state import ApprovalEntry
-from elwood.agent.models.spending import UsageEntry
+from elwood.agent.models.ledger import UsageEntry
 from elwood.agent.session.log.entries import Entry
 from elwood.features.tasks.state import TimetableEntry
 from elwood.foundation.storage.anchors import AnchorEntry

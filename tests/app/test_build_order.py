@@ -11,7 +11,7 @@ import trio
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.feature import Feature
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.parts import Gathered, Parts, ReadTooEarly
 from elwood.agent.policy.decide import Ask, Decision, Rules, Situation, decide
 from elwood.agent.session.core import Core
@@ -28,6 +28,7 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from tests.example_feature import FEATURE as parcels
+from tests.model_roles import asking
 
 Order = Callable[[Sequence[Feature]], Sequence[Feature]]
 
@@ -51,7 +52,7 @@ def configured(folder: Path) -> Config:
     return Config.holding(
         Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
         Providers({"offline": ProviderSettings(api="offline")}),
-        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        asking("offline/rules", "offline/rules"),
         SandboxSettings(kind="direct"),
         SkillSettings(folders=(folder / "skills",)),
         EgressRules(allowed=("a.example",)),

@@ -10,7 +10,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.models.offline import OPENLY
-from elwood.app.cli import default_config
+from elwood.app.cli import default_config, make_parser
 from elwood.app.config.load import load
 from elwood.foundation.settings import Paths
 
@@ -109,6 +109,18 @@ def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> N
     assert done.returncode == 2
     assert "usage: elwood" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_command_that_is_named_first_makes_no_parser_of_the_others() -> None:
+    """Also behind the configuration, as units of systemd name it."""
+    shown = [
+        make_parser(words=[*before, "run"]).format_help() for before in ([], ["--config", "x"])
+    ]
+    assert ["doctor" in text for text in (*shown, make_parser().format_help())] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path) -> None:
@@ -235,7 +247,7 @@ def test_a_closed_stream_is_one_that_leads_nowhere(
 # --- one message ---------------------------------------------------------------------------------
 
 HELP = "remind me in 1 minute to call mum"
-OFFLINE = 'models = { default = "offline/rules", summarizer = "offline/rules" }'
+OFFLINE = 'models.roles = { default.model = "offline/rules", cheap.model = "offline/rules" }'
 # Nobody listens on the discard port.
 NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
@@ -311,7 +323,9 @@ def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
 def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
     for name in ("anthropic", "openai"):
         home = tmp_path / name
-        configured(home, f'models = {{ default = "{name}/m", summarizer = "{name}/m" }}')
+        configured(
+            home, f'models.roles = {{ default.model = "{name}/m", cheap.model = "{name}/m" }}'
+        )
         done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
         remedy = f"put it into the credential {name}-key, into ${name.upper()}_API_KEY, or name"
         assert f"there is no key for {name}: {remedy}" in done.stderr
@@ -351,7 +365,9 @@ def test_the_configuration_is_where_the_session_keeps_it() -> None:
 def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
     """A name that is too long fails as one does that we may not see, whoever we are."""
     unseen = tmp_path / ("x" * 300)
-    configured(tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\ndefault = "offline/rules"\n')
+    configured(
+        tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\nroles.default.model = "offline/rules"\n'
+    )
     done = elwood(tmp_path, "doctor")
     assert (done.returncode, done.stderr) == (1, "")
     assert f"{unseen} cannot be looked at: File name too long" in done.stdout

@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.settings import Owner, TurnSettings
-from elwood.agent.models.settings import Limits, ModelSettings, Providers
+from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
+from elwood.app.config.names import COMPONENTS
+from elwood.app.main import ALL
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.features.web.settings import SearchSettings
-from elwood.foundation.log import COMPONENTS
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 
+LOGGERS = sorted([*COMPONENTS, *(feature.name for feature in ALL)])
 HOME = {"HOME": "/home/ada"}
 TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
 
@@ -32,7 +34,7 @@ def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
 
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
-    assert config.of(ModelSettings).default == "anthropic/claude-sonnet-5-5"
+    assert config.of(ModelSettings).role("default").model == "anthropic/claude-sonnet-5-5"
     known = ["anthropic", "offline", "ollama", "openai", "openrouter"]
     assert sorted(config.of(Providers).by_name) == known
     assert config.of(TelegramSettings).token is None
@@ -48,9 +50,12 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         paths = { state = "~/elwood", runtime = "/run/x" }
         limits.day_usd = 5
         turn.deadline = 60
-        [models]
-        default = "local/qwen"
+        [models.roles.default]
+        model = "local/qwen"
         fallbacks = ["openai/gpt", "anthropic/claude"]
+        [models.roles.heartbeat]
+        model = "local/small"
+        thinking = "low"
         [providers.local]
         api = "openai"
         base_url = "http://127.0.0.1:8080/v1"
@@ -67,7 +72,9 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
     assert config.of(Limits).day_usd == 5.0
     assert config.of(TurnSettings).deadline == 60.0
     assert isinstance(config.of(TurnSettings).deadline, float)
-    assert config.of(ModelSettings).fallbacks == ("openai/gpt", "anthropic/claude")
+    models = config.of(ModelSettings)
+    assert models.role("default").models == ("local/qwen", "openai/gpt", "anthropic/claude")
+    assert models.role("heartbeat") == ModelRole(("local/small",), 16_000, "low")
     assert config.of(Providers).by_name["local"].echo_reasoning == "reasoning"
     assert config.of(TelegramSettings).owners == (123456789012, 2)
 
@@ -80,7 +87,9 @@ WRONG = [
     ('[sessions]\nx = 5',
      ": sessions.x: no such key; there are archive, idle, in_memory, keep, keep_runs"),
     ('log.levels = { tols = "debug" }',
-     f": log.levels.tols: nobody logs by this name; use one of {', '.join(COMPONENTS)}"),
+     ": log.levels.tols: nobody logs by this name; did you mean tools?"),
+    ('log.levels = { x = "debug" }',
+     f": log.levels.x: nobody logs by this name; use one of {', '.join(LOGGERS)}"),
     ('[modles]\nx = 5', ": modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      ': models.max_tokens: expected a whole number, found the text "16000"; '
@@ -126,6 +135,11 @@ WRONG = [
      ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5.4"),
     ('[models]\ndefault = "antropic/claude"',
      ": models.default: there is no provider antropic; did you mean anthropic?"),
+    ('[models.roles.chaep]\nmodel = "openai/gpt"', ": models.roles.chaep: there is no such role; "
+     "there are default, cheap, summarizer, observer, heartbeat"),
+    ('[models]\ndefault = "a/b"\n[models.roles.default]\nmodel = "openai/gpt"',
+     ": models.default: is the old name of models.roles.default.model, which is written too; "
+     "take one of them away"),
     ('memory.embeddings = "offline/rules"',
      ": memory.embeddings: the offline model makes no vectors; name another, or leave it out"),
     ('telegram.token = "${NOT_SET}"', ": telegram.token: the variable NOT_SET is not set; "
@@ -253,6 +267,64 @@ def test_an_unreadable_file_is_one_problem(
     assert str(caught.value) == f"{path}{said}"
 
 
+# --- old names ------------------------------------------------------------------------------------
+
+
+def test_the_old_keys_of_models_mean_what_they_meant(tmp_path: Path) -> None:
+    text = """
+[models]
+default = "openai/gpt"
+fallbacks = ["offline/rules"]
+summarizer = "ollama/qwen"
+max_tokens = 500
+"""
+    config = configured(tmp_path, text, ELWOOD__MODELS__SUMMARIZER="ollama/small")
+    models = config.of(ModelSettings)
+    usual = ("openai/gpt", "offline/rules")
+    assert models.role("default") == ModelRole(usual, 500, None)
+    assert models.role("summarizer") == ModelRole(("ollama/small", *usual), 500, None)
+    for role in ("cheap", "observer", "heartbeat"):
+        assert models.role(role) == ModelRole(("ollama/small",), 500, None)
+    shown = [f"{what.removeprefix(f'{tmp_path}/')}; {remedy}" for what, remedy in config.warnings]
+    default = "models.roles.default"
+    assert shown == [
+        f"config.toml: models.default: has a new name; write {default}.model",
+        f"config.toml: models.fallbacks: has a new name; write {default}.fallbacks",
+        f"config.toml: models.max_tokens: has a new name; write {default}.max_tokens",
+        "ELWOOD__MODELS__SUMMARIZER: models.summarizer: has a new name; "
+        "write ELWOOD__MODELS__ROLES__CHEAP__MODEL",
+    ]
+
+
+def test_a_variable_with_a_new_name_comes_before_an_old_key(tmp_path: Path) -> None:
+    new = {"ELWOOD__MODELS__ROLES__DEFAULT__MODEL": "openai/gpt"}
+    config = configured(tmp_path, 'models.default = "offline/rules"', **new)
+    assert config.of(ModelSettings).role("default").model == "openai/gpt"
+    both = {"ELWOOD__MODELS__SUMMARIZER": "a/b", "ELWOOD__MODELS__ROLES__CHEAP__MODEL": "ollama/x"}
+    assert configured(tmp_path, "", **both).of(ModelSettings).role("cheap").model == "ollama/x"
+
+
+def test_roles_lack_only_what_is_written(tmp_path: Path) -> None:
+    """Each of the three that follow `cheap` may say less, or more, than it does."""
+    text = """
+[models.roles.cheap]
+model = "openai/small"
+fallbacks = ["offline/rules"]
+thinking = "low"
+[models.roles.observer]
+max_tokens = 300
+[models.roles.heartbeat]
+model = "openai/other"
+[models.roles.summarizer]
+fallbacks = []
+"""
+    models = configured(tmp_path, text).of(ModelSettings)
+    assert models.role("cheap") == ModelRole(("openai/small", "offline/rules"), 16_000, "low")
+    assert models.role("observer") == ModelRole(("openai/small", "offline/rules"), 300, "low")
+    assert models.role("heartbeat") == ModelRole(("openai/other",), 16_000, None)
+    assert models.role("summarizer") == ModelRole(("openai/small",), 16_000, "low")
+
+
 # --- the environment ----------------------------------------------------------------------------
 
 
@@ -261,8 +333,8 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         tmp_path,
         'turn.deadline = 5\n[providers.my-box]\napi = "openai"\nbase_url = "http://x"',
         ELWOOD__TURN__DEADLINE="7.5",
-        ELWOOD__MODELS__MAX_TOKENS="3",
-        ELWOOD__MODELS__FALLBACKS='["openai/gpt"]',
+        ELWOOD__MODELS__ROLES__DEFAULT__MAX_TOKENS="3",
+        ELWOOD__MODELS__ROLES__DEFAULT__FALLBACKS='["openai/gpt"]',
         ELWOOD__OWNER__NAME="5",
         ELWOOD__LIMITS__DAY_USD="1",
         ELWOOD__PROVIDERS__MY_BOX__BASE_URL="http://y",
@@ -272,8 +344,8 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ELWOOD__TELEGRAM__POLL="3",
     )
     assert config.of(TurnSettings).deadline == 7.5
-    assert config.of(ModelSettings).max_tokens == 3
-    assert config.of(ModelSettings).fallbacks == ("openai/gpt",)
+    default = config.of(ModelSettings).role("default")
+    assert default == ModelRole(("anthropic/claude-sonnet-5-5", "openai/gpt"), 3, None)
     assert config.of(Owner).name == "5"
     assert config.of(Limits).day_usd == 1.0
     assert config.of(Providers).by_name["my-box"].base_url == "http://y"

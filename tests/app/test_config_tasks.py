@@ -8,7 +8,7 @@ import pytest
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import Budget
 from elwood.agent.conversation.settings import Hours
-from elwood.agent.models.settings import ModelSettings, models_in_use
+from elwood.agent.models.settings import ROLES, ModelSettings, models_in_use
 from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, TaskForm
 from elwood.features.tasks.task import MAX_TASKS, Task
 from elwood.features.tasks.when import Cron, Every
@@ -70,8 +70,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
     )
     assert {
         "openai/gpt-5.4",
-        config.of(ModelSettings).default,
-        config.of(ModelSettings).summarizer,
+        *(config.of(ModelSettings).role(role).model for role in ROLES),
     } == set(models_in_use(config))
 
 

@@ -176,20 +176,20 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
          "the model anthropic/claude-sonnet-5-5 is not among the 3 models that anthropic lists",
          "did you mean anthropic/claude-sonnet-5-4?"),
         ("warning", "the model anthropic/claude-haiku-5-5 is deprecated and retires on 2026-11-30",
-         "choose another in [models]"),
+         "choose another in [models.roles]"),
     ]  # fmt: skip
 
 
 async def test_a_day_on_which_openai_ends_a_model_is_named(tmp_path: Path) -> None:
     listed = {"data": [{"id": "gpt-4.2", "shutdown_date": "2027-03-01"}, {"id": "gpt-5.4"}]}
     async with serving(partial(answer_with, reply(200, listed))) as url:
-        text = f'providers.openai.base_url = "{url}"\nmodels.default = "openai/gpt-4.2"'
-        config = configured(tmp_path, f'{text}\nmodels.summarizer = "openai/gpt-5.4"')
+        text = f'providers.openai.base_url = "{url}"\nmodels.roles.default.model = "openai/gpt-4.2"'
+        config = configured(tmp_path, f'{text}\nmodels.roles.cheap.model = "openai/gpt-5.4"')
         async with a_client() as client:
             found = await found_by(config, client, models.check)
     assert about("openai", found)[1:] == [
         ("warning", "openai says that it shuts the model openai/gpt-4.2 down on 2027-03-01",
-         "choose another in [models]"),
+         "choose another in [models.roles]"),
     ]  # fmt: skip
 
 
@@ -218,7 +218,8 @@ def test_models_that_end_or_need_another_api_are_named(
     tmp_path: Path, model: str, today: str, level: str, said: str
 ) -> None:
     proxy = 'providers.proxy = { api = "openai", base_url = "https://proxy.example/v1" }'
-    found = list(find_doubts(configured(tmp_path, f'{proxy}\nmodels.default = "{model}"'), today))
+    text = f'{proxy}\nmodels.roles.default.model = "{model}"'
+    found = list(find_doubts(configured(tmp_path, text), today))
     assert [one.level for one in found] == ([level] if level else [])
     if found:
         assert found[0].what.startswith(f"the model {model} ")
@@ -230,9 +231,8 @@ def test_what_elwood_recommends_works(tmp_path: Path) -> None:
     """Its defaults, and what `elwood init` offers."""
     for model, cheap in (USUAL["openai"], USUAL["anthropic"]):
         name = "openai" if model.startswith("gpt") else "anthropic"
-        config = configured(
-            tmp_path, f'models.default = "{name}/{model}"\nmodels.summarizer = "{name}/{cheap}"'
-        )
+        text = f'[models.roles]\ndefault.model = "{name}/{model}"\ncheap.model = "{name}/{cheap}"'
+        config = configured(tmp_path, text)
         assert not list(find_doubts(config, "2026-12-31"))
 
 
@@ -270,21 +270,21 @@ async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["session", "day", "month", "job"])
 def test_each_limit_that_cannot_hold_is_named(tmp_path: Path, scope: str) -> None:
-    text = f'models.default = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
+    text = f'models.roles.default.model = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
     [finding] = models.prices(configured(tmp_path, text))
     does = "does not count" if scope == "job" else "refuses"
     assert finding.what == f"limits.{scope}_usd {does} ollama/qwen: the price is not known"
     assert finding.remedy == "write it into models.prices"
     free = text.replace("ollama/qwen", "offline/rules")
     priced = f'{text}models.prices."ollama/*" = {{ input = 0, output = 0 }}'
-    for sound in (priced, free, 'models.default = "ollama/qwen"'):
+    for sound in (priced, free, 'models.roles.default.model = "ollama/qwen"'):
         assert list(models.prices(configured(tmp_path, sound))) == []
 
 
 async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
-        'models.default = "toy/rules"\nmodels.summarizer = "toy/rules"\n'
+        'models.roles.default.model = "toy/rules"\nmodels.roles.cheap.model = "toy/rules"\n'
         'providers.toy.api = "offline"',
     )
     async with a_client() as client:
@@ -369,7 +369,7 @@ def test_who_can_read_or_change_the_configuration_is_judged(
 async def test_missing_secrets_are_named(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
-        'models.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
+        'models.roles.default.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
         'providers.local = { api = "openai", base_url = "http://[::1]:8080" }\n'
         'providers.far = { api = "openai", base_url = "https://example.org" }',
     )
@@ -594,8 +594,8 @@ async def test_every_model_that_is_named_anywhere_is_looked_for(tmp_path: Path) 
     listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
     async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
         text = f"""
-models.default = "local/here"
-models.summarizer = "local/here"
+models.roles.default.model = "local/here"
+models.roles.cheap.model = "local/here"
 memory.embeddings = "local/vectors"
 providers.local = {{ api = "openai", base_url = "{base}" }}
 """
@@ -621,8 +621,8 @@ async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:
 
 async def test_what_tasks_may_spend_is_looked_at(tmp_path: Path) -> None:
     text = """
-models.default = "ollama/qwen"
-models.summarizer = "ollama/qwen"
+models.roles.default.model = "ollama/qwen"
+models.roles.cheap.model = "ollama/qwen"
 heartbeat.usd = 0.1
 [[tasks]]
 title = "A"
@@ -648,7 +648,7 @@ def test_what_the_assistant_has_set_wrongly_is_told_with_what_holds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, own = tmp_path / "config.toml", tmp_path / "state" / "agent.toml"
-    offline = 'models = { default = "offline/rules", summarizer = "offline/rules" }\n'
+    offline = 'models.roles = { default.model = "offline/rules", cheap.model = "offline/rules" }\n'
     config.write_text(
         f'{offline}providers.offline.api = "offline"\npaths.state = "{tmp_path}/state"\n'
     )

@@ -18,7 +18,7 @@ from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.models.client import ModelRequest, Shown
 from elwood.agent.models.offline import OfflineModel
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
 from elwood.app.config.load import load
@@ -38,6 +38,7 @@ from tests.every_tool import every_tool
 from tests.example_feature import ParcelSettings
 from tests.journeys.home import short_folder
 from tests.line import talking
+from tests.model_roles import asking
 
 HOUSE = Path(elwood.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -78,7 +79,7 @@ def settings(folder: Path, runtime: Path, model: str) -> Config:
     return Config.holding(
         Paths(state=folder, workspace=folder / "workspace", runtime=runtime),
         Providers({model: ProviderSettings(api="offline")}),
-        ModelSettings(default=f"{model}/m", summarizer=f"{model}/m"),
+        asking(f"{model}/m", f"{model}/m"),
         SandboxSettings(kind="direct"),
         file=folder / "config.toml",
     )
@@ -175,7 +176,7 @@ async def test_what_it_wrote_down_is_there_after_a_new_start(
         async with talking(config, features, {"offline": OfflineModel()}) as line:
             assert await line.ask("/parcels") == "On their way: P1, P2."
     file = tmp_path / "config.toml"
-    file.write_text(f'paths.state = "{tmp_path}"\nmodels.default = "offline/m"\n')
+    file.write_text(f'paths.state = "{tmp_path}"\nmodels.roles.default.model = "offline/m"\n')
     # Its command finds it while nothing runs, the doctor has its check, and it is in a backup.
     assert main(["--config", str(file), "parcels"], features) == OK
     assert "ParcelAdded(number='P2')" in capsys.readouterr().out
@@ -204,17 +205,18 @@ from pathlib import Path
 import elwood
 import trio
 from elwood.agent.models.offline import OfflineModel
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.app.main import FEATURES
 from elwood.foundation.settings import Config, Paths
 from tests.line import talking
+from tests.model_roles import asking
 
 async def main(house, state, runtime):
     assert Path(elwood.__file__).is_relative_to(house)
     config = Config.holding(
         Paths(state=state, workspace=state / "workspace", runtime=runtime),
         Providers({"offline": ProviderSettings(api="offline")}),
-        ModelSettings(default="offline/m", summarizer="offline/m"),
+        asking("offline/m", "offline/m"),
     )
     async with talking(config, FEATURES, {"offline": OfflineModel()}) as line:
         for words in ("help", "/help", "/status"):

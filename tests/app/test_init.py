@@ -128,7 +128,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert "Commands run in: " in found or "Commands cannot be run" in found
     assert "PROBLEM" not in found
     assert models.bodies[-1]["model"] == "claude-sonnet-5-5"
-    assert config.of(ModelSettings).summarizer == "anthropic/claude-haiku-5-5"
+    assert config.of(ModelSettings).role("heartbeat").model == "anthropic/claude-haiku-5-5"
     assert config.of(Providers).by_name["anthropic"].key == Secret(KEY)
     assert config.of(TelegramSettings).token == Secret(TOKEN)
     assert config.of(TelegramSettings).owners == (OWNER,)
@@ -142,7 +142,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert not [one for one in (KEY, TOKEN, wrong_token, "\x1b") if one in shown + text]
     for file in (path, *(path.parent / "secrets").iterdir()):
         assert file.stat().st_mode & 0o077 == 0
-    assert "# Most tokens of one response\n#max_tokens = 16000\n" in text
+    assert "# Times that one model is tried again for one response\n#retries = 200\n" in text
 
 
 async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None
         code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
     assert (code, "PROBLEM" in shown) == (0, False)
     config = load(tmp_path / ".config/elwood/config.toml", {"HOME": str(tmp_path)})
-    assert config.of(ModelSettings).default == "offline/rules"
+    assert config.of(ModelSettings).role("default").model == "offline/rules"
     assert config.of(TelegramSettings).owners == ()
 
 
@@ -208,13 +208,13 @@ async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> None:
-    said = 'a "quoted" ${HOME}, \\ and\nä 漢'
+    said = 'a "quoted" ${HOME}, \\ and\nä 漢 \x7f'
     answers: Answers = {
         ("owner", "name"): said,
         ("telegram", "owners"): [1, 2],
         ("providers", "custom", "api"): "openai",
         ("providers", "custom", "base_url"): "http://127.0.0.1:1/v1",
-        ("models", "default"): "custom/m",
+        ("models", "roles", "default", "model"): "custom/m",
         ("tasks", "when"): "30 7 * * *",
         ("tasks", "prompt"): said,
     }
@@ -223,9 +223,9 @@ def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> N
     assert config.of(Owner).name == said
     assert config.of(TelegramSettings).owners == (1, 2)
     assert config.of(Providers).by_name["custom"].base_url == "http://127.0.0.1:1/v1"
-    assert config.of(ModelSettings).default == "custom/m"
+    assert config.of(ModelSettings).role("default").model == "custom/m"
     assert [task.prompt for task in config.of(ConfiguredTasks).tasks] == [said]
     assert (
         len(re.findall(r"^\[", template(answers), re.M))
-        == len(re.findall(r"^\[", template(), re.M)) + 2
+        == len(re.findall(r"^\[", template(), re.M)) + 3
     )

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from elwood.agent.feature import Feature
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.app import serving
@@ -22,13 +22,14 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
 from elwood.foundation.settings import Config, Paths
 from tests.line import Line
+from tests.model_roles import asking
 
 
 def configured(folder: Path) -> Config:
     return Config.holding(
         Paths(state=folder / "state", workspace=folder / "files", runtime=folder / "run"),
         Providers({"offline": ProviderSettings(api="offline")}),
-        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        asking("offline/rules", "offline/rules"),
         file=folder / "config.toml",
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
-from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import main
@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "6f3df9b6a556",
+        "sessions": "66e746cc2f4f",
         "approvals": "adb4f76b9a9d",
         "usage": "dad8bdebb6ed",
-        "schedule": "e3adbfbdfaae",
+        "schedule": "5dbd520afee2",
         "anchors": "251fcc9f6cb1",
     }
 }

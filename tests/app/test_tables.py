@@ -23,7 +23,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.spending import Charged, Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -79,9 +79,9 @@ CONFIG = """
 state = "{home}/state"
 workspace = "{home}/workspace"
 runtime = "{home}/run"
-[models]
-default = "offline/rules"
-summarizer = "offline/rules"
+[models.roles]
+default.model = "offline/rules"
+cheap.model = "offline/rules"
 [providers.offline]
 api = "offline"
 [limits]

@@ -34,9 +34,9 @@ CONFIG = """
 state = "{home}/state"
 workspace = "{home}/workspace"
 runtime = "{home}/run"
-[models]
-default = "offline/rules"
-summarizer = "offline/rules"
+[models.roles]
+default.model = "offline/rules"
+cheap.model = "offline/rules"
 [providers.offline]
 api = "offline"
 """

@@ -33,8 +33,8 @@ from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
-from elwood.agent.models.spending import Charged, UsageEntry
+from elwood.agent.models.ledger import Charged, UsageEntry
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect
@@ -63,6 +63,7 @@ from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.judging import broken, fold, journals, read
+from tests.model_roles import asking
 from tests.reminders import OFFERED, TOLD_AGAIN
 
 T = TypeVar("T")
@@ -257,7 +258,7 @@ class Home:
         return Config.holding(
             paths,
             Providers({name: ProviderSettings(api="openai") for name in names}),
-            ModelSettings(default=self.model, summarizer=self.model),
+            asking(self.model, self.model),
             PolicySettings(allow=FREE),
             # A call more whenever it is quiet: for those who want it.
             LearningSettings(mode="off", reflections=False),

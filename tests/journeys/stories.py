@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import trio
@@ -307,8 +308,11 @@ def told(trial: Trial, request: ModelRequest) -> Completion:
 RESTART, PAUSE = "restart", "pause "
 
 
-def tells(*said: str, asks: bool = True, slow: float = 0.0) -> Story:
-    """Make a story of what the owner says; tools ask, and the owner answers by `MANNERS`."""
+def tells(*said: str, asks: bool = True, slow: float = 0.0, nests: bool = False) -> Story:
+    """Make a story of what the owner says; tools ask, and the owner answers by `MANNERS`.
+
+    If it *nests*, there is a tool that makes calls of its own.
+    """
 
     async def happen(trial: Trial) -> None:
         await trial.quiet()
@@ -327,10 +331,11 @@ def tells(*said: str, asks: bool = True, slow: float = 0.0) -> Story:
         trial.disk.armed = False
 
     about = {
-        "policy": PolicySettings(allow=() if asks else FREE),
+        "policy": PolicySettings(allow=("chain",) if nests else () if asks else FREE),
         "backup": BackupSettings(every=0),
     }
-    return Story(happen=happen, think=told, settings=NO_TASKS | about, prepare=reading)
+    prepare = nesting if nests else reading
+    return Story(happen=happen, think=told, settings=NO_TASKS | about, prepare=prepare)
 
 
 def reading(h: Home) -> None:
@@ -341,6 +346,19 @@ def reading(h: Home) -> None:
         return Output(f"saw {given.name}", untrusted=True, origin=given.name)
 
     h.more_tools = (Tool("browse", "See.", Named, browse, risk="read", effect="pure"),)
+
+
+def nesting(h: Home) -> None:
+    """Add a tool that looks, acts and looks by calls of its own."""
+
+    async def chain(given: Named, context: ToolContext) -> str:
+        before = await context.call("look", {"name": given.name})
+        done = await context.call("act", {"name": given.name})
+        after = await context.call("look", {"name": given.name})
+        return "; ".join(one.text for one in (before, done, after))
+
+    name = attrgetter("name")
+    h.more_tools = (Tool("chain", "Chain.", Named, chain, target=name),)
 
 
 async def transcribed(asked: Request) -> Reply:
@@ -402,6 +420,9 @@ OF_TALK = {
         "one", "call act x", "two", "/undo", "/retry", "/resume", "last", asks=False
     ),
     "many at once": tells("call act soon a, act soon b, act soon c"),
+    "within a call": tells("call chain soon a", "call chain no b", "pause 10", "and?", nests=True),
+    "within a call, too late": tells("call chain late a", "pause 100", "and?", nests=True),
+    "stopped within a call": tells("call chain soon a", "pause 6.5", "/stop", "hello", nests=True),
     "recordings": Story(
         happen=is_recorded,
         think=told,

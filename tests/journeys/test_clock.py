@@ -1,8 +1,10 @@
 """The clock in the whole app: a day that costs nothing, and what is told where."""
 
 import json
+import re
 import time
 
+import attrs
 import msgspec
 import pytest
 import trio
@@ -14,7 +16,8 @@ from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.log.entries import Replied
+from elwood.agent.session.log.entries import Entry, Replied
+from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
@@ -24,6 +27,7 @@ from elwood.foundation.storage.anchors import EVERY
 from tests.agent.session.scripted import answer, call
 from tests.every_tool import every_tool
 from tests.journeys.home import DONE, EPOCH, Home, Life, newest
+from tests.journeys.judging import read
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
 ALWAYS = {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
@@ -137,7 +141,8 @@ async def test_pages_and_commands_are_watched_unasked_or_not_at_all(h: Home) -> 
         def watched(text: str) -> Address | None:
             return Address(text) if text.startswith(head) else None
 
-        return Tool(name, "Look.", Address, look, plan=examine, watched=watched)
+        made = Tool(name, "Look.", Address, look, plan=examine, watched=watched)
+        return attrs.evolve(made, target=lambda given: given.text)
 
     url = "https://a.example/"
     h.more_tools = (
@@ -148,12 +153,20 @@ async def test_pages_and_commands_are_watched_unasked_or_not_at_all(h: Home) -> 
     h.think = lambda request: answer(f"It says {page}.")
     write(h, "HEARTBEAT.md", f"Watch: {url}\n- What does it say?\n")
     async with h.life() as life:
-        await pass_time(h, life, 4 * HALF_HOUR)
+        await pass_time(h, life, 2 * HALF_HOUR)
+        written = [path.read_bytes() for path in sorted(h.state.rglob("*.jsonl"))]
+        await pass_time(h, life, 2 * HALF_HOUR)
         assert h.texts() == ["It says one."]
+        # A look that finds nothing new is counted, and written nowhere.
+        assert [path.read_bytes() for path in sorted(h.state.rglob("*.jsonl"))] == written
         page = "two"
         await pass_time(h, life, 4 * HALF_HOUR)
         assert h.texts() == ["It says one.", "It says two."]
         assert set(effects.done) == {f"look {url}"}
+        first, *_, last = receipts(h)
+        assert (first.tool, first.outcome) == ("page", "ok")
+        assert re.fullmatch(rf"{url}( \(\d looks\))?", first.target)
+        assert re.fullmatch(rf"{url} \([45] looks\)", last.target)
         write(h, "HEARTBEAT.md", "Watch: $ make\n- What does it say?\n")
         await pass_time(h, life, 4 * HALF_HOUR)
         h.settings["policy"] = PolicySettings(deny=("page",))
@@ -166,6 +179,12 @@ async def test_pages_and_commands_are_watched_unasked_or_not_at_all(h: Home) -> 
     async with h.life() as life:
         await pass_time(h, life, 4 * HALF_HOUR)
     assert "cannot be watched: your settings forbid page" in h.texts()[3]
+
+
+def receipts(h: Home) -> list[CallRecord]:
+    """Read the calls of the heartbeat, as `elwood receipts` does."""
+    path = h.state / "sessions" / "task-heartbeat.jsonl"
+    return History("task-heartbeat", read(path, Entry)).calls
 
 
 def test_what_is_watched_by_which_tool() -> None:

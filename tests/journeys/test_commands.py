@@ -8,7 +8,6 @@ import trio
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.log.entries import Compacted, ModelChosen, Replied
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
 from elwood.features.memory.messages import Remember
@@ -20,13 +19,14 @@ from tests.agent.session.scripted import answer
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, MODEL, OTHER, Home, Life, newest, obedient
 from tests.journeys.test_memory import thinking, typed
+from tests.model_roles import asking
 
 DEAR = "scripted/dear"
 # What each says in a house where nothing has happened, and in one that was used.
 SAID = {
     "new": ("A new conversation", "A new conversation"),
     "stop": ("Nothing is running", "Nothing is running"),
-    "status": ("thinking with scripted/m", "Today:"),
+    "status": ("thinking with scripted/m", "Today ("),
     "help": ("Write to me as you would to a person", "/help NAME"),
     "undo": ("nothing to take back", "I have taken this back"),
     "retry": ("nothing to try again", "re: replaced tea"),
@@ -157,7 +157,7 @@ async def test_long_lists_are_turned_over_by_their_buttons(busy: Home) -> None:
 
 async def test_another_model_thinks_in_one_conversation_until_it_ends(busy: Home) -> None:
     h = busy
-    h.made = h.config().having(ModelSettings(default=MODEL, summarizer=MODEL, fallbacks=(DEAR,)))
+    h.made = h.config().having(asking(MODEL, MODEL, fallbacks=(DEAR,)))
     async with h.life() as life:
         assert DEAR in await life.say("/model")
         data, message = h.fake.button(f"/model {DEAR}") or ("", None)

@@ -29,7 +29,7 @@ DAMAGE = "not a line of a journal\n"
 # What is the owner's: their tasks, notes, words, calls, places on the disk, other conversations.
 PRIVATE = (ID, "zqparty", KEY, "zqfortytwo", "zqwords", CALL, f"tg-{OWNER}", OTHERS, ".jsonl")
 # What it costs, and what is counted of the owner's.
-COSTS = ("$", "Today:", "1 note", "This conversation:")
+COSTS = ("$", "Today (", "1 note", "This conversation:")
 # What may be typed behind commands that take something; "CODE" is one of an open question.
 GIVEN = {
     "export": ("md", "html"),

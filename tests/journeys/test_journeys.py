@@ -10,7 +10,7 @@ import trio
 
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -29,6 +29,7 @@ from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home, undated
+from tests.model_roles import asking
 
 KEPT = ("PATH", "PYTHONPATH", "LANG")
 
@@ -108,7 +109,7 @@ async def test_a_fresh_installation(h: Home) -> None:
     config = load(h.folder / ".config/elwood/config.toml", environ)
     # The model is the scripted one, and the socket's path must be short.
     h.made = config.having(
-        ModelSettings(default=MODEL, summarizer=MODEL),
+        asking(MODEL, MODEL),
         Providers({"scripted": ProviderSettings(api="offline")}),
         attrs.evolve(config.of(Paths), runtime=h.runtime),
     )
@@ -124,7 +125,6 @@ async def test_a_fresh_installation(h: Home) -> None:
     assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
         "anchors.jsonl",
         "health.json",
-        "memory.db",
         "reserve",
         "schedule.jsonl",
         "sessions",

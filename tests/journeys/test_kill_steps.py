@@ -193,6 +193,9 @@ def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
         "left open": ([], ["waiting"]),
         "back and forth": ([], ["ok"]),
         "many at once": (["once", "once", "once"], ["ok", "ok", "ok"]),
+        "within a call": (["once", "denied"], ["ok", "denied"]),
+        "within a call, too late": ([], ["denied"]),
+        "stopped within a call": (["once"], ["unknown"]),
         "recordings": ([], []),
     }
     heard = [str(request.messages) for request in told["stopped while it runs"].home.asked]

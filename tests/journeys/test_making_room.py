@@ -6,12 +6,12 @@ import trio
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import INSTRUCTIONS
 from tests.agent.session.scripted import answer
 from tests.journeys.home import MODEL, Home, Think, obedient
+from tests.model_roles import asking
 
 LONG = "some words that fill the room " * 12
 SMALL = "scripted/small"
@@ -20,7 +20,7 @@ SMALL = "scripted/small"
 def outgrowing(h: Home, sum_up: Think) -> None:
     """Let little fit, and another model make the summaries."""
     h.settings["turn"] = TurnSettings(context_tokens=2000)
-    models = ModelSettings(default=MODEL, summarizer=SMALL)
+    models = asking(MODEL, SMALL)
     h.made = h.config().having(models)
 
     h.think = lambda request: (sum_up if is_summary(request) else obedient)(request)

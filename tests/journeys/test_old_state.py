@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
-from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.session.log.entries import CallStarted, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.features.tasks.state import Timetable, TimetableEntry

@@ -7,7 +7,6 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.log.entries import MAX_WAITING
 from elwood.agent.session.reading.receipts import NOTHING
 from elwood.features.tasks.messages import ListTasks, PlanTask
@@ -15,6 +14,7 @@ from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.when import Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import MINE, Home, Scripted, newest
+from tests.model_roles import asking
 
 TOOLS = ("schedule", "list_tasks", "cancel_task")
 MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
@@ -79,7 +79,7 @@ def priced(h: Home) -> None:
     """Let two models of known prices answer."""
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = TOOLS
-    models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
+    models = asking(f"anthropic/{DEAR}", f"anthropic/{CHEAP}")
     h.made = h.config().having(models)
 
 

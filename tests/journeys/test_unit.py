@@ -19,9 +19,9 @@ CONFIG, UNIT = (
 # Nobody answers there; commands are the model's of rules.
 MORE = """
 base_url = "http://127.0.0.1:9"
-[models]
-default = "offline/rules"
-summarizer = "offline/rules"
+[models.roles]
+default.model = "offline/rules"
+cheap.model = "offline/rules"
 """
 # What a stricter unit adds: no namespaces, and nothing that is both written and run.
 STRICT = """

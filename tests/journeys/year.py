@@ -22,7 +22,7 @@ from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, StopRun
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
-from elwood.features.tasks.rules import Verb
+from elwood.features.tasks.rules import Verb, WatchedState
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
@@ -225,9 +225,9 @@ class House:
         await trio.lowlevel.checkpoint()
         return ""
 
-    async def _watching(self, task: Task) -> str:
+    async def _watching(self, task: Task) -> WatchedState:
         await trio.lowlevel.checkpoint()
-        return self.world.files.get(task.id, "as ever")
+        return WatchedState(self.world.files.get(task.id, "as ever"))
 
     async def _tell(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:
         self.world.disk.step("before telling")

@@ -7,6 +7,8 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from elwood.agent.conversation.labels import CLEAN, Label
+
 Effect = Literal["pure", "keyed", "probe", "once"]
 # `waiting` is not the end: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
@@ -186,6 +188,22 @@ class Plan(msgspec.Struct, frozen=True):
     facts: Mapping[str, str] = msgspec.field(default_factory=dict)
     outgoing: str = ""
     scope: ApprovalScope | None = None
+
+
+class Look(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The receipt of a call that looked at what a task watches, at Unix time *at*.
+
+    *text* is what it saw; the log has only the rest.
+    """
+
+    tool: str
+    target: str
+    outcome: Outcome
+    at: float
+    label: Label = CLEAN
+    origin: str = ""
+    looked: str = ""
+    text: str = ""
 
 
 def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.message import PendingFile, ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import RunBounds
@@ -120,6 +121,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *bounds* are those of
     a run, which no person typed.  *files* are kept in the workspace already; the session fetches
     *pending* ones.  *heard* is what others said there before, a line each, and not to us.
+    *looks* found what a task watches changed.
     """
 
     session: str
@@ -137,6 +139,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     quoted: str = ""
     heard: str = ""
     pending: tuple[PendingFile, ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 # With what the data of a button begins that answers a question; others belong to approvals.

@@ -39,7 +39,7 @@ class RunBounds(
     """
 
     owner: str  # Who is charged: the id of a task.
-    role: str = "default"  # Which model thinks (`routing.candidates`).
+    role: str = "default"  # Which model thinks: a role or a name (`ModelSettings.role`).
     tools: tuple[str, ...] | None = None  # The tools that it may use; None: all.
     budget: Budget | None = None  # What it may spend in a day.
     fresh: bool = True  # It begins with an empty conversation.

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from pathlib import PurePath
 
-import attrs
+import msgspec
 from msgspec.structs import replace
 
 from elwood.agent.conversation.message import ReceivedFile
@@ -37,8 +37,7 @@ _PICTURES = {
 }
 
 
-@attrs.frozen
-class FileKeeper:
+class FileKeeper(msgspec.Struct, frozen=True):
     """Keeps files beneath *root*, at most *budget* bytes for each conversation.
 
     *child* runs what reads them.

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
-import attrs
 import msgspec
 import trio
 
@@ -17,6 +16,19 @@ from elwood.agent.conversation.message import Completion, Message, Usage, rough,
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.ledger import (
+    MAX_JOBS,
+    Caller,
+    Charged,
+    Ledger,
+    Spent,
+    UsageEntry,
+    charge,
+    day_of,
+    price_of,
+    spent,
+)
+from elwood.agent.models.limits import PlannedCall, affordable, limit_reached, warnings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -43,23 +55,7 @@ from elwood.agent.models.routing import (
     retry_in,
     split_name,
 )
-from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings, candidates
-from elwood.agent.models.spending import (
-    MAX_JOBS,
-    Caller,
-    Charged,
-    Ledger,
-    PlannedCall,
-    Spent,
-    UsageEntry,
-    affordable,
-    charge,
-    day_of,
-    limit_reached,
-    price_of,
-    spent,
-    warnings,
-)
+from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Mailbox, clear_error, report_done, report_error, waiting
 from elwood.foundation.storage.disk import DiskFull
@@ -290,19 +286,19 @@ class CircuitBreaker:
         self._changed = trio.Event()
 
 
-@attrs.frozen
-class ModelAttempt:
-    """An *ask* to one *model*: *since* when it is tried, and the *rest* of those that could be.
+class ModelAttempt(msgspec.Struct, frozen=True):
+    """An *ask* to one *model* of its *role*: *since* when it is tried, and the *rest* of them.
 
     No model is waited for longer than *most* seconds.  *failures* are those so far.
     """
 
     ask: Complete
+    role: ModelRole
     model: str
     rest: tuple[str, ...]
     most: float
-    since: float = attrs.field(factory=trio.current_time)
-    failures: Counter[FailureKind] = attrs.field(factory=Counter[FailureKind])
+    since: float = msgspec.field(default_factory=trio.current_time)
+    failures: Counter[FailureKind] = msgspec.field(default_factory=Counter[FailureKind])
 
     @property
     def caller(self) -> Caller:
@@ -432,10 +428,11 @@ class Models:
         scope.cancel()
 
     async def _answer(self, ask: Complete) -> Completed:
-        models = candidates(self._settings, ask.role)
+        role = self._settings.role(ask.role)
+        models = (role.models[1:] if ask.others_first else ()) or role.models
         troubles: list[str] = []
         while True:
-            attempt = ModelAttempt(ask, models[0], models[1:], self._patience)
+            attempt = ModelAttempt(ask, role, models[0], models[1:], self._patience)
             result = await self._ask(attempt)
             if isinstance(result, BudgetSpent):
                 event(log, "budget", {"why": result.why}, success=False)
@@ -541,7 +538,7 @@ class Models:
 
     async def _reserve(self, attempt: ModelAttempt, ticket: Ticket) -> int | str:
         """Hold back the most that *attempt* can cost; a text says why it may not be made."""
-        ask, wanted = attempt.ask, attempt.ask.max_tokens or self._settings.max_tokens
+        ask, wanted = attempt.ask, attempt.ask.max_tokens or attempt.role.max_tokens
         prompt = rough(ask.prompt, ask.messages, "").input
         end = attempt.end(ALL_TAKEN)
         limit = end - trio.current_time()
@@ -566,7 +563,12 @@ class Models:
         if self._look is not None and any(map(seen, ask.messages)):
             files = await self._look(ask.messages)
         request = ModelRequest(
-            model=model, prompt=ask.prompt, messages=ask.messages, max_tokens=most, files=files
+            model=model,
+            prompt=ask.prompt,
+            messages=ask.messages,
+            max_tokens=most,
+            files=files,
+            thinking=attempt.role.thinking,
         )
         try:
             what = f"a response of {attempt.model}"

@@ -65,6 +65,10 @@ class Anthropic(HttpProvider):
         }
         if self._has_thoughts:
             payload["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if request.thinking == "none":
+            payload["thinking"] = {"type": "disabled"}
+        elif request.thinking is not None:
+            payload["output_config"] = {"effort": request.thinking}
         if request.prompt.system.strip():
             long = {"type": "ephemeral", "ttl": "1h"}
             text = clean(request.prompt.system)

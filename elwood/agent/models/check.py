@@ -14,10 +14,12 @@ import trio
 
 from elwood.agent.conversation.message import Human, Prompt
 from elwood.agent.models.client import HttpProvider, ModelFailure, ModelRequest
+from elwood.agent.models.ledger import day_of, price_of
 from elwood.agent.models.lifecycle import RECOMMENDED, find_doubt
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import describe, split_name
 from elwood.agent.models.settings import (
+    MAX_TOKENS,
     Limits,
     ModelSettings,
     Providers,
@@ -25,7 +27,6 @@ from elwood.agent.models.settings import (
     key_remedy,
     models_in_use,
 )
-from elwood.agent.models.spending import day_of, price_of
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import ask
 from elwood.foundation.net.http import Client
@@ -149,7 +150,7 @@ def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
         return
     for model in models if known else ():
         its = split_name(model)[1]
-        remedy = "choose another in [models]"
+        remedy = "choose another in [models.roles]"
         match known.get(its) or known.get(f"{its}:latest"):  # as Ollama lists them
             case None:
                 near = get_close_matches(its, known, n=1)
@@ -185,7 +186,7 @@ def set_up(config: Config) -> Answers:
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
     if name == "offline":
-        return {("models", role): "offline/rules" for role in ("default", "summarizer")}
+        return _chosen("offline/rules", "offline/rules")
     provider = services.get(name)
     if provider is None:
         provider = ProviderSettings(api="openai", base_url=name)
@@ -205,14 +206,18 @@ def set_up(config: Config) -> Answers:
             print("  Asking it to say hello …", flush=True)
             why = trio.run(_say_hello, name, provider, model)
         again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
-    chosen = {"default": f"{name}/{model}", "summarizer": f"{name}/{cheap or model}"}
-    return answers | {("models", role): value for role, value in chosen.items()}
+    return answers | _chosen(f"{name}/{model}", f"{name}/{cheap or model}")
+
+
+def _chosen(default: str, cheap: str) -> Answers:
+    models = {"default": default, "cheap": cheap}
+    return {("models", "roles", role, "model"): model for role, model in models.items()}
 
 
 async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
     """Show what the model says, or return why it says nothing."""
     hello = (Human("Say hello in at most five words."),)
-    most = ModelSettings().max_tokens  # as it will be asked
+    most = MAX_TOKENS  # as it will be asked
     request = ModelRequest(model=model, prompt=Prompt(""), messages=hello, max_tokens=most)
     async with aclosing(Client()) as client:
         provider = make_provider(name, settings, client=client, new_id=str)

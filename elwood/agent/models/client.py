@@ -27,7 +27,7 @@ from elwood.agent.conversation.message import (
     seen,
 )
 from elwood.agent.models.routing import FailureKind, Fault
-from elwood.agent.models.settings import ProviderSettings, key_remedy, lacks_key
+from elwood.agent.models.settings import Effort, ProviderSettings, key_remedy, lacks_key
 from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable, retry_after
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
@@ -73,7 +73,8 @@ class EmbeddingFailed(Exception):
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One response wanted of *model* (the provider's own name for it).
 
-    *files* are those that it may look at, in base64, by their hashes.
+    *files* are those that it may look at, in base64, by their hashes.  *thinking* is how much it
+    thinks; None leaves that to it.
     """
 
     model: str
@@ -81,6 +82,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     max_tokens: int
     files: Mapping[str, str] = {}
+    thinking: Effort | None = None
 
 
 def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What the models actor is asked."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import trio
@@ -9,9 +9,13 @@ import trio
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, Shown
-from elwood.agent.models.spending import Spent
+from elwood.agent.models.ledger import Spent
 from elwood.foundation.log import bound
-from elwood.foundation.runtime import Request
+from elwood.foundation.runtime import ActorUnavailable, Request
+
+# Seconds before a deadline (at most a tenth of the time) at which the models actor ends a call by
+# itself: it knows what the call failed of.
+TO_SAY_WHY = 10.0
 
 
 class BudgetSpent(msgspec.Struct, frozen=True):
@@ -50,8 +54,9 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
 
     *progress* gets the text so far, as a whole, each time there is more, and before that why there
-    is none yet, or the thoughts; what does not fit is dropped.  *max_tokens* overrides the
-    configured limit.  *until* (Trio's clock) is when an answer comes too late: better a reason
+    is none yet, or the thoughts; what does not fit is dropped.  *max_tokens* overrides the limit
+    of the role.  With *others_first* its first model is asked only if it has no other.
+    *until* (Trio's clock) is when an answer comes too late: better a reason
     before it than silence.  *job* is the scheduled job that it is asked for, if any, and *budget*
     what that may spend; what is asked within its turn, such as a summary, carries both.  *cause* is
     what log lines name.
@@ -63,10 +68,25 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     progress: trio.MemorySendChannel[Progress] | None = None
     max_tokens: int | None = None
+    others_first: bool = False
     until: float = math.inf
     job: str = ""
     budget: Budget | None = None
     cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=bound)
+
+
+async def ask_model(
+    ask: Callable[[Complete], Awaitable[Completed]], request: Complete, deadline: float
+) -> Completed:
+    """Return the response to *request*, or why there is none until *deadline* (Trio's clock)."""
+    limit = deadline - trio.current_time()
+    until = deadline - min(TO_SAY_WHY, limit / 10)
+    try:
+        with trio.move_on_at(deadline):
+            return await ask(msgspec.structs.replace(request, until=until))
+    except ActorUnavailable as error:
+        return ModelUnavailable(str(error))
+    return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
 
 
 Vector = Sequence[float]

@@ -1,8 +1,10 @@
 """Chat Completions as everybody speaks them: requests, and chunks merged as all servers need."""
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -75,6 +77,8 @@ class OpenAI(HttpProvider):
         self.codec = "openai" if self.echo == "none" else f"openai/{self.echo}"
         self.new_id = new_id
         self._limit_field = settings.limit_field
+        is_mistral = urlsplit(settings.base_url).hostname == "api.mistral.ai"
+        self._call_id: Callable[[str], str] = mistral_call_id if is_mistral else str
 
     def headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"} if self.key else {}
@@ -91,6 +95,8 @@ class OpenAI(HttpProvider):
         }
         if self._limit_field != "none":
             payload[self._limit_field] = request.max_tokens
+        if request.thinking is not None:
+            payload["reasoning_effort"] = request.thinking
         if request.prompt.tools:
             payload["tools"] = [
                 {
@@ -150,8 +156,8 @@ class OpenAI(HttpProvider):
                     close()
                     for result in message.results:
                         text = _without_notices(clean(result.text))
-                        answer = {"role": "tool", "tool_call_id": result.call, "content": text}
-                        add("tool", answer)
+                        call = self._call_id(result.call)
+                        add("tool", {"role": "tool", "tool_call_id": call, "content": text})
                 case Assistant():
                     if (said_by_model := self._assistant(message, clean)) is not None:
                         close()
@@ -169,9 +175,10 @@ class OpenAI(HttpProvider):
         return {"type": "image_url", "image_url": {"url": address}}
 
     def _assistant(self, message: Assistant, clean: Callable[[str], str]) -> Any:
-        if message.codec == self.codec:
+        has_its_ids = all(self._call_id(call.id) == call.id for call in message.calls)
+        if message.codec == self.codec and has_its_ids:
             return message.native
-        said = _said(clean(message.text), message.calls)
+        said = _said(clean(message.text), message.calls, self._call_id)
         if not said.get("content") and not said.get("tool_calls"):
             return None
         if self.echo == "reasoning_content" and said.get("tool_calls"):
@@ -193,13 +200,26 @@ def _without_notices(text: str) -> str:
     return _NOTICE_TAG.sub("&lt;", text)
 
 
-def _said(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
+def mistral_call_id(identifier: str) -> str:
+    """Return the id of a call as Mistral accepts it; a good one comes back unchanged.
+
+    >>> mistral_call_id("D681PevKs"), mistral_call_id("call_1")
+    ('D681PevKs', '74196fe72')
+    """
+    if re.fullmatch("[a-zA-Z0-9]{9}", identifier):
+        return identifier
+    return hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+def _said(
+    text: str, calls: tuple[ToolCall, ...], call_id: Callable[[str], str] = str
+) -> dict[str, Any]:
     """Write an assistant message; servers parse the arguments of calls, so they are made JSON."""
     said: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
     if calls:
         said["tool_calls"] = [
             {
-                "id": call.id,
+                "id": call_id(call.id),
                 "type": "function",
                 "function": {
                     "name": tool_name(call.name),

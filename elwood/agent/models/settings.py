@@ -31,6 +31,14 @@ from elwood.foundation.settings import (
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 # Where reasoning goes when an OpenAI-shaped history is sent back.
 EchoReasoning = Literal["none", "reasoning", "reasoning_content", "reasoning_details"]
+# How much a model thinks, as services call it; which of them a model knows is in its manual.
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+# What models are asked for.
+ROLES = ("default", "cheap", "summarizer", "observer", "heartbeat")
+# The models of the roles that need no other.
+_USUAL = {"default": "anthropic/claude-sonnet-5-5", "cheap": "anthropic/claude-haiku-5-5"}
+# Tokens of a response at most, unless written.
+MAX_TOKENS = 16_000
 
 
 def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5.4") -> None:
@@ -41,13 +49,16 @@ def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5.4
 
 
 def is_role(name: str) -> None:
-    """Check for what a task may think with: cheap, default, or a model."""
-    if name not in ("cheap", "default"):
+    """Check for what a task may think with: a role or a model."""
+    if name not in ROLES:
         is_model(name, "write cheap, default or provider/name")
 
 
-def _has_providers(loaded: Loaded) -> Iterator[Complaint]:
-    """Find the models, in whichever section, of providers that do not exist."""
+def _can_be_asked(loaded: Loaded) -> Iterator[Complaint]:
+    """Find roles that do not exist and, in all sections, models of providers that do not."""
+    roles = ("models", "roles")
+    for name in {where[2] for where, _, _ in loaded.values if where[:2] == roles} - {*ROLES}:
+        yield (*roles, name), "there is no such role", f"there are {', '.join(ROLES)}"
     known = sorted(loaded.names["providers"])
     named = [(w, value) for w, key, value in loaded.values if key.check in (is_model, is_role)]
     prices = loaded.config.of(ModelSettings).prices
@@ -72,31 +83,67 @@ class PriceSettings:
 
 
 @attrs.frozen(kw_only=True)
+class RoleSettings:
+    """The keys of a role; None: not written."""
+
+    model: str | None = setting(
+        None,
+        help="the model that is asked first, as provider/name",
+        check=is_model,
+        default="`anthropic/claude-sonnet-5-5` for `default`, `anthropic/claude-haiku-5-5` for "
+        "`cheap`; else that of `cheap`",
+    )
+    fallbacks: tuple[str, ...] | None = setting(
+        None,
+        help="models to try, in this order, when it cannot answer",
+        check=is_model,
+        default="the models of `default` for `summarizer`; else none",
+    )
+    max_tokens: int | None = setting(
+        None,
+        help="most tokens of one response, thinking included",
+        check=at_least(1),
+        default="16000 for `default`; else that of `default`",
+    )
+    thinking: Effort | None = setting(
+        None,
+        help="how much it thinks; a model that does not know the word refuses the request",
+        default="what the model does unasked",
+    )
+
+
+@attrs.frozen
+class ModelRole:
+    """A role as it is asked: *models* in order, and what each request says."""
+
+    models: tuple[str, ...]
+    max_tokens: int
+    thinking: Effort | None
+
+    @property
+    def model(self) -> str:
+        return self.models[0]
+
+
+@attrs.frozen(kw_only=True)
 class ModelSettings:
-    """Models are named ``provider/model``; *fallbacks* are tried in order when one cannot answer.
+    """Models are named ``provider/model``; *roles* says which is asked for what."""
 
-    *max_tokens* bounds each response, thinking included.
-    """
+    SECTION: ClassVar = Section(
+        "models",
+        "Which models think, each in a role. `default` answers you. `cheap` does simple "
+        "jobs, such as the weekly reflection. `summarizer` shortens long conversations, `observer` "
+        "learns from them, and `heartbeat` goes through HEARTBEAT.md: where one of these three has "
+        "no `model`, the keys of `cheap` hold for those that it lacks.",
+        verify=_can_be_asked,
+    )
 
-    SECTION: ClassVar = Section("models", "Which models think.", verify=_has_providers)
-
-    default: str = setting(
-        "anthropic/claude-sonnet-5-5",
-        help="the model that answers, as provider/name",
-        check=is_model,
+    roles: Mapping[str, RoleSettings] = setting(
+        {},
+        help="models by role: a table `[models.roles.NAME]` for each, with model, fallbacks, "
+        "max_tokens and thinking",
+        example='{ default = { model = "anthropic/claude-sonnet-5-5" } }',
     )
-    summarizer: str = setting(
-        "anthropic/claude-haiku-5-5",
-        help="the model that shortens long conversations",
-        check=is_model,
-    )
-    fallbacks: tuple[str, ...] = setting(
-        (),
-        help="models to try, in this order, when the default cannot answer",
-        check=is_model,
-        example='["openai/gpt-5.4"]',
-    )
-    max_tokens: int = setting(16_000, help="most tokens of one response", check=at_least(1))
     patience: float = setting(
         120.0,
         help="seconds for which `elwood chat` and `once` try a model again that fails or cannot be "
@@ -112,35 +159,44 @@ class ModelSettings:
         example='{ "ollama/*" = { input = 0.0, output = 0.0 } }',
     )
 
+    def role(self, name: str) -> ModelRole:
+        """Return the role *name*; a model's name means that model in the place of the default.
 
-def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
-    """Return the models for *role*, the preferred one first; unknown roles use the default's.
+        A summary by a dear model is better than none; what the observer learns is not, nor what
+        is done in a role that is to be cheap.
 
-    A summary by a dear model is better than none; what the observer learns is not, nor what is
-    done in a role that is to be "cheap".  A role may be the name of a model.
-
-    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
-    ('a/small', 'local/qwen')
-    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
-    ('a/small',)
-    """
-    if role in ("observer", "cheap"):
-        return (settings.summarizer,)
-    if role == "summarizer's fallback":
-        summarizer, *others = candidates(settings, "summarizer")
-        return tuple(others) or (summarizer,)
-    first = (settings.summarizer,) if role == "summarizer" else ()
-    if "/" in role:
-        first = (role,)
-    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
+        >>> default, cheap = RoleSettings(model="local/qwen"), RoleSettings(model="a/s")
+        >>> settings = ModelSettings(roles={"default": default, "cheap": cheap})
+        >>> settings.role("summarizer").models, settings.role("heartbeat").models
+        (('a/s', 'local/qwen'), ('a/s',))
+        >>> settings.role("b/large").models
+        ('b/large', 'local/qwen')
+        """
+        if "/" in name:
+            usual = self.role("default")
+            return attrs.evolve(usual, models=tuple(dict.fromkeys((name, *usual.models))))
+        if name not in ROLES:
+            return self.role("default")  # of a task that another version recorded
+        own = self.roles.get(name, RoleSettings())
+        if own.model is None and name not in _USUAL:
+            written = attrs.asdict(own, filter=lambda _, value: value is not None)
+            own = attrs.evolve(self.roles.get("cheap", RoleSettings()), **written)
+        model = own.model or _USUAL["default" if name == "default" else "cheap"]
+        others = own.fallbacks
+        if others is None:
+            others = self.role("default").models if name == "summarizer" else ()
+        most = own.max_tokens
+        if most is None:
+            most = MAX_TOKENS if name == "default" else self.role("default").max_tokens
+        return ModelRole(tuple(dict.fromkeys((model, *others))), most, own.thinking)
 
 
 def models_in_use(config: Config) -> tuple[str, ...]:
     """List every model that a setting names, by itself or by a role, whatever it is asked for."""
     models = config.of(ModelSettings)
-    asked = (models, *(value for value in config.values.values() if value is not models))
-    found = (name for one in asked for role in _roles(one) for name in candidates(models, role))
-    return tuple(dict.fromkeys(found))
+    others = (value for value in config.values.values() if value is not models)
+    roles = (*ROLES, *(role for value in others for role in _roles(value)))
+    return tuple(dict.fromkeys(model for role in roles for model in models.role(role).models))
 
 
 def _roles(settings: object) -> Iterator[str]:
@@ -181,8 +237,15 @@ class ProviderSettings:
     )
     vision: bool = setting(False, help="whether its models can look at pictures")
     limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = setting(
-        "max_tokens", help="for the API openai: the field that takes models.max_tokens"
+        "max_tokens", help="for the API openai: the field that takes max_tokens"
     )
+
+
+def can_think(config: Config, role: str) -> bool:
+    """Return whether *role* is asked of a real model, not of the one that is made of rules."""
+    provider = config.of(ModelSettings).role(role).model.partition("/")[0]
+    settings = config.of(Providers).by_name.get(provider)
+    return settings is not None and settings.api != "offline"
 
 
 # Services that answer nobody without a key.

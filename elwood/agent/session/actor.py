@@ -269,6 +269,7 @@ class SessionActor:
             "" if inbound.route.private or inbound.bounds else who.speaker,
             self._core.redactor(well_formed(inbound.heard)),
             inbound.pending,
+            looks=inbound.looks,
         )
         if state.is_as_before(received):
             return Taken()

@@ -140,7 +140,7 @@ class SessionClients:
             waiting=len(waiting),
             failed=state.failed,
             asks=len(state.pending),
-            model=state.model or self._core.config.of(ModelSettings).default,
+            model=state.model or self._core.config.of(ModelSettings).role("default").model,
         )
         if now != view.state:
             view.state = now

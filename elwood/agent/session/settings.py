@@ -53,7 +53,7 @@ class LearningSettings:
     SECTION: ClassVar = Section(
         "learning",
         "What is noticed in conversations. A quiet stretch with something new costs one short call "
-        "of models.summarizer, less than a cent with the default; it counts against `limits`.",
+        "of the role `observer`, less than a cent with the default; it counts against `limits`.",
     )
 
     mode: Literal["auto", "suggest", "off"] = setting(
@@ -68,7 +68,7 @@ class LearningSettings:
         120.0, help="seconds of silence before a conversation is looked at", check=at_least(10)
     )
     calls_per_day: int = setting(
-        50, help="most calls of models.summarizer for it", check=between(1, 1000)
+        50, help="most calls of the observer for it", check=between(1, 1000)
     )
     reflections: bool = setting(
         True, help="write reflections on what was done, each week and month"

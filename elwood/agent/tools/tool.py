@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Plan
+from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Outcome, Plan
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
@@ -39,6 +39,18 @@ class ToolFailure(Exception):
         self.origin = origin
 
 
+class NestedCallFailed(ToolFailure):
+    """A call from within a tool came to nothing, or nobody knows; *outcome* is as in its receipt.
+
+    A tool that does not catch it fails with the same words.
+    """
+
+    def __init__(self, text: str, outcome: Outcome, label: Label = CLEAN, origin: str = "") -> None:
+        is_unknown = outcome == "unknown"
+        super().__init__(text, untrusted=label.untrusted, origin=origin, unknown=is_unknown)
+        self.outcome = outcome
+
+
 @attrs.frozen
 class Output:
     """What a tool gives: *text*, and what it brings into the conversation, from *origin*."""
@@ -47,6 +59,15 @@ class Output:
     untrusted: bool = False
     private: bool = False
     origin: str = ""
+
+
+Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
+
+
+async def refuse_call(name: str, arguments: Mapping[str, object]) -> Output:
+    """Refuse a call where none can be made: while a call is examined, and within a nested one."""
+    await trio.lowlevel.checkpoint()
+    raise NestedCallFailed(f"{name}: no call can be made from here", "denied")
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +80,11 @@ class ToolContext:
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
     are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
+
+    *call* makes a call of another tool, by its name and arguments, through the gate: judged, asked
+    about and recorded like a call of the model.  It raises NestedCallFailed.  It may do no more
+    than the tool that makes it: only look if that one has the risk "read", and only what is pure
+    if that one is pure or keyed, since it may run again.  Its time is not the outer tool's.
     """
 
     session: str
@@ -73,6 +99,7 @@ class ToolContext:
     sees: Callable[[str], bool] = lambda text: False
     facts: Mapping[str, str] = attrs.field(factory=dict)
     principal: str = ""
+    call: Call = refuse_call
 
 
 @attrs.frozen

@@ -15,7 +15,8 @@ import msgspec
 
 from elwood.agent.feature import Feature
 from elwood.agent.session.settings import AGENT_FILE
-from elwood.app.config.names import DoubtfulSetting, KnownNames, check_names
+from elwood.app.config.moved import MOVED
+from elwood.app.config.names import COMPONENTS, DoubtfulSetting, KnownNames, check_names
 from elwood.app.main import ALL, sections, tools
 from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
@@ -157,6 +158,8 @@ class _Source:
     variables: dict[Where, str] = attrs.field(factory=dict)
     # The variables that were put into the text at a place by ${…}.
     expanded: dict[Where, set[str]] = attrs.field(factory=dict)
+    # The old keys that were written, by the new ones, where their values are now.
+    old: dict[Where, Where] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.tree = self.written
@@ -170,6 +173,26 @@ class _Source:
             return None
         inside = (name for at, name in self.variables.items() if at[: len(where)] == where)
         return next(inside, None)
+
+    def name(self, where: Where) -> Where:
+        """Return *where* as the operator wrote it."""
+        for end in range(len(where), 0, -1):
+            if where[:end] in self.old:
+                return (*self.old[where[:end]], *where[end:])
+        return where
+
+    def move(self, report: Report) -> None:
+        """Move the values of old keys of the file to the new ones."""
+        for old, new in MOVED.items():
+            table = _found(self.written, old[:-1])
+            if not isinstance(table, dict) or old[-1] not in table:
+                continue
+            value = table.pop(old[-1])
+            if _found(self.written, new) is not None:
+                what = f"is the old name of {dotted(new)}, which is written too"
+                report(old, what, "take one of them away")
+            elif (where := _put(self.written, new, value)) is not None:
+                self.old[where] = old
 
     def expand(self, environ: Mapping[str, str], report: Report) -> None:
         """Replace ``${NAME}`` in all texts of the file; ``$${`` stands for ``${``."""
@@ -203,23 +226,33 @@ class _Source:
 
     def overlay(self, environ: Mapping[str, str]) -> None:
         """Put the variables ``ELWOOD__SECTION__KEY`` over the tree; lists in them are JSON."""
-        for name in sorted(environ):
-            if name.startswith(PREFIX):
-                self._put(name, environ[name])
+        ours = sorted(name for name in environ if name.startswith(PREFIX))
+        steps = {tuple(name.removeprefix(PREFIX).lower().split("__")): name for name in ours}
+        # Old names first: the new ones come before them.
+        for old, name in sorted(steps.items(), key=lambda one: one[0] not in MOVED):
+            where = _put(self.tree, MOVED.get(old, old), _FromVariable(environ[name]))
+            if where is not None:
+                self.variables[where] = name
+                self.old.pop(where, None)
+                if old in MOVED:
+                    self.old[where] = old
 
-    def _put(self, name: str, text: str) -> None:
-        table = self.tree
-        where: Where = ()
-        *sections, key = name.removeprefix(PREFIX).split("__")
-        for section in sections:
-            where = (*where, _known(table, section))
-            below = table.setdefault(_known(table, section), {})
-            if not isinstance(below, dict):
-                return  # not a table; the complaint about that says enough
-            table = below
-        where = (*where, _known(table, key))
-        table[_known(table, key)] = _FromVariable(text)
-        self.variables[where] = name
+
+def _put(tree: Tree, steps: Sequence[str], value: object) -> Where | None:
+    """Put *value* at *steps*, spelled as in *tree*; return where that is.
+
+    None if something on the way is not a table: the complaint about that says enough.
+    """
+    *tables, key = steps
+    where: Where = ()
+    for step in tables:
+        name = _known(tree, step)
+        below = tree.setdefault(name, {})
+        if not isinstance(below, dict):
+            return None
+        tree, where = below, (*where, name)
+    tree[_known(tree, key)] = value
+    return (*where, _known(tree, key))
 
 
 def _found(tree: object, where: Where) -> object:
@@ -281,6 +314,7 @@ class _Loading:
     def config(self, written: Tree) -> Config:
         """Make the configuration of what is *written*, over that which there is already."""
         self._source = _Source(written)
+        self._source.move(self._report)
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
@@ -314,13 +348,20 @@ class _Loading:
         for section in self._descriptions():
             for where, what, remedy in section.verify(loaded):
                 self._report(where, what, remedy)
-        warnings = self._check_names(config)
+        warnings = (*self._hints(), *self._check_names(config))
         if self._problems:
             raise ConfigErrors([problem for _, problem in self._problems])
         return attrs.evolve(config, warnings=warnings)
 
     def _descriptions(self) -> Iterator[Section]:
         return (kind.SECTION for kind in self._sections.values())
+
+    def _hints(self) -> Iterator[tuple[str, str]]:
+        for new in self._source.old:
+            name = dotted(new)
+            if self._source.variable(new) is not None:
+                name = PREFIX + "__".join(map(str, new)).upper()
+            yield self._located(new, "has a new name"), f"write {name}"
 
     def _check_names(self, config: Config) -> tuple[tuple[str, str], ...]:
         """Report names that nothing has; return doubts about others."""
@@ -332,6 +373,7 @@ class _Loading:
             tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
             prefixes=dict(ChainMap(*(dict(one.prefixes) for one in live))),
             channels=[feature.name for feature in self._features if feature.is_channel],
+            components=[*COMPONENTS, *(feature.name for feature in self._features)],
         )
         warnings = []
         for where, error in check_names(named, known):
@@ -346,7 +388,7 @@ class _Loading:
 
     def _located(self, where: Where, what: str) -> str:
         source = self._source.variable(where) or self._path
-        return f"{source}: {dotted(where)}: {what}"
+        return f"{source}: {dotted(self._source.name(where))}: {what}"
 
     def _is_reported(self, where: Where) -> bool:
         return any(there == where for there, _ in self._problems)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-import attrs
+import msgspec
 
 from elwood.agent.policy.settings import is_about
 from elwood.foundation.settings import BadSetting, Key, Where
@@ -13,15 +13,20 @@ from elwood.foundation.settings import BadSetting, Key, Where
 _WILDCARDS = re.compile(r"[*?\[]")
 ALL_TOOLS = "docs/reference/tools.md lists all tools"
 PATTERNS = "patterns are compared with the ids in docs/reference/tools.md, such as web.*"
+# Who logs besides the features: the loggers are called elwood.NAME.
+COMPONENTS = ("approvals", "channels", "models", "records", "sessions", "tools")
 
 
-@attrs.frozen(kw_only=True)
-class KnownNames:
-    """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*."""
+class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*.
+
+    *components* are who logs.
+    """
 
     tools: Mapping[str, str]
     prefixes: Mapping[str, str]
     channels: Collection[str]
+    components: Collection[str]
 
 
 class DoubtfulSetting(BadSetting):
@@ -39,6 +44,8 @@ def check_names(
         try:
             if key.names == "channel":
                 _check_channel(name.partition(":")[0], known.channels)
+            elif key.names == "component":
+                _check_component(name, known.components)
             elif key.names == "tool pattern" and _WILDCARDS.search(name):
                 _check_pattern(name, known)
             else:
@@ -51,6 +58,12 @@ def _check_channel(name: str, channels: Collection[str]) -> None:
     if name not in channels:
         remedy = _near(name, channels) or f"there are {', '.join(sorted(channels))}"
         raise BadSetting(f"there is no channel {name}", remedy)
+
+
+def _check_component(name: str, components: Collection[str]) -> None:
+    if name not in components:
+        remedy = _near(name, components) or f"use one of {', '.join(sorted(components))}"
+        raise BadSetting("nobody logs by this name", remedy)
 
 
 def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:

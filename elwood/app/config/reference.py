@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
-import msgspec
+import tomli_w
 
 from elwood.app.config.load import dotted
 from elwood.app.main import own_sections, sections
@@ -61,12 +61,20 @@ def _described(kind: type[Settings]) -> str:
     if section.tables is not None:
         item = section.tables.item
         head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
+    parts = [f"## {head}\n\n{section.about}\n\n{_key_table(item)}\n"]
+    for field, _ in keys(item):
+        inner = get_args(field.type)[-1] if get_origin(field.type) is Mapping else Secret
+        if attrs.has(inner) and inner is not Secret:
+            parts.append(f"`[{head[1:-1]}.{field.name}.NAME]`:\n\n{_key_table(inner)}\n")
+    return "\n".join(parts)
+
+
+def _key_table(item: type) -> str:
     rows = [
         f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.help} |"
         for field, key in keys(item)
     ]
-    table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
-    return f"## {head}\n\n{section.about}\n\n{table}\n"
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def template(answers: Answers | None = None) -> str:
@@ -77,18 +85,22 @@ def template(answers: Answers | None = None) -> str:
         parts.append(_prose(section.about))
         if section.tables is not None:
             parts.append(section.tables.example)
-            for at in (at for at in answers if at[0] == section.name):
-                head = f"[{dotted(at[:-1])}]" if section.tables.keyed else f"[[{at[0]}]]"
-                if f"\n{head}\n" not in parts:
-                    parts.append(f"\n{head}\n")
-                parts.append(f"{at[-1]} = {_toml(answers[at])}\n")
         else:
             parts.append(f"[{section.name}]\n")
             for field, key in keys(kind):
-                parts.append(_prose(key.help))
                 at, shown = (section.name, field.name), key.example or _toml(field.default)
+                if at in (one[:2] for one in answers if len(one) > 2):
+                    continue  # its tables follow
+                parts.append(_prose(key.help))
                 said = f"{field.name} = {_toml(answers[at])}" if at in answers else ""
                 parts.append(f"{said or f'#{field.name} = {shown}'}\n")
+        for *table, name in (one for one in answers if one[0] == section.name):
+            if section.tables is None and len(table) == 1:
+                continue  # written above
+            head = f"[[{section.name}]]" if len(table) == 1 else f"[{dotted(tuple(table))}]"
+            if f"\n{head}\n" not in parts:
+                parts.append(f"\n{head}\n")
+            parts.append(f"{name} = {_toml(answers[(*table, name)])}\n")
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
 
@@ -131,8 +143,9 @@ def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
 
 
 def _toml(value: object) -> str:
-    # For texts, numbers and lists of them, JSON is TOML, but for what would be a variable.
-    return msgspec.json.encode(value).decode().replace("${", "$${")
+    """Format *value* as TOML on one line; a plain ``${`` would be a variable."""
+    text = tomli_w.dumps({"x": value}, indent=0).removeprefix("x = ")
+    return text.replace(",\n]", "]").replace("\n", "").replace("${", "$${")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import Owner
-from elwood.agent.models.settings import ModelSettings, Providers
+from elwood.agent.models.settings import can_think
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import Opening, SessionExtension, TakenBack
@@ -47,11 +47,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     bounds = core.config.of(DailyNotesSettings)
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor, bounds)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
-    provider = core.config.of(Providers).by_name.get(
-        core.config.of(ModelSettings).summarizer.partition("/")[0]
-    )
     # The model of rules has nothing to say about a week.
-    thinks = provider is not None and provider.api != "offline"
+    thinks = can_think(core.config, "cheap")
     reflecting = Chore(
         id="reflections",
         title="reflect on the week or the month",

@@ -15,7 +15,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.conversation.run import SESSION
 from elwood.agent.conversation.settings import OwnerClock
-from elwood.agent.models.messages import Complete, Completed, ModelsMail
+from elwood.agent.models.messages import Complete, ModelsMail, ask_model
 from elwood.agent.session.extension import SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
@@ -42,8 +42,8 @@ ENOUGH = 2
 OFFERED = "[notes that may help:"
 # Only the cheap model, and nothing in its place.
 ROLE = "observer"
-# Seconds for one call: a cheap model needs a few.  Before its end, who makes it says why it failed.
-LIMIT, TO_SAY_WHY = 60.0, 5.0
+# Seconds for one call: a cheap model needs a few.
+LIMIT = 60.0
 # Tokens of the answer: ten facts, and room for models that think first.
 MAX_TOKENS = 2_000
 # Seconds for a question to be sent; one that is lost waits under /memory pending.
@@ -80,23 +80,14 @@ class Learning:
         """Ask for the facts in *text*; `Unreadable` if nobody answered.  Nonsense holds none."""
         if not self._may_call():
             return Unreadable("the calls of this day are used up (learning.calls_per_day)")
-        until = trio.current_time() + LIMIT
         wanted = Complete(
             session=session,
             role=ROLE,
             prompt=PROMPT,
             messages=(Human(self.redact(text)),),
             max_tokens=MAX_TOKENS,
-            until=until - TO_SAY_WHY,
         )
-        answer: Completed | None = None
-        with trio.move_on_at(until):
-            try:
-                answer = await self._models.ask(wanted)
-            except ActorUnavailable as error:
-                return Unreadable(str(error))
-        if answer is None:
-            return Unreadable(f"no answer within {LIMIT:.0f} s")
+        answer = await ask_model(self._models.ask, wanted, trio.current_time() + LIMIT)
         if not isinstance(answer, Completion):
             return Unreadable(answer.why)
         found = read(answer, self.redact)

@@ -12,7 +12,7 @@ from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
-from elwood.agent.models.settings import ModelSettings, Providers
+from elwood.agent.models.settings import Providers, can_think
 from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
@@ -20,7 +20,7 @@ from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
-from elwood.features.memory.extension import Learning, MemoryExtension
+from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
@@ -125,9 +125,7 @@ def _learning(core: Core) -> Learning:
     The model of rules cannot observe anything, so it is not asked to.
     """
     written = core.config.of(LearningSettings)
-    summarizer = core.config.of(ModelSettings).summarizer.partition("/")[0]
-    provider = core.config.of(Providers).by_name.get(summarizer)
-    if provider is None or provider.api == "offline":
+    if not can_think(core.config, ROLE):
         written = attrs.evolve(written, mode="off")
 
     def settings() -> LearningSettings:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import attrs
+import msgspec
 
 from elwood.foundation.storage.paths import refusal
 from elwood.foundation.text.front_matter import (
@@ -39,8 +40,7 @@ _TAG = re.compile(r"<(?=[/!?A-Za-z])")
 _NEED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
-@attrs.frozen
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """This is no skill; *why* is for its owner."""
 
     why: str

@@ -73,8 +73,7 @@ class FoundSkill:
         return self.root.path / self.folder
 
 
-@attrs.frozen
-class FoundSkills:
+class FoundSkills(msgspec.Struct, frozen=True):
     """All skills, by name, and what is wrong with others, in sentences for the owner."""
 
     skills: tuple[FoundSkill, ...] = ()

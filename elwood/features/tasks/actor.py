@@ -35,7 +35,7 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
-from elwood.features.tasks.rules import Agenda, Decision, DueRun, Outcome, Telling
+from elwood.features.tasks.rules import Agenda, Decision, DueRun, Outcome, Telling, WatchedState
 from elwood.features.tasks.state import (
     NewsPosting,
     NewsTold,
@@ -274,7 +274,7 @@ class TaskRunner:
         sessions: Address[SessionsMail],
         *,
         chores: Mapping[str, Do],
-        watching: Callable[[Task], Awaitable[str]],
+        watching: Callable[[Task], Awaitable[WatchedState]],
         route: Callable[[Task], Route | None],
         home: Callable[[Route], str | None],
         refusal: Callable[[Task], Awaitable[str]],
@@ -290,10 +290,10 @@ class TaskRunner:
         self._now = now
         self._zone = zone
 
-    async def look(self, task: Task) -> str | Outcome:
-        """Return the fingerprint of what *task* watches; "" if it watches nothing."""
+    async def look(self, task: Task) -> WatchedState | Outcome:
+        """Look at what *task* watches; the fingerprint is "" if it watches nothing."""
         if task.watch is None:
-            return ""
+            return WatchedState()
         try:
             return await self._watching(task)
         except Halt:
@@ -346,7 +346,8 @@ class TaskRunner:
             return outcome
         asking = replace(task, prompt=prompt, tool="", session=session_of(task))
         trouble = outcome.words if failed else ""
-        done = await self._carry_out(replace(run, task=asking, trouble=trouble, follows=True))
+        following = replace(run, task=asking, trouble=trouble, follows=True, looks=())
+        done = await self._carry_out(following)
         # What was done is not done again for what follows it.
         return outcome if failed else replace(done, acted=done.result == "failed")
 
@@ -413,6 +414,7 @@ class TaskRunner:
             route=route or NOWHERE,
             text=words,
             sent_at=now,
+            looks=run.looks,
             untrusted=task.untrusted,
             bounds=RunBounds(
                 task.id,
@@ -458,6 +460,7 @@ class TaskRunner:
             made,
             session=home,
             id=f"{made.id}:note",
+            looks=(),
             untrusted=made.untrusted or done.label.untrusted,
             bounds=RunBounds(run.task.id, says="note", private=done.label.private),
         )
@@ -550,17 +553,19 @@ class Scheduler:
         failure: Outcome | None = None
         begin = partial(Begin, run=run.planned)
         if not run.begun:
-            seen = await self._runner.look(run.task)
-            if isinstance(seen, Outcome):
-                failure, seen = seen, ""
-            elif seen and seen == run.seen and not run.planned.is_requested:
+            found = await self._runner.look(run.task)
+            if isinstance(found, Outcome):
+                failure, found = found, WatchedState()
+            seen = found.fingerprint
+            if seen and seen == run.seen and not run.planned.is_requested:
                 if run.task.origin == "heartbeat":
                     report_done(HEARTBEAT, "unchanged")
                 await self._end(run, Outcome("unchanged"))
                 return
             session = self._runner.session(run.task)
             begin = partial(begin, seen=seen, session=session)
-            run = replace(run, task=placed(run.task, session))
+            looks = found.receipts(run.unchanged)
+            run = replace(run, task=placed(run.task, session), looks=looks)
         # Also if it has begun: since the agenda was made it may have ended.
         if not await self._timetable.insist(begin):
             if not run.begun:

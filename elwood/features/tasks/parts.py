@@ -9,15 +9,14 @@ import msgspec
 import trio
 
 from elwood.agent.channels.client import TellOwner
-from elwood.agent.conversation.labels import CLEAN, PRIVATE, addresses
-from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.calls import Look
+from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
 from elwood.agent.models.check import is_written, unpriced
 from elwood.agent.models.messages import MayAsk
-from elwood.agent.models.settings import Limits, ModelSettings, candidates
+from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
-from elwood.agent.policy.decide import Allow, Rules, Situation, decide, has_effect
-from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.admission import Admission
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
@@ -33,8 +32,9 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
+from elwood.agent.session.turn.gate import Toolset, toolset
+from elwood.agent.session.turn.looking import look
 from elwood.agent.tools.talk import Messenger
-from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
 from elwood.features.tasks.heartbeat import OwnHeartbeat, Written, read
 from elwood.features.tasks.messages import (
@@ -45,6 +45,7 @@ from elwood.features.tasks.messages import (
     WhichCancelled,
     Woken,
 )
+from elwood.features.tasks.rules import WatchedState
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.features.tasks.state import SCHEDULE, Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
@@ -190,6 +191,7 @@ class TaskClock:
         self._others = others
         self._heartbeat: Written | None = None
         self._own: tuple[Task, ...] | None = None
+        self._toolset: Toolset | None = None
         self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -271,44 +273,36 @@ class TaskClock:
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
-    async def _watching(self, task: Task) -> str:
+    async def _watching(self, task: Task) -> WatchedState:
         watch = task.watch or ()
-        seen = [await self._look(one) for one in watch if one.startswith(BY_TOOL)]
+        by_tool = [one for one in watch if one.startswith(BY_TOOL)]
+        looks = [await self._look(task, one) for one in by_tool]
         files = [one for one in watch if not one.startswith(BY_TOOL)]
+        seen = (f"{what}: {one.text}" for what, one in zip(by_tool, looks, strict=True))
         text = "\n".join((task.prompt, *seen))
         watched = partial(fingerprint, self._core.workspace, files, text)
-        return await self._core.environment.blocking(watched)
+        # What was seen is compared, and told to nobody.
+        receipts = tuple(msgspec.structs.replace(one, text="") for one in looks)
+        return WatchedState(await self._core.environment.blocking(watched), receipts)
 
-    async def _look(self, what: str) -> str:
+    async def _look(self, task: Task, what: str) -> Look:
         """Have a tool look at *what*, unasked; that it cannot be seen is a state as any other.
 
         Raises BadSetting if that would be asked about, or do more than look.
         """
-        core = self._core
-        offered = ((tool, tool.watched(what)) for tool in self._others.tools if tool.watched)
+        core, tools = self._core, self._others.tools
+        offered = ((tool, tool.watched(what)) for tool in tools if tool.watched)
         tool, given = next((one for one in offered if one[1] is not None), (None, None))
         if tool is None or tool.plan is None:
             raise BadSetting(f"{what!r} cannot be watched", "the tool for it is not there")
-        context = ToolContext(session="", route=NOWHERE, now=core.clock.now(), zone=self._zone)
-        word = core.config.of(PolicySettings).word(tool.name, tool.id) or tool.policy
-        try:
-            with trio.fail_after(tool.timeout):
-                plan = await tool.plan(given, context)
-                # The owner has written down what is watched.
-                named = frozenset(addresses(what))
-                situation = Situation(label=CLEAN, principal="task", named_before=named)
-                rules = Rules(tools={tool.name: word} if word else {})
-                decision = decide(tool.name, plan.action, situation, rules)
-                if not isinstance(decision, Allow) or has_effect(plan.action):
-                    why = "" if isinstance(decision, Allow) else f": {decision.why}"
-                    remedy = "watch a page, or a command that only looks and runs unasked"
-                    raise BadSetting(f"{what!r} cannot be watched{why}", remedy)
-                if core.redactor.reveals(plan.outgoing):
-                    raise BadSetting("what is watched holds a secret", "take it out")
-                output = await tool.run(given, context)
-        except (ToolFailure, trio.TooSlowError) as failure:
-            return f"{what}: {failure}"
-        return f"{what}: {output.text if isinstance(output, Output) else output}"
+        if self._toolset is None:
+            self._toolset = toolset(core, tools, dry_run=False)
+        call = (tool.name, given)
+        found = await look(core, self._toolset, session_of(task), task.id, what, call)
+        if found.outcome == "denied":
+            remedy = "watch a page, or a command that only looks and runs unasked"
+            raise BadSetting(f"{core.redactor(what)!r} cannot be watched: {found.text}", remedy)
+        return found
 
     async def _refusal(self, task: Task) -> str:
         budget, session = task.budget, session_of(task)
@@ -348,11 +342,11 @@ async def check(context: CheckContext) -> list[Finding]:
     config, found = context.config, list[Finding]()
     models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
     if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
-        names = candidates(models, heartbeat.model)
+        names = models.role(heartbeat.model).models
         found += unpriced(config, names, "heartbeat.usd does not count")
     for task in config.of(ConfiguredTasks).tasks:
         if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
-            names = candidates(models, task.role)
+            names = models.role(task.role).models
             found += unpriced(config, names, f"usd of the task {task.id} refuses")
     return found
 

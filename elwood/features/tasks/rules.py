@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.settings import next_active
 from elwood.features.tasks import texts, when
 from elwood.features.tasks.state import (
@@ -95,12 +96,27 @@ class Outcome(msgspec.Struct, frozen=True):
     denied: bool = False
 
 
+class WatchedState(msgspec.Struct, frozen=True):
+    """The *fingerprint* of what a task watches, and the receipts of the *looks* of tools."""
+
+    fingerprint: str = ""
+    looks: tuple[Look, ...] = ()
+
+    def receipts(self, unchanged: int) -> tuple[Look, ...]:
+        """Return the receipts for the log; *unchanged* looks before these had found the same."""
+        if not unchanged:
+            return self.looks
+        count = f"({unchanged + 1} looks)"
+        return tuple(replace(one, target=f"{one.target} {count}") for one in self.looks)
+
+
 class DueRun(msgspec.Struct, frozen=True):
     """A run to begin, or to go on with if it has *begun*.
 
     *seen* is the fingerprint of what the task watched when it was last done well, at Unix time
     *good* (0: never); *trouble* why the last try failed; *said* what the owner was told last.
-    It *follows* if it is what the task wants when a run has ended.
+    It *follows* if it is what the task wants when a run has ended.  Before it *unchanged* looks
+    in a row found nothing new; *looks* are the receipts of those that led to it.
     """
 
     task: Task
@@ -111,6 +127,8 @@ class DueRun(msgspec.Struct, frozen=True):
     trouble: str = ""
     said: str = ""
     follows: bool = False
+    unchanged: int = 0
+    looks: tuple[Look, ...] = ()
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -415,7 +433,8 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
 def _due(one: TaskState, planned: PlannedRun) -> DueRun:
     trouble = one.words if one.failures and one.result == "failed" else ""
     said = one.said if planned.due - one.said_at < SAID_FOR else ""
-    return DueRun(one.task, planned, False, one.seen, one.good, trouble, said)
+    unchanged = one.unchanged
+    return DueRun(one.task, planned, False, one.seen, one.good, trouble, said, unchanged=unchanged)
 
 
 # --- the end of a run ----------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class HeartbeatSettings:
         "", help="hours in which that is done", check=is_hours, default="owner.hours"
     )
     model: str = setting(
-        "cheap", help="`cheap` (models.summarizer), `default`, or provider/name", check=is_role
+        "heartbeat", help="a role of models.roles, or provider/name", check=is_role
     )
     tokens: int = setting(
         500_000, help="most tokens a day, of the checklist and of each entry", check=at_least(1)
@@ -205,7 +205,9 @@ class TaskForm:
         default="an empty one",
     )
     model: str = setting(
-        "default", help="`default`, `cheap` (models.summarizer), or provider/name", check=is_role
+        "default",
+        help="`default`, `cheap`, another of models.roles, or provider/name",
+        check=is_role,
     )
     tools: tuple[str, ...] | None = setting(
         None, help="tools it may use", default="all", names="tool"

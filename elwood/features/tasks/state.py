@@ -204,7 +204,8 @@ class TaskState(msgspec.Struct):
     It is planned from the entry *series* on, and all planned times up to *mark* are dealt with.
     *requested* names a run that somebody asked for.  *failures* tries in a row have failed.
     *last* is when it ran last, *result* and *words* what came of that or of what was missed since,
-    *good* when it was last done well, and *seen* what it watched then; *said* is what it told last,
+    *good* when it was last done well, and *seen* what it watched then; *unchanged* counts the looks
+    since that found the same, as long as nothing is written.  *said* is what it told last,
     at *said_at*.  A task that is *removed* only waits for the end of its run; one that was made in
     its place waits too.
     """
@@ -225,6 +226,7 @@ class TaskState(msgspec.Struct):
     seen: str = ""
     said: str = ""
     said_at: float = 0.0
+    unchanged: int = 0
 
     def start(self, run: PlannedRun, at: float, seen: str, session: str = "") -> None:
         """Take a run as under way."""
@@ -243,6 +245,7 @@ class TaskState(msgspec.Struct):
         if run.planned.series != self.series:
             return
         self.last, self.result, self.words = at, result, finished.words
+        self.unchanged = self.unchanged + 1 if result == "unchanged" else 0
         if result == "failed":
             self.failures += 1
         elif result in ("done", "waiting"):

@@ -7,7 +7,7 @@ from itertools import islice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import QUIET, Budget
 from elwood.agent.conversation.settings import write_hours
-from elwood.agent.models.spending import dollars
+from elwood.agent.models.ledger import dollars
 from elwood.features.tasks.state import RunFinished, RunsMissed, TaskState
 from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
@@ -164,7 +164,9 @@ def limits(task: Task) -> list[str]:
     """
     found = []
     if task.role != "default":
-        found.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
+        found.append(
+            f"with the {f'model {task.role}' if '/' in task.role else f'{task.role} model'}"
+        )
     if task.tools is not None:
         found.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
     budget = task.budget or Budget()

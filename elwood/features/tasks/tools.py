@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal
 
-import attrs
 import msgspec
 from msgspec import Meta
 
@@ -13,7 +12,7 @@ from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
 from elwood.agent.conversation.settings import read_hours
-from elwood.agent.models.spending import dollars
+from elwood.agent.models.ledger import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
@@ -153,8 +152,7 @@ class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-@attrs.frozen
-class _Drafted:
+class _Drafted(msgspec.Struct, frozen=True):
     """A task as it would be planned; *place* is where its answers go, *facts* bind a yes to it."""
 
     task: Task

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
-import attrs
+import msgspec
 import trio
 
 from elwood.foundation.net.http import Route, Unreachable
@@ -53,13 +53,12 @@ def refusal(rules: EgressRules, url: Url, hop: int) -> str | None:
             return None
 
 
-@attrs.define
-class Windows:
+class Windows(msgspec.Struct):
     """Counts the requests of the last minute, of which at most *total* are made."""
 
     per_host: int
     total: int
-    _asked: list[tuple[float, str]] = attrs.field(factory=list, init=False)
+    _asked: list[tuple[float, str]] = msgspec.field(default_factory=list)
 
     def wait(self, host: str, now: float) -> float:
         """Count a request to *host*, and return 0; or say in how many seconds it may be made."""

@@ -13,7 +13,6 @@ from itertools import count
 from math import inf
 from typing import Literal
 
-import attrs
 import msgspec
 
 State = Literal["starting", "running", "restarting", "stopping", "stopped", "given up"]
@@ -62,8 +61,7 @@ class Trouble(msgspec.Struct):
         self.stuck = self.stuck or self.equal >= REPEATED or self.count >= FAILING
 
 
-@attrs.define(eq=False)
-class ActorStatus:
+class ActorStatus(msgspec.Struct, eq=False):
     """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``.
 
     *done* says of what it does again and again how it went last, and when.
@@ -80,9 +78,9 @@ class ActorStatus:
     last_crash: str | None = None
     last_crash_at: float = 0.0
     crashes_in_a_row: int = 0
-    waits: dict[int, Wait] = attrs.field(factory=dict)
-    troubles: dict[str, Trouble] = attrs.field(factory=dict)
-    done: dict[str, tuple[str, float]] = attrs.field(factory=dict)
+    waits: dict[int, Wait] = msgspec.field(default_factory=dict)
+    troubles: dict[str, Trouble] = msgspec.field(default_factory=dict)
+    done: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
 
     def turn_to(self, state: State) -> None:
         self.state = state

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import attrs
 import msgspec
 import trio
 
@@ -92,8 +91,7 @@ class _Namespace:
             os.close(self._first[1])
 
 
-@attrs.frozen
-class Bubblewrap:
+class Bubblewrap(msgspec.Struct, frozen=True):
     """Runs commands by the bwrap at *program*.
 
     *disable_userns*: bwrap knows that option (0.8); without it the filter of system calls alone

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-import attrs
+import msgspec
 import trio
 
 from elwood.foundation.sandbox import launcher, seccomp
@@ -73,8 +73,7 @@ def open_with_landlock(abi: int) -> tuple[str, ...]:
     return OPEN if abi >= _SCOPES_SIGNALS else (*OPEN, NO_SIGNAL_SCOPE)
 
 
-@attrs.frozen
-class Launched:
+class Launched(msgspec.Struct, frozen=True):
     """Runs commands in the workspace under its own name, with limits and a launcher that ends them.
 
     The rung "direct" has no walls.

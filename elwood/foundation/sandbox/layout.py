@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-import attrs
 import msgspec
 
 from elwood.foundation.runtime import Blocking
@@ -300,8 +299,7 @@ def lend(
     return tuple(lent), tuple(refused)
 
 
-@attrs.frozen(kw_only=True)
-class SandboxContext:
+class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
     """What every rung is given: folders, resolved; commands can read those that are *lent*."""
 
     workspace: Path

@@ -15,9 +15,9 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import TYPE_CHECKING
 
-import attrs
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox import seccomp
@@ -88,7 +88,7 @@ async def pick(
     mounts = await blocking(
         lambda: tuple(Lent(one.path.resolve(), one.place, one.mode) for one in settings.mounts)
     )
-    picked = await _taken(attrs.evolve(context, lent=lent + mounts))
+    picked = await _taken(replace(context, lent=lent + mounts))
     return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
@@ -153,7 +153,7 @@ async def _landlock(context: SandboxContext) -> Picked:
     notes = (*open_with_landlock(abi), *_notes())
     lent = tuple(one for one in context.lent if not one.mode)
     if len(lent) < len(context.lent):
-        context = attrs.evolve(context, lent=lent)
+        context = replace(context, lent=lent)
         notes = ("commands see no mounts: what is closed in them could not be hidden", *notes)
     return await _tested(Launched(context, "landlock"), context, notes)
 

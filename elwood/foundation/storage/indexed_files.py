@@ -59,7 +59,7 @@ class IndexedFiles:
     @property
     def is_ready(self) -> bool:
         """Whether the index has all that was ever put, and lacks only changes by others."""
-        return self._is_current and self.index.exists
+        return self._is_current and (self.is_empty or self.index.exists)
 
     def distrust(self, error: DatabaseUnusable) -> None:
         """Have it looked through for damage, and brought up to the files, before it is used."""
@@ -111,6 +111,10 @@ class IndexedFiles:
         self._is_current = doubts == self._doubts
 
     def _catch_up(self) -> Iterator[int]:
+        # To open it takes 4 ms and 0.7 MB: without files that waits for the first one.
+        self.is_empty = not self.index.exists and next(self._files.stamps(), None) is None
+        if self.is_empty:
+            return
         self._open()
         if not self._is_current:
             self.index.check()

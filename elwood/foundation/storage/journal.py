@@ -31,7 +31,6 @@ from math import inf
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, TypeVar
 
-import attrs
 import msgspec
 import trio
 
@@ -107,8 +106,7 @@ def decoder(entries: Any) -> msgspec.json.Decoder[JournalLine[Any]]:
     return msgspec.json.Decoder(JournalLine[entries])
 
 
-@attrs.define
-class JournalPlace:
+class JournalPlace(msgspec.Struct):
     """How far a journal was followed: the last entry's *seq*, its line's digest and Unix time.
 
     In its newest file *lines* counts lines, *offset* is the byte behind the last one, and *carried*

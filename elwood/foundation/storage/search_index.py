@@ -214,12 +214,14 @@ class SearchIndex:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that can only read."""
+        """Lend a connection that can only read; without a file, one to an empty index."""
         with judged():
-            db = _connected(
-                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
-            )
-            with closing(db):
+            exists = self.exists
+            uri = f"{self.path.absolute().as_uri()}?mode=ro" if exists else "file::memory:"
+            with closing(_connected(uri, READER_CACHE)) as db:
+                if not exists:
+                    self._set_up(db)
+                db.execute("PRAGMA query_only = ON")
                 yield db
 
     @contextmanager
@@ -374,15 +376,13 @@ def judged() -> Iterator[None]:
         raise DatabaseUnusable(f"it cannot be opened: {error.strerror}") from error
 
 
-def _connected(uri: str, cache: int, *more: str) -> sqlite3.Connection:
+def _connected(uri: str, cache: int) -> sqlite3.Connection:
     # Worker threads take turns with a connection; never two at once.
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:
         db.execute(f"PRAGMA busy_timeout = {BUSY}")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = {cache}")
-        for pragma in more:
-            db.execute(pragma)
     except BaseException:  # and it goes on: the file must not stay open
         db.close()
         raise

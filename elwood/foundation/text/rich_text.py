@@ -1,12 +1,12 @@
 """A page in the making: its text, line by line and indented, and the formatted spans in it."""
 
-import attrs
+import msgspec
+from msgspec.structs import replace
 
 from elwood.foundation.text.characters import clean
 
 
-@attrs.define
-class Span:
+class Span(msgspec.Struct):
     """Formatting of text[start:end], in code points."""
 
     kind: str
@@ -113,7 +113,7 @@ class TextPage:
     def _resume(self) -> None:
         for index, span in enumerate(self._open):
             if span is not None and span.kind != "blockquote":
-                again = attrs.evolve(span, start=self._size, end=-1)
+                again = replace(span, start=self._size, end=-1)
                 self._open[index] = again
                 self._spans.append(again)
 
@@ -135,4 +135,4 @@ def trimmed(span: Span, text: str, cut: int = 0) -> Span | None:
     end = start + len(inside.strip())
     if start == end:
         return None
-    return attrs.evolve(span, start=start - cut, end=end - cut)
+    return replace(span, start=start - cut, end=end - cut)

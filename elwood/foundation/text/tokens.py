@@ -6,7 +6,7 @@ short by half for JSON and by two thirds for Chinese.  Keep a tenth of the windo
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 # What each kind of piece costs: tokens for the whole piece, and tokens per character.
 _COSTS = {
@@ -23,8 +23,8 @@ _COSTS = {
 }
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 # No piece is long, so that `fit` can cut anywhere, near enough.
-_PIECE = re.compile(
-    r"(?P<blank> (?! ))"
+_PIECE = (
+    r"(?s)(?P<blank> (?! ))"
     r"|(?P<run>[A-Za-z0-9]{24,64})"
     r"|(?P<word>[A-Za-z]{1,7}(?![A-Za-z]))"
     r"|(?P<long>[A-Za-z]{1,64})"
@@ -33,14 +33,13 @@ _PIECE = re.compile(
     rf"|(?P<wide>[{_WIDE}]{{1,64}})"
     r"|(?P<letters>[^\W\d_]{1,64})"
     r"|(?P<mark>[\x00-\x7f])"
-    r"|(?P<symbol>.)",
-    re.DOTALL,
+    r"|(?P<symbol>.)"
 )
 
 # The same kinds for `estimate`, which counts each with a few calls: a match for each piece takes
 # ten times as long.
-_LETTERS = re.compile(rf"[^\W\d_\x00-\x7f{_WIDE}][^\W\d_]{{0,63}}")
-_WIDES = re.compile(f"[{_WIDE}]+")
+_LETTERS = rf"[^\W\d_\x00-\x7f{_WIDE}][^\W\d_]{{0,63}}"
+_WIDES = f"[{_WIDE}]+"
 _SPACES = re.compile(r"[^\S ]\s{0,63}|  \s{0,62}")
 _FOREIGN_SPACES = re.compile(r"[^\S\x00-\x7f]+")
 _RUNS = re.compile(r"[A-Za-z0-9]{24,64}")
@@ -56,6 +55,8 @@ _PARTS = 1260
 # Texts, and characters of a text, whose estimate is remembered: conversations begin with the same
 # prompt and news.
 TEXTS, REPEATED = 128, 16_384
+# A set with wide characters takes 1 to 2 ms, so the first text that needs a pattern compiles it.
+_compile = cache(re.compile)
 
 
 def estimate(text: str) -> int:
@@ -82,9 +83,9 @@ def _count_kinds(text: str) -> dict[str, int]:
     foreign = separators = 0
     counts = {}
     if not text.isascii():
-        text, counts["letters"], separators = _without(_LETTERS, text)
+        text, counts["letters"], separators = _without(_compile(_LETTERS), text)
         foreign = len(text) - len(text.encode("ascii", "ignore"))
-        counts["wide"] = len("".join(_WIDES.findall(text)))
+        counts["wide"] = len("".join(_compile(_WIDES).findall(text)))
         spaces = len("".join(_FOREIGN_SPACES.findall(text)))
         counts["symbol"] = foreign - counts["wide"] - spaces
     counts["space"] = len(_SPACES.findall(text))
@@ -128,6 +129,6 @@ def fit(text: str, limit: float) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, float]]:
-    for found in _PIECE.finditer(text):
+    for found in _compile(_PIECE).finditer(text):
         fixed, each = _COSTS[str(found.lastgroup)]
         yield found.start(), fixed + each * (found.end() - found.start()) if each else fixed

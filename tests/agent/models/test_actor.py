@@ -18,6 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
+from elwood.agent.models.ledger import Ledger, UsageEntry
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -30,18 +31,18 @@ from elwood.agent.models.messages import (
     Spending,
 )
 from elwood.agent.models.routing import FailureKind, Fault
-from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings
-from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.models.settings import Limits, ModelSettings, PriceSettings, RoleSettings
 from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.journeys.disk import BadDisk
+from tests.model_roles import asking
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 PROMPT = Prompt("Be kind.")
 OWNER = Route("telegram", chat=1)
-ONE = ModelSettings(default="a/m", summarizer="a/s", max_tokens=20)
-TWO = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("b/n",), max_tokens=20)
+ONE = asking("a/m", "a/s", max_tokens=20)
+TWO = asking("a/m", "a/s", fallbacks=("b/n",), max_tokens=20)
 
 
 @pytest.fixture
@@ -72,12 +73,14 @@ class Scripted:
     took: float = 1.0
     greedy: bool = False
     asked: list[tuple[float, str]] = attrs.field(factory=list)
+    requests: list[ModelRequest] = attrs.field(factory=list)
     running: int = 0
     most: int = 0
     codec: str = "scripted"
 
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         self.asked.append((trio.current_time(), request.model))
+        self.requests.append(request)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
@@ -448,7 +451,7 @@ async def test_fifty_turns_side_by_side_cannot_pass_a_limit_together(
 
 
 async def test_of_a_small_rest_a_shorter_answer_is_paid(tmp_path: Path, clock: MockClock) -> None:
-    a, settings = Scripted(greedy=True), attrs.evolve(ONE, max_tokens=16_000)
+    a, settings = Scripted(greedy=True), asking("a/m", "a/s", max_tokens=16_000)
     async with house(tmp_path, settings=settings, limits=Limits(day_tokens=4_000), a=a) as it:
         short = await it.ask()
         assert isinstance(short, Completion)
@@ -649,6 +652,22 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
         assert it.troubles() == {}
         assert (await it.models.ask(Spending(session="s"))).session.tokens == 330
     assert len(a.asked) == 3
+
+
+async def test_a_role_is_asked_as_it_is_written(tmp_path: Path, clock: MockClock) -> None:
+    """A summary has its role's first model, else those of the answers; only it thinks less."""
+    summarizer = RoleSettings(model="b/n", thinking="low", max_tokens=7)
+    settings = ModelSettings(roles={**ONE.roles, "summarizer": summarizer})
+    a, b = Scripted(greedy=True), Scripted(greedy=True)
+    async with house(tmp_path, settings=settings, a=a, b=b) as it:
+        for role in ("summarizer", "heartbeat", "default"):
+            assert isinstance(await it.ask(role=role), Completion)
+        for role in ("summarizer", "heartbeat"):
+            await it.models.ask(msgspec.structs.replace(wanted(role=role), others_first=True))
+    assert [model for _, model in b.asked] == ["n"]
+    assert [model for _, model in a.asked] == ["s", "m", "m", "s"]
+    assert b.requests[0].max_tokens == 7
+    assert [one.thinking for one in (*b.requests, *a.requests)] == ["low", None, None, "low", None]
 
 
 async def test_a_model_without_a_provider_is_a_failure(tmp_path: Path, clock: MockClock) -> None:

@@ -134,6 +134,17 @@ async def test_thoughts_are_asked_for_if_wanted(wants: bool) -> None:
     assert fake.bodies[0].get("thinking") == asked
 
 
+async def test_how_much_it_thinks_is_said_only_if_that_is_set() -> None:
+    fake = FakeModels(script=[Say("x")] * 3)
+    async with serving(fake.answer) as url, aclosing(Client()) as client:
+        settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY))
+        for thinking in (None, "low", "none"):
+            request = msgspec.structs.replace(wanted(), thinking=thinking)
+            await Anthropic("anthropic", settings, client).complete(request, lambda text: None)
+    assert [one.get("output_config") for one in fake.bodies] == [None, {"effort": "low"}, None]
+    assert [one.get("thinking") for one in fake.bodies] == [None, None, {"type": "disabled"}]
+
+
 async def test_unknown_events_deltas_and_blocks_are_ignored_or_kept() -> None:
     """LLM-13."""
     block = {"type": "novel", "data": {"x": [1, None]}}

@@ -1,5 +1,6 @@
 """The Chat Completions client: its tolerant merging, and histories."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from itertools import count
@@ -298,6 +299,35 @@ async def test_every_history_is_in_an_order_that_strict_servers_accept(
     fake = FakeModels()
     async with provider(fake) as openai:
         await openai.complete(wanted(*history), lambda text: None)
+
+
+@pytest.mark.parametrize("host", ["api.mistral.ai", "proxy.example"])
+def test_mistral_gets_ids_of_nine_letters_and_digits(host: str) -> None:
+    """Ids of other services stand in a history too, also as those services wrote them."""
+    settings = ProviderSettings(api="openai", base_url=f"https://{host}/v1")
+    openai = OpenAI("m", settings, Client(), str)
+    ids = ("call_PTLP8xhu3uwZk4l3nlnrrJha", "D681PevKs")
+    calls = tuple(ToolCall(one, "ls", "{}") for one in ids)
+    written = [{"id": one, "function": {"name": "ls", "arguments": "{}"}} for one in ids]
+    native = msgspec.json.encode({"role": "assistant", "content": None, "tool_calls": written})
+    said = Assistant(calls, openai.codec, "gpt", msgspec.Raw(native))
+    results = Results(tuple(Result(one, "x") for one in ids))
+    payload = openai.payload(wanted(Human("look"), said, results, *called(1)), str)
+    sent = msgspec.json.decode(msgspec.json.encode(payload))["messages"]
+    assert chat_problem({"messages": sent}) is None
+    answered = [message["tool_call_id"] for message in sent if message["role"] == "tool"]
+    if host == "api.mistral.ai":
+        assert all(re.fullmatch("[a-zA-Z0-9]{9}", one) for one in answered)
+        assert answered[1] == ids[1]
+    else:
+        assert answered == [*ids, "c1"]
+
+
+def test_how_much_it_thinks_is_said_only_if_that_is_set() -> None:
+    openai = OpenAI("m", ProviderSettings(api="openai"), Client(), str)
+    request = msgspec.structs.replace(wanted(), thinking="none")
+    assert openai.payload(request, str)["reasoning_effort"] == "none"
+    assert "reasoning_effort" not in openai.payload(wanted(), str)
 
 
 STEPS = st.lists(st.sampled_from(["human", "notice", "round", "said"]), max_size=12)

@@ -5,13 +5,11 @@ import pytest
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.run import Budget
-from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import (
+from elwood.agent.models.ledger import (
     MAX_JOBS,
     MAX_PERIODS,
     MAX_SESSIONS,
     PRICES,
-    TOP,
     Account,
     Caller,
     Charged,
@@ -21,11 +19,11 @@ from elwood.agent.models.spending import (
     Warned,
     charge,
     cost,
-    in_list,
-    limit_reached,
     spent,
-    warnings,
 )
+from elwood.agent.models.limits import limit_reached, warnings
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending import TOP, in_list
 from elwood.foundation.text.markdown import to_entities
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import UsageBook
+from elwood.agent.models.ledger import Caller, Charged, Ledger, UsageEntry
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import SEGMENT, Journal, entries_of

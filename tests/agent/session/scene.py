@@ -29,9 +29,9 @@ from elwood.agent.conversation.message import Human, Notice, Results, remove_ope
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models.client import EmbeddingFailed
+from elwood.agent.models.ledger import Spent, Tally
 from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail
-from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending import Spent, Tally
+from elwood.agent.models.settings import ModelSettings, RoleSettings
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.admission import Admission
@@ -267,7 +267,7 @@ class House:
             world.settings,
             SessionSettings(idle=world.idle, in_memory=world.in_memory, archive=world.archive),
             PolicySettings(allow=world.free),
-            ModelSettings(max_tokens=1000),
+            ModelSettings(roles={"default": RoleSettings(max_tokens=1000)}),
         )
         return Core(
             config=config,

@@ -17,7 +17,7 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.session.log.branch import CUT_NOTICE, SUMMARY_HEAD, is_notice_of_cut, node_of
 from elwood.agent.session.log.entries import Compacted, Node
-from elwood.agent.session.turn.compaction import DEADLINE, EXTRACTS, ROLES
+from elwood.agent.session.turn.compaction import DEADLINE, EXTRACTS, OTHERS_FIRST
 from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed
 from elwood.foundation.text.tokens import estimate
@@ -68,7 +68,7 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
     talk = await crossed(model)
 
     [asked] = model.summaries
-    assert asked.role == ROLES[0]
+    assert asked.role == "summarizer"
     assert asked.prompt.tools == ()
     assert asked.max_tokens is not None
     [wanted] = asked.messages
@@ -149,7 +149,7 @@ async def test_without_a_summary_extracts_are_kept_and_it_is_said(
 
     talk = await crossed(model)
 
-    assert [one.role for one in model.summaries] == list(ROLES[:times])
+    assert [one.others_first for one in model.summaries] == list(OTHERS_FIRST[:times])
     summary = talk.compactions[0].summary
     assert EXTRACTS in summary
     assert "PERSON: 7: some words" in summary

@@ -13,7 +13,7 @@ import trio
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.models.client import ModelRequest, Shown
-from elwood.agent.models.settings import Limits, ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Limits, Providers, ProviderSettings
 from elwood.app.main import FEATURES
 from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule
 from elwood.foundation.sandbox.settings import SandboxSettings
@@ -21,6 +21,7 @@ from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import short_folder
 from tests.line import Line, talking
+from tests.model_roles import asking
 
 HERE = Path(__file__).parent
 SERVER = HERE / "fake_server.py"
@@ -130,7 +131,7 @@ async def living(
                 state=folder / "state", workspace=folder / "state" / "workspace", runtime=runtime
             ),
             Providers({"scripted": ProviderSettings(api="offline")}),
-            ModelSettings(default="scripted/m", summarizer="scripted/m"),
+            asking("scripted/m", "scripted/m"),
             SandboxSettings(kind=sandbox),  # type: ignore[arg-type]  # named by the test
             McpServers(servers),
             Limits(session_tokens=0, day_tokens=0),

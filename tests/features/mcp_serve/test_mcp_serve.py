@@ -184,7 +184,7 @@ sys.exit(main(["--config", sys.argv[1], "mcp-serve"]))
 
 def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text(f'paths.state = "{tmp_path}"\nmodels.default = "offline/m"\n')
+    config.write_text(f'paths.state = "{tmp_path}"\nmodels.roles.default.model = "offline/m"\n')
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, config],
         cwd=ROOT,

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import elwood
 from elwood.agent.conversation.settings import Hours, Owner
-from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.heartbeat import Checklist, Written, read
 from elwood.features.tasks.settings import MAX_PROMPT, MAX_TITLE, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Cron, Every, check
 from elwood.foundation.settings import Config
+from tests.model_roles import asking
 
 ZONE = "Europe/Berlin"
 OWNER = Owner(timezone=ZONE, hours="08:00-22:00")
@@ -22,7 +22,7 @@ OWNER = Owner(timezone=ZONE, hours="08:00-22:00")
 
 def found(text: str, settings: HeartbeatSettings | None = None) -> Checklist:
     settings = settings or HeartbeatSettings()
-    models = ModelSettings(default="local/qwen")
+    models = asking("local/qwen")
     return read(Config.holding(OWNER, models, settings), Written(text))
 
 
@@ -67,7 +67,7 @@ def test_the_shipped_file_is_empty_and_its_examples_are_sound() -> None:
 
 def test_a_checklist_is_one_bounded_task() -> None:
     (task,) = tasks("# Home\n- Is the oven off? <!-- it once was not -->\n")
-    assert (task.id, task.origin, task.role) == ("heartbeat", "heartbeat", "cheap")
+    assert (task.id, task.origin, task.role) == ("heartbeat", "heartbeat", "heartbeat")
     assert task.when == Every(1800.0)
     assert task.hours == Hours("08:00", "22:00")
     assert task.zone == ZONE

@@ -12,7 +12,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, StopRun
 from elwood.features.tasks.actor import RUN_LIMIT, STOP_LIMIT, TaskRunner, message_of
-from elwood.features.tasks.rules import DueRun, Outcome
+from elwood.features.tasks.rules import DueRun, Outcome, WatchedState
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Once
@@ -26,6 +26,11 @@ async def nothing(task: Task) -> str:
     return ""
 
 
+async def unseen(task: Task) -> WatchedState:
+    await trio.lowlevel.checkpoint()
+    return WatchedState()
+
+
 def runner(
     mailbox: Mailbox[SessionsMail],
     *,
@@ -36,7 +41,7 @@ def runner(
     return TaskRunner(
         mailbox.address,
         chores={},
-        watching=nothing,
+        watching=unseen,
         route=route,
         home=home,
         refusal=refusal,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elwood.foundation.storage.indexed_files import IndexedFiles
-from elwood.foundation.storage.search_index import DatabaseUnusable, Document
+from elwood.foundation.storage.search_index import DatabaseUnusable, Document, SearchQuery
 
 
 class Texts(dict[str, str]):
@@ -30,4 +30,22 @@ def test_what_could_not_be_taken_in_between_two_steps_is_missing_still(tmp_path:
 
     list(indexed.catch_up())
     assert indexed.is_ready
+    indexed.close()
+
+
+def test_an_index_without_files_is_made_at_the_first_one(tmp_path: Path) -> None:
+    path, files = tmp_path / "index.db", Texts()
+    indexed, query = IndexedFiles(files, path), SearchQuery(query="one", now=0.0)
+    assert list(indexed.catch_up()) == []
+    assert (indexed.is_ready, indexed.is_empty, path.exists()) == (True, True, False)
+    assert (indexed.index.search(query), indexed.index.count()) == ([], 0)
+
+    files["a"] = "one"
+    indexed.put("a")
+    assert path.exists()
+    list(indexed.catch_up())
+    assert [hit.key for hit in indexed.index.search(query)] == ["a"]
+
+    path.unlink()
+    assert not indexed.is_ready
     indexed.close()

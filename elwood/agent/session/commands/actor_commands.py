@@ -21,9 +21,10 @@ from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.messages import Complete, ModelUnavailable, Spending
+from elwood.agent.models.ledger import Spent, day_of
+from elwood.agent.models.messages import Complete, Spending, ask_model
 from elwood.agent.models.settings import Limits, ModelSettings
-from elwood.agent.models.spending import Spent, day_of, in_list, in_words
+from elwood.agent.models.spending import in_list, in_words
 from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose
@@ -50,7 +51,6 @@ from elwood.agent.session.reading.render import opened, tool_listing
 from elwood.agent.session.rights import ANYBODY, OWNER, refusal
 from elwood.agent.session.turn.prompt import render, spoken
 from elwood.agent.session.turn.runner import TurnRunner
-from elwood.agent.session.turn.turn import TO_SAY_WHY
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
@@ -260,12 +260,9 @@ class Commands:
                 role=state.model or "default",
                 prompt=state.prompt or await self._runner.prompt.now(self._log.id),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
-                until=trio.current_effective_deadline() - TO_SAY_WHY,
             )
-            try:
-                completed = await core.models.ask(request)
-            except ActorUnavailable as error:
-                completed = ModelUnavailable(str(error))
+            deadline = trio.current_effective_deadline()
+            completed = await ask_model(core.models.ask, request, deadline)
             if isinstance(completed, Completion):
                 # Calls that the model wants all the same are not run.
                 said = completed.message.text.strip() or "I cannot answer that without my tools."
@@ -343,8 +340,9 @@ class Commands:
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
         lines += [f"{one.capitalize()}." for one in left(state)]
-        up, model = duration(core.clock.now() - core.started), core.config.of(ModelSettings).default
-        lines.append(f"Elwood {__version__}, up for {up}, thinking with {state.model or model}.")
+        model = state.model or core.config.of(ModelSettings).role("default").model
+        up = duration(core.clock.now() - core.started)
+        lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
         if owner:
             spent = await self._spent(PATIENCE)
             limits = core.config.of(Limits)

@@ -1,8 +1,8 @@
 """``/model``: which models there are to choose from, and what they cost."""
 
+from elwood.agent.models.ledger import price_of
 from elwood.agent.models.lifecycle import find_doubt
 from elwood.agent.models.settings import ModelSettings, Providers, key_remedy, lacks_key
-from elwood.agent.models.spending import price_of
 from elwood.agent.session.extension import CommandAnswer
 from elwood.foundation.settings import Config
 from elwood.foundation.text.lines import code, one_line
@@ -15,17 +15,18 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     One of the settings is meant by a part of its name, any other by the whole.
     """
     settings, providers = config.of(ModelSettings), config.of(Providers).by_name
-    known = tuple(dict.fromkeys((settings.default, *settings.fallbacks, settings.summarizer)))
+    usual, cheap = settings.role("default"), settings.role("cheap")
+    known = tuple(dict.fromkeys((*usual.models, *cheap.models)))
     if not given:
-        others = [name for name in known if name != (now or settings.default)]
-        text = f"I think with {_priced(now or settings.default, settings)} in this conversation."
+        others = [name for name in known if name != (now or usual.model)]
+        text = f"I think with {_priced(now or usual.model, settings)} in this conversation."
         if others:
             text += "\n\nThere are also:\n\n" + "\n".join(
                 f"- {_priced(one, settings)}" for one in others
             )
         return now, CommandAnswer(text, buttons=tuple(f"/model {name}" for name in others))
     meant = [name for name in known if given.lower() in name.lower()]
-    wanted = settings.default if given.lower() == "default" else given
+    wanted = usual.model if given.lower() == "default" else given
     name = meant[0] if len(meant) == 1 else wanted
     provider, _, model = name.partition("/")
     if provider not in providers or not model:
@@ -36,12 +37,11 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     if lacks_key(providers[provider]):
         return now, CommandAnswer(f"There is no key for {provider}: {key_remedy(provider)}.")
     text = f"From the next answer on I think with {_priced(name, settings)} in this conversation."
-    if name != settings.default:
-        usual = code(settings.default)
-        text += f" If it cannot, {usual} does; /model default goes back to it."
+    if name != usual.model:
+        text += f" If it cannot, {code(usual.model)} does; /model default goes back to it."
     if (doubt := find_doubt(name, providers[provider].base_url, today)) is not None:
         text += f"\n\n⚠ {doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
-    return "" if name == settings.default else name, CommandAnswer(text)
+    return "" if name == usual.model else name, CommandAnswer(text)
 
 
 def _priced(model: str, settings: ModelSettings) -> str:

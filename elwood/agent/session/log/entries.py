@@ -7,7 +7,7 @@ conversation: each entry's parent is the head at the time it was written, and `R
 
 import msgspec
 
-from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
+from elwood.agent.conversation.calls import Effect, Look, Outcome, Ruling, allows
 from elwood.agent.conversation.inbound import Role
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import (
@@ -43,6 +43,7 @@ class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "e
     names who speaks, and their role, where several do; *heard* is what others said there before,
     and not to us.
     *pending* files must still be fetched; *troubles* are what went wrong with those that were.
+    *looks* are the receipts of what a task watched and found changed: they stand in no other line.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "e
     heard: str = ""
     pending: tuple[PendingFile, ...] = ()
     troubles: tuple[str, ...] = ()
+    looks: tuple[Look, ...] = ()
 
     def with_fetched(self, found: FetchedFile) -> "Received":
         """Return the message after its first pending file was fetched as *found*."""
@@ -215,6 +217,22 @@ class CallStarted(msgspec.Struct, frozen=True, tag="started"):
     target: str = ""
     plan: str = ""
     ruling: str = ""
+
+
+class CallNested(msgspec.Struct, frozen=True, tag="nested"):
+    """The running call *outer* calls *tool*, as the call *call*: its *place*-th, like ``c1.3``.
+
+    *number* is that of the outer call.  One of effect pure has no `CallStarted`, and the end of any
+    has only the beginning of its text: that went to the outer tool, not to the model.
+    """
+
+    turn: str
+    outer: str
+    call: str
+    tool: str
+    arguments: str
+    place: int
+    number: int = 0
 
 
 class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
@@ -383,6 +401,9 @@ class ModelChosen(msgspec.Struct, frozen=True, tag="model"):
     model: str
 
 
+Step = CallPending | CallStarted | CallEnded
+"""What becomes of a call, but for decisions."""
+
 Entry = (
     Received
     | TurnStarted
@@ -396,6 +417,7 @@ Entry = (
     | CallDecided
     | Endorsed
     | CallStarted
+    | CallNested
     | CallEnded
     | Compacted
     | Rewound

@@ -12,12 +12,18 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Calibration, Human, Notice, is_opening_private
+from elwood.agent.conversation.message import (
+    Calibration,
+    Human,
+    Notice,
+    ToolCall,
+    is_opening_private,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import owner_of
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
-from elwood.agent.session.log.entries import Entry, Received
+from elwood.agent.session.log.entries import Entry, Received, Step
 from elwood.agent.session.log.turns import (
     TOLD,
     UNANSWERED,
@@ -154,17 +160,23 @@ class Session(Branch):
             case entries.Reminded(_, text, label, source, key, private):
                 self.taint.add(label, source)
                 self.push(seq, Notice(text, key, source if private else ""))
-            case entries.CallPending(_, call):
-                open_call = self._open_turn(entry).calls[call]
+            case entries.CallPending():
+                open_call = self._open_call(entry)
                 open_call.pending, open_call.decided = entry, None
             case entries.CallDecided():
                 self._decide(seq, at, entry)
             case entries.Endorsed(origins):
                 self.taint.endorse(origins)
-            case entries.CallStarted(_, call, effect=effect):
+            case entries.CallStarted(effect=effect):
                 turn = self._open_turn(entry)
-                turn.calls[call].started = entry
+                self._open_call(entry).started = entry
                 turn.acted = turn.acted or effect == "once"
+            case entries.CallNested(_, outer, key, tool, arguments):
+                turn = self._open_turn(entry)
+                open_call = turn.calls[outer]
+                open_call.within = max(open_call.within, entry.place)
+                call = ToolCall(key, tool, arguments)
+                turn.nested[key] = OpenCall(key, call, number=entry.number, outer=open_call)
             case entries.CallEnded():
                 self._end_call(seq, self._open_turn(entry), entry)
             case entries.Compacted(summary, upto, why):
@@ -307,7 +319,7 @@ class Session(Branch):
 
     def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         turn = self.turn
-        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        call = turn.open_call(entry.call) if turn and turn.id == entry.turn else None
         if turn is not None and call is not None and call.ended is None:
             call.decided, call.decided_at = entry, at
             if not entry.allowed:
@@ -326,16 +338,26 @@ class Session(Branch):
             self.tell(seq)
 
     def _end_call(self, seq: int, turn: Turn, entry: entries.CallEnded) -> None:
-        self.receipts.append(msgspec.structs.replace(entry, text=""))
-        del self.receipts[:-MAX_RECEIPTS]
+        open_call = self._open_call(entry)
+        started, outer = open_call.started, open_call.outer
+        acts = started is not None and started.effect != "pure"
+        if acts or outer is None:  # there may be hundreds of looks within one call
+            self.receipts.append(msgspec.structs.replace(entry, text=""))
+            del self.receipts[:-MAX_RECEIPTS]
         turn.attempts = 0
-        open_call = turn.calls[entry.call]
         open_call.ended = entry
         turn.receipts.append(entry)
-        started = open_call.started
-        acts = started is not None and started.effect != "pure"
         turn.has_acted = turn.has_acted or (acts and entry.outcome == "ok")
         self.taint.add(entry.label, entry.origin or entry.tool)
+        if outer is not None:
+            turn.within += 1
+            outer.brought |= entry.label
+            if entry.label.untrusted:
+                outer.origin = outer.origin or entry.origin or entry.tool
+            if acts:
+                outer.acts.append(entry)
+            del turn.nested[entry.call]
+            return
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
@@ -408,6 +430,12 @@ class Session(Branch):
                 self.overheard.append(msgspec.structs.replace(received, text=cut))
                 del self.overheard[:-MAX_OVERHEARD]
         _bound(self.runs, MAX_RUNS)
+
+    def _open_call(self, entry: Step) -> OpenCall:
+        call = self._open_turn(entry).open_call(entry.call)
+        if call is None:
+            raise ValueError(f"{type(entry).__name__} of no call of the turn")
+        return call
 
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from elwood.agent.conversation.calls import Ruling
-from elwood.agent.conversation.labels import Label, addresses
+from elwood.agent.conversation.labels import CLEAN, Label, addresses
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Assistant,
@@ -49,6 +49,9 @@ class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
     *key* names it within the turn, *number* in the conversation.  *decided_at* is in Unix time.
+    One that is made by another call has that as *outer*.  Of the calls made within it: *within* is
+    how many, *brought* the label of their results, from *origin*, *acts* those that did more than
+    look.
     """
 
     key: str
@@ -59,6 +62,11 @@ class OpenCall(msgspec.Struct):
     started: entries.CallStarted | None = None
     ended: entries.CallEnded | None = None
     number: int = 0
+    outer: "OpenCall | None" = None
+    within: int = 0
+    brought: Label = CLEAN
+    origin: str = ""
+    acts: list[entries.CallEnded] = []
 
     @property
     def ruling(self) -> str:
@@ -104,7 +112,8 @@ class WaitingCall(msgspec.Struct, frozen=True, rename={"bounds": "errand"}):
 class Turn(msgspec.Struct):
     """The turn that has no answer yet.
 
-    *attempts* counts starts in a row without progress; *calls* are those of the last response;
+    *attempts* counts starts in a row without progress; *calls* are those of the last response,
+    *nested* those under way that they make themselves, and *within* of these have ended;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary; *left_out* calls were too many to be run.  *acted* says that
@@ -119,6 +128,8 @@ class Turn(msgspec.Struct):
     attempts: int = 1
     rounds: int = 0
     calls: dict[str, OpenCall] = {}
+    nested: dict[str, OpenCall] = {}
+    within: int = 0
     receipts: list[entries.CallEnded] = []
     denied: list[str] = []
     kept: list[WaitingCall] = []
@@ -176,9 +187,22 @@ class Turn(msgspec.Struct):
         return frozenset(name for received in own for name in addresses(received.text))
 
     @property
+    def made(self) -> int:
+        """Count the model's calls that ended."""
+        return len(self.receipts) - self.within
+
+    def open_call(self, key: str) -> OpenCall | None:
+        return self.calls.get(key) or self.nested.get(key)
+
+    @property
+    def unended(self) -> list[OpenCall]:
+        """The calls that have no end yet, of the model and within others."""
+        return [one for one in (*self.calls.values(), *self.nested.values()) if one.ended is None]
+
+    @property
     def running(self) -> str:
         """Name the calls that run, or the file that is fetched; empty if nothing does."""
-        open_ = [call.started for call in self.calls.values() if call.ended is None]
+        open_ = [call.started for call in self.unended]
         running = [f"{one.tool} {one.target}".strip() for one in open_ if one is not None]
         files = [f"fetching the {file.kind}" for one in self.inputs for file in one.pending]
         return ", ".join(running or files[:1])
@@ -186,7 +210,7 @@ class Turn(msgspec.Struct):
     @property
     def asking(self) -> str:
         """Name the calls that it asks the owner about; empty if it waits for no answer."""
-        open_ = [call.pending for call in self.calls.values() if call.ended is None]
+        open_ = [call.pending for call in self.unended]
         return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
 
     @property

@@ -17,17 +17,9 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.settings import Owner
+from elwood.agent.models.ledger import Ledger, UsageEntry, spent
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import (
-    Ledger,
-    UsageEntry,
-    course,
-    day_of,
-    period_rows,
-    ranked_rows,
-    remarks,
-    spent,
-)
+from elwood.agent.models.spending import course, in_table
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, left
 from elwood.agent.session.reading.export import exported
@@ -46,7 +38,7 @@ from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.journal import JournalDamaged, S, entries_of, replay, segments
 from elwood.foundation.text.lines import ago, size_text
-from elwood.foundation.text.tables import Row, Styled, table
+from elwood.foundation.text.tables import Row, Styled
 
 # Days whose cost is drawn.
 DAYS = 14
@@ -138,7 +130,6 @@ def budget(config: Config, given: Namespace) -> int:
         with journal.noting():
             ledger = replay(path, UsageEntry, Ledger)[0]
             entries = [entry for _, _, entry in entries_of(path, UsageEntry)]
-    drawn = Styled(course(entries, day_of(now, zone), DAYS))
     whole = spent(ledger, "", now, zone)
     if given.json:
         kinds = {
@@ -155,13 +146,8 @@ def budget(config: Config, given: Namespace) -> int:
         ]
         show_list((), told, given, "")
         return _complain([journal])
-    rows: list[Row] = [*period_rows(whole, config.of(Limits)), (f"{DAYS} days", "", "", drawn)]
-    for row in ranked_rows(whole):
-        rows += [row] if row[1] else [[""] * 4, [Styled(row[0], "dim"), "", "", ""]]
-    lines = table(("", "tokens", "cost", "share"), rows, room(), ("tokens",))
-    noted = [[f"{remark}\n"] for remark in remarks(whole)]
-    lines += table(("",), noted, room()) if noted else []
-    show_lines(lines)
+    days = (f"{DAYS} days", "", "", course(entries, whole.today, DAYS))
+    show_lines(in_table(whole, config.of(Limits), days, room()))
     return _complain([journal])
 
 

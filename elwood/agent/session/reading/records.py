@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.entries import Entry, Received
+from elwood.agent.session.log.entries import Entry, Received, Step
 from elwood.agent.session.log.state import Log, receive
 from elwood.agent.session.log.turns import call_key
-
-Step = entries.CallPending | entries.CallStarted | entries.CallEnded
 
 
 class CallRecord(msgspec.Struct):
@@ -21,7 +20,7 @@ class CallRecord(msgspec.Struct):
     *plan* is the hash of what ran, *by* who decided, *turn* where the call was first made, *done*
     what the tool says was done; *seq* is the entry of its newest step.  *message* is the id of
     the message that the turn began with, as in the log; what else it has of `CallEnded` means the
-    same as there.
+    same as there.  The call *outer* made it as its *place*-th, and has the same *number*.
     """
 
     session: str
@@ -45,6 +44,19 @@ class CallRecord(msgspec.Struct):
     message: str = ""
     number: int = 0
     looked: str = ""
+    outer: str = ""
+    place: int = 0
+
+    @property
+    def name(self) -> str:
+        """What people call it by: ``12``, or ``12.3`` for the third call made by call 12."""
+        place = f".{self.place}" if self.place else ""
+        return f"{self.number}{place}" if self.number else ""
+
+    @property
+    def is_detail(self) -> bool:
+        """Return True for a look within another call: hundreds would hide the rest in a list."""
+        return self.place > 0 and self.outcome == "ok" and not self.has_acted
 
     @property
     def at(self) -> float:
@@ -60,7 +72,7 @@ class CallRecord(msgspec.Struct):
     @property
     def took(self) -> str:
         """How long it ran: ``2.5 s``; empty if it did not run to its end."""
-        if self.started_at is None or self.ended_at is None:
+        if self.started_at is None or self.ended_at is None or not self.effect:
             return ""
         return f"{self.ended_at - self.started_at:.1f} s"
 
@@ -119,6 +131,7 @@ class History:
         self._waiting: dict[str, Received] = {}
         self._notices: dict[str, str] = {}
         self._open: dict[str, CallRecord] = {}
+        self._looks: dict[str, list[CallRecord]] = {}
         moves, head = list[tuple[int, int]](), 0
         for seq, at, entry in log:
             head = seq
@@ -149,6 +162,10 @@ class History:
         match entry:
             case Received():
                 receive(self._waiting, entry)
+                if entry.looks:
+                    looks = [self._look(seq, entry, one) for one in entry.looks]
+                    self._looks[entry.id] = looks
+                    self.calls += looks
             case entries.Fetched(_, input_, found) if turn is not None:
                 for place, one in enumerate(turn.heard):
                     if one.received.id == input_:
@@ -169,13 +186,19 @@ class History:
                 self._waiting[id_] = asked
             case entries.TurnStarted() | entries.Joined() if turn is not None:
                 taken = [self._waiting.pop(id_) for id_ in entry.inputs if id_ in self._waiting]
+                turn.calls += [look for one in taken for look in self._looks.pop(one.id, ())]
                 told = self._notices
                 turn.heard += [TurnInput(seq, at, one, told.pop(one.id, "")) for one in taken]
             case entries.Said(usage=usage) if turn is not None:
                 turn.requests += 1
                 turn.read += usage.input + usage.cache_read + usage.cache_write
                 turn.wrote += usage.output
-            case entries.CallPending() | entries.CallStarted() | entries.CallEnded():
+            case (
+                entries.CallPending()
+                | entries.CallStarted()
+                | entries.CallNested()
+                | entries.CallEnded()
+            ):
                 self._step(seq, at, entry)
             case entries.CallDecided():
                 self._decide(seq, at, entry)
@@ -186,7 +209,13 @@ class History:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _step(self, seq: int, at: float, entry: Step) -> None:
+    def _look(self, seq: int, received: Received, look: Look) -> CallRecord:
+        call = CallRecord(self._session, "", "", look.tool, look.outcome, look.target)
+        call.ended_at, call.seq, call.message = look.at, seq, received.id
+        call.label, call.origin, call.looked = look.label, look.origin, look.looked
+        return call
+
+    def _step(self, seq: int, at: float, entry: Step | entries.CallNested) -> None:
         # A call that waited for the owner goes on under its key in a later turn.
         key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
         call = self._open.get(key)
@@ -197,7 +226,12 @@ class History:
             self.calls.append(call)
         if self._turn is not None and all(one is not call for one in self._turn.calls):
             self._turn.calls.append(call)
-        call.seq, call.target = seq, entry.target or call.target
+        call.seq = seq
+        if isinstance(entry, entries.CallNested):
+            call.outer, call.place, call.number = entry.outer, entry.place, entry.number
+            call.started_at = at
+            return
+        call.target = entry.target or call.target
         match entry:
             case entries.CallPending(plan=plan):
                 call.plan, call.pending_at, call.outcome = plan, at, "waiting"
@@ -208,7 +242,7 @@ class History:
                 call.outcome, call.ended_at = outcome, at
                 call.ruling = ruling or call.ruling
                 call.label, call.origin, call.done = entry.label, entry.origin, entry.done
-                call.number, call.looked = entry.number, entry.looked
+                call.number, call.looked = entry.number or call.number, entry.looked
                 if outcome != "waiting" or call.pending_at is None:
                     del self._open[key]
 

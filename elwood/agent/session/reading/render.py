@@ -28,6 +28,8 @@ from elwood.foundation.text.tables import Row, Style, Styled
 CELL, NAME, FACT = 200, 60, 60
 # Calls that /receipts lists when nobody says how many; characters of an error.
 LISTED, MAX_ERROR = 10, 300
+# Calls within a call that is opened that are listed; the rest is counted.
+WITHIN = 20
 # Characters of what was given to a call that is opened, and of what came of it.
 MAX_GIVEN, MAX_RESULT = 1000, 1500
 FORGOTTEN = "(it was about words that are not to be kept)"
@@ -48,14 +50,15 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
     wanted, number = asked_page(given)
     if wanted:
         return CommandAnswer("Say which call to open, by its number: /receipts 12")
-    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
+    shown = (one for one in calls if one.ended_at is not None and not one.is_detail)
+    ended = sorted(shown, key=lambda one: one.at)
     if not ended:
         return CommandAnswer("No tool was called in this conversation.")
-    shown, pages = page(ended[::-1], number, LISTED, "/receipts")
+    newest, pages = page(ended[::-1], number, LISTED, "/receipts")
     lines = [
         f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
-        f"{f' {DOT} #{one.number}' if one.number else ''}"
-        for one in reversed(shown)
+        f"{f' {DOT} #{one.name}' if one.name else ''}"
+        for one in reversed(newest)
     ]
     head = f"Calls of this conversation, {len(ended)} in all, the newest last; "
     head += "/receipts NUMBER opens one:"
@@ -78,7 +81,8 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
                     result, forgets = ended.text, ended.forgets
             yield line
 
-    calls = {one.number: one for one in History("", noting()).calls if one.number}
+    made = History("", noting()).calls
+    calls = {one.number: one for one in made if one.number and not one.place}
     call = calls.get(number)
     if call is None:
         return CommandAnswer(f"No call of this conversation has the number {number}: /receipts")
@@ -97,6 +101,11 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
         shown = clean(cut(redact(FORGOTTEN if forgets else text), most))
         fence = fence_of(shown)
         lines += ["", f"{name}:", fence, shown, fence] if shown.strip() else []
+    within = [one for one in made if one.place and one.number == number]
+    # Those that acted come first: of hundreds most only looked.
+    within.sort(key=lambda one: one.is_detail)
+    lines += ["", f"Calls made by it: {len(within)}"] if within else []
+    lines += [f"- {literal(redact(f'{one.name}: {_call_line(one)}'))}" for one in within[:WITHIN]]
     near = {f"← {number - 1}": number - 1, f"{number + 1} →": number + 1}
     pages = {text: f"/receipts {one}" for text, one in near.items() if one in calls}
     return CommandAnswer("\n".join(lines), pages=pages)
@@ -144,7 +153,7 @@ def call_cells(call: CallRecord, zone: tzinfo, now: float) -> Row:
         ago(now - call.at),
         _time(call.at, zone),
         one_line(call.session, NAME),
-        str(call.number or ""),
+        call.name,
         one_line(call.tool, NAME),
         one_line(call.target, CELL),
         Styled(call.outcome, _STYLES.get(call.outcome, "")),
@@ -199,6 +208,8 @@ def _said_and_done(entry: Entry) -> tuple[str, str] | None:
             return "decided", f"{ruling} {by}".rstrip()
         case entries.CallStarted(tool=tool, target=target):
             return "Elwood", f"starts {tool} {target}".rstrip()
+        case entries.CallNested(outer=outer, tool=tool, arguments=arguments):
+            return f"the call {outer}", f"→ {tool} {arguments}"
         case entries.CallEnded(tool=tool, target=target, outcome=outcome, text=text):
             return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
         case entries.Compacted(summary=summary):

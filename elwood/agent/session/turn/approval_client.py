@@ -55,6 +55,7 @@ WAITS_ALREADY = (
     "waiting already: the owner has been asked for exactly this before and has not answered "
     "yet. They were not asked again. Do not call it again; go on or end your turn."
 )
+UNANSWERED = "not run: the owner was asked and did not answer while the call could wait."
 TOLD = {
     "denied": "the owner said no. Do not try it again in this turn.",
     "expired": "the owner did not answer in time.",
@@ -90,6 +91,12 @@ class CallNotRun(Exception):
         self.outcome = outcome
         self.output = Output(output) if isinstance(output, str) else output
         self.gives = CLEAN
+
+
+def _name_outer(call: OpenCall) -> str:
+    """Name a running call that makes another one, for the owner."""
+    started = call.started
+    return f"{call.call.name} {started.target if started else ''}".rstrip()
 
 
 class ApprovalClient:
@@ -163,9 +170,8 @@ class ApprovalClient:
         job = owner_of(turn.bounds)
         kept = [one for one in state.pending.values() if one.decided is None]
         if any(one.pending.plan == plan and owner_of(one.bounds) == job for one in kept):
-            raise CallNotRun("waiting", WAITS_ALREADY)
-        calls = turn.calls.values()
-        open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
+            raise CallNotRun("denied" if call.outer else "waiting", WAITS_ALREADY)
+        open_ = [one for one in turn.unended if one.pending and not one.decided]
         if len(state.pending) + len(open_) >= MAX_KEPT:
             text = f"{MAX_KEPT} calls wait for the owner already; not asked"
             raise CallNotRun("denied", text)
@@ -201,8 +207,13 @@ class ApprovalClient:
                 if call.pending is not None:
                     await self.withdraw(call.pending)  # it may have been put for all that
                 raise CallNotRun("failed", "not run: the owner could not be asked")
-            if isinstance(verdict, Pending):
+            if isinstance(verdict, Pending) and call.outer is None:
                 raise CallNotRun("waiting", WAITING)
+            if isinstance(verdict, Pending):
+                # Its tool cannot be kept until there is an answer, as a turn can.
+                if call.pending is not None:
+                    await self.withdraw(call.pending)
+                raise CallNotRun("denied", UNANSWERED)
             await self._decided(self._log.turn.id, call.key, self.bound(wanted), verdict)
         except DiskFull as error:
             text = "not run: the disk is full, so it could not be recorded"
@@ -328,7 +339,7 @@ class ApprovalClient:
             plan=self.bound(wanted),
             exact=wanted.exact,
             subject=wanted.plan.subject,
-            why=why.why,
+            why=why.why if call.outer is None else f"{why.why}; {_name_outer(call.outer)} wants it",
             route=turn.route,
             principal=turn.principal,
             offered=tuple(offered),

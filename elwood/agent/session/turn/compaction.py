@@ -27,11 +27,10 @@ from elwood.agent.conversation.message import (
     remove_opening,
 )
 from elwood.agent.models import messages as models
-from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.models.messages import Complete, Completed, ask_model
 from elwood.agent.session.log.branch import CUT_NOTICE, SUMMARY_HEAD, is_notice_of_cut
 from elwood.agent.session.log.entries import Compacted, Node
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
@@ -47,8 +46,8 @@ WORDS = 0.6
 MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
 # Characters of a reason that the owner is told.
 MAX_WHY = 200
-# Who sums up: twice, as a model may slip; then another one.
-ROLES = ("summarizer", "summarizer", "summarizer's fallback")
+# Whether another model than the first of the role sums up: it is tried twice, as it may slip.
+OTHERS_FIRST = (False, False, True)
 # Seconds for a summary: what a cheap model needs for 150,000 tokens, three times over.  The person
 # waits for it.
 DEADLINE = 120.0
@@ -86,25 +85,19 @@ async def _summary(
 ) -> str | models.BudgetSpent:
     replaced = sum(node.tokens for node in old)
     now = trio.current_time()
-    limit = min(DEADLINE, (trio.current_effective_deadline() - now) / 2)
+    deadline = now + min(DEADLINE, (trio.current_effective_deadline() - now) / 2)
     text = wanted = request(old, min(most, replaced))
     why = ""
-    for role in ROLES:
+    for others_first in OTHERS_FIRST:
         asked = Complete(
             session=id_,
-            role=role,
+            role="summarizer",
             prompt=Prompt(INSTRUCTIONS),
             messages=(Human(wanted),),
             max_tokens=ROOM_TO_THINK * most,
-            until=now + 0.9 * limit,  # so that they say what it failed of
+            others_first=others_first,
         )
-        completed: Completed | None = None
-        try:
-            with trio.move_on_at(now + limit):
-                completed = await ask(asked)
-        except ActorUnavailable as error:
-            raise Unfit(str(error)) from error
-        match completed:
+        match completed := await ask_model(ask, asked, deadline):
             case Completion():
                 try:
                     return judge(completed, replaced, most)
@@ -112,8 +105,6 @@ async def _summary(
                     why = str(error)
             case models.BudgetSpent():
                 return completed  # nothing else can be asked either: better to lose nothing
-            case None:
-                raise Unfit(f"the model gave none within {limit:.0f} s")
             case _:
                 raise Unfit(completed.why)
         wanted = f"{text}\n\n{AGAIN.format(why)}"

@@ -40,20 +40,37 @@ from elwood.agent.policy.decide import (
     Situation,
     Who,
     decide,
+    has_effect,
     version,
 )
 from elwood.agent.policy.quotations import OutgoingText
 from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.branch import PrivateText
-from elwood.agent.session.log.entries import CallEnded, CallStarted
+from elwood.agent.session.log.entries import CallEnded, CallNested, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
-from elwood.agent.session.turn.quoting import find_quotation, is_public, known_texts, leaving_text
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, in_words
+from elwood.agent.session.turn.quoting import (
+    KnownText,
+    find_quotation,
+    is_public,
+    known_texts,
+    leaving_text,
+)
+from elwood.agent.session.turn.running import RunningTool
+from elwood.agent.tools.tool import (
+    Call,
+    NestedCallFailed,
+    Output,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    in_words,
+    refuse_call,
+)
 from elwood.foundation.log import event
-from elwood.foundation.runtime import ActorUnavailable, waiting
+from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
@@ -68,6 +85,15 @@ T = TypeVar("T")
 MAX_TARGET, MAX_TEXT = 200, 2000
 # What tools give that read in public.
 STRANGE = Label(untrusted=True)
+# Calls from within others in one turn: a sandboxed program makes hundreds.  A line of the log each.
+MAX_NESTED = 1_000
+# Characters of their arguments and results that are kept in the log, and of private results of one
+# outer call that are compared with what would leave.
+MAX_NESTED_ARGUMENTS, MAX_NESTED_TEXT, MAX_COMPARED = 10_000, 300, 400_000
+# Calls that a cut-off call had made which the model is told of; the receipts have all.
+MAX_DEEDS = 20
+# What may run again after a crash.
+AGAIN = ("pure", "keyed")
 # How often a call is examined anew because what it would do changed while the owner thought.
 MAX_CHANGES = 3
 
@@ -114,6 +140,9 @@ class Gate:
         self._redactor = redactor
         self._now = now
         self._began: dict[str, float] = {}
+        # The calls within others that the turn of this id has made.
+        self._counting, self._nested = "", 0
+        self._level = logging.INFO
 
     async def perform(self) -> None:
         """Bring every call of the turn to its end; neighbours that only read run side by side.
@@ -122,6 +151,7 @@ class Gate:
         keyed one runs again, any other is unknown, and is not repeated (CP-14 to CP-16).
         """
         left = [call for call in self._log.turn.calls.values() if call.ended is None]
+        await self._end_nested()
         until = await self._ask_ahead(left)
         for reads, calls in groupby(left, lambda call: self.only_reads(call.call)):
             if reads:
@@ -136,37 +166,105 @@ class Gate:
 
     async def abandon(self) -> None:
         """Write down what became of the calls of a turn that was stopped while they ran."""
-        for call in list(self._log.turn.calls.values()):
-            if call.ended is not None:
-                continue
-            if call.started is not None:
-                is_pure = call.started.effect == "pure"
-                text = "stopped" if is_pure else f"stopped; {INTERRUPTED}"
-                await self._end(call, "failed" if is_pure else "unknown", Output(text))
-            elif call.pending is not None:
-                await self.approvals.withdraw(call.pending)
-                await self._end(call, "denied", Output("stopped before it began"))
+        await self._end_nested()
+        for call in self._log.turn.unended:
+            await self._break_off(call)
+
+    async def _end_nested(self, outer: OpenCall | None = None) -> None:
+        """End the calls within *outer*, or within any call, that were left without an end."""
+        for call in list(self._log.turn.nested.values()):
+            if outer is None or call.outer is outer:
+                await self._break_off(call)
+
+    async def _break_off(self, call: OpenCall) -> None:
+        """Write down what is known of a call that was left before its end."""
+        is_look = call.outer is not None and call.pending is None
+        if call.started is not None and call.started.effect != "pure":
+            await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_deeds(call)}"))
+        elif call.started is not None or is_look:
+            await self._end(call, "failed", Output("stopped"))
+        elif call.pending is not None:
+            await self.approvals.withdraw(call.pending)
+            await self._end(call, "denied", Output("stopped before it began"))
+
+    # --- a call from within a call ---------------------------------------------------------------
+
+    async def look(self, call: OpenCall) -> CallEnded:
+        """Make a call that only looks, if that needs no question; else it is denied."""
+        self._level = logging.DEBUG  # of hundreds a day
+        return await self._perform(call, None)
+
+    async def _call_within(
+        self, outer: OpenCall, running: RunningTool, name: str, arguments: Mapping[str, object]
+    ) -> Output:
+        """Make a call for the tool of *outer*.  Raises NestedCallFailed."""
+        turn, name = self._log.turn, self._clean(name, MAX_TARGET)
+        if self._counting != turn.id:
+            self._counting, self._nested = turn.id, turn.within
+        if running.is_over or self._nested >= MAX_NESTED:
+            why = "the call that makes it has ended"
+            if not running.is_over:
+                why = f"{MAX_NESTED} calls were made within others in this turn already"
+            raise NestedCallFailed(f"{name}: {why}", "denied")
+        try:
+            raw = msgspec.json.encode(arguments).decode()
+        except (TypeError, ValueError, RecursionError) as error:  # a program may pass anything
+            raise NestedCallFailed(f"{name}: bad arguments: {error}", "failed") from error
+        self._nested += 1
+        # A provider may have named a call of the model so.
+        place = next(one for one in running.places if f"{outer.key}.{one}" not in turn.calls)
+        key = f"{outer.key}.{place}"
+        kept = self._clean(raw, MAX_NESTED_ARGUMENTS)  # in the log only
+        entry = CallNested(turn.id, outer.key, key, name, kept, place, outer.number)
+        made = ToolCall(key, name, raw)
+        with running.paused() as scope:
+            await self._log.stage(entry)
+            call = turn.nested[key]
+            tool = self._tools.get(name)
+            async with running.taking(alone=tool is None or tool.risk != "read"):
+                ended = await self._perform(call, self.approvals.until(), running, made)
+        if scope.cancelled_caught:
+            raise NestedCallFailed(f"{name}: the call that makes it has ended", "unknown")
+        label = ended.label
+        if label.private and _size(running.known) <= MAX_COMPARED:
+            running.known.append(PrivateText(ended.text, call=call.call))
+        if ended.outcome != "ok":
+            raise NestedCallFailed(f"{name}: {ended.text}", ended.outcome, label, ended.origin)
+        return Output(ended.text, label.untrusted, label.private, ended.origin)
 
     # --- one call, step by step ------------------------------------------------------------------
 
-    async def _perform(self, call: OpenCall, until: float) -> None:
+    async def _perform(
+        self,
+        call: OpenCall,
+        until: float | None,
+        running: RunningTool | None = None,
+        made: ToolCall | None = None,
+    ) -> CallEnded:
+        """Bring a call to its end; with *running* it is *made* by that tool.
+
+        *until* is how long the owner is waited for; None if nobody may be asked.
+        """
         started, target = call.started, None
         self._began[call.key] = trio.current_time()
         payloads.debug("call", extra={"tool": call.call.name, "arguments": call.call.arguments})
         try:
-            if started is not None and started.effect not in ("pure", "keyed"):
-                text = f"{started.tool}: {INTERRUPTED}. It was not repeated."
+            if started is not None and started.effect not in AGAIN:
+                text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_deeds(call)}"
                 raise CallNotRun("unknown", text)
-            tool, given = self._find(call.call)
+            tool, given = self._find(made or call.call)
+            if running is not None:
+                _check_nested(running.tool, tool)
             target = self._target(tool, given)
             if self._toolset.dry_run and tool.risk != "read":
                 raise CallNotRun("dry run", "dry run: nothing was done")
-            wanted = await self._allowed(call, tool, given, until)
-            output, gives = await self._run(call, wanted)
+            wanted = await self._allowed(call, tool, given, until, running)
+            output, gives = await self._run(
+                call, wanted, nests=running is None and until is not None
+            )
         except CallNotRun as failure:
-            await self._end(call, failure.outcome, failure.output, target, failure.gives)
-        else:
-            await self._end(call, "ok", output, target, gives)
+            return await self._end(call, failure.outcome, failure.output, target, failure.gives)
+        return await self._end(call, "ok", output, target, gives)
 
     def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
@@ -181,12 +279,23 @@ class Gate:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
     async def _allowed(
-        self, call: OpenCall, tool: Tool, given: object, until: float
+        self,
+        call: OpenCall,
+        tool: Tool,
+        given: object,
+        until: float | None,
+        running: RunningTool | None,
     ) -> ExaminedCall:
         """Examine a call until exactly what it would do is allowed.  Raises CallNotRun."""
         for _ in range(MAX_CHANGES):
-            wanted = await self._examine(tool, given)
+            wanted = await self._examine(tool, given, running)
             decision = self._decide(wanted)
+            if until is None and isinstance(decision, Allow):
+                if not has_effect(wanted.plan.action):
+                    return wanted
+                raise CallNotRun("denied", "it does more than look")
+            if until is None:
+                raise CallNotRun("denied", decision.why)
             if isinstance(decision, Deny):
                 raise CallNotRun("denied", f"not allowed: {decision.why}")
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
@@ -196,7 +305,9 @@ class Gate:
         text = "not run: what it would do changed each time that it was allowed"
         raise CallNotRun("denied", text)
 
-    async def _examine(self, tool: Tool, given: object) -> ExaminedCall:
+    async def _examine(
+        self, tool: Tool, given: object, running: RunningTool | None = None
+    ) -> ExaminedCall:
         """Find out what the call would do.  Raises CallNotRun."""
         plan = Plan(Other(tool.risk), in_words(given))
         if tool.plan is not None:
@@ -205,14 +316,19 @@ class Gate:
             text = "not allowed: it would send a secret of the configuration out"
             raise CallNotRun("denied", text)
         if isinstance(plan.action, FetchUrl | SearchWeb | CallRemote | Schedule):
-            quotes = await self._quoted(tool, given, plan)
+            quotes = await self._quoted(tool, given, plan, running.known if running else ())
             action = msgspec.structs.replace(plan.action, quotes=quotes)
             plan = msgspec.structs.replace(plan, action=action)
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
-    async def _quoted(self, tool: Tool, given: object, plan: Plan) -> Quotation | None:
-        """Find what only this conversation knows and the call would carry out."""
+    async def _quoted(
+        self, tool: Tool, given: object, plan: Plan, within: Sequence[PrivateText]
+    ) -> Quotation | None:
+        """Find what only this conversation knows and the call would carry out.
+
+        Private results *within* the running call are known to its tool, not yet to the model.
+        """
         state, sent = self._log.state, self._sent(tool)
         public = [name for name, one in self._tools.items() if one.gives == STRANGE]
 
@@ -230,8 +346,11 @@ class Gate:
             return Quotation("more text than can be compared", private=False)
         if not outgoing.runs:
             return None
+        if _size(within) > MAX_COMPARED:
+            return Quotation("private text, of which there is more than can be compared")
         compared = []
-        for known in known_texts(state, sent if isinstance(plan.action, SearchWeb) else ()):
+        texts = known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
+        for known in (*(KnownText("private", one) for one in within), *texts):
             await trio.lowlevel.checkpoint()  # a long conversation must not hold the others up
             if shared := outgoing.shared_with(known.part.text):
                 compared.append((known, shared))
@@ -306,12 +425,17 @@ class Gate:
                     await self.approvals.request_ahead(call, await self._scoped(wanted), decision)
         return until
 
-    async def _run(self, call: OpenCall, wanted: ExaminedCall) -> tuple[Output, Label]:
-        """Record that a call begins, and run it.  Raises CallNotRun."""
+    async def _run(
+        self, call: OpenCall, wanted: ExaminedCall, *, nests: bool
+    ) -> tuple[Output, Label]:
+        """Record that a call begins, and run it; it may make calls if it *nests*.
+
+        Raises CallNotRun.
+        """
         tool = wanted.tool
         self._began[call.key] = trio.current_time()  # the owner's time is not the tool's
         log.debug("tool started", extra={"tool": tool.name, "target": wanted.target})
-        if call.started is None:
+        if call.started is None and not (call.outer is not None and tool.effect == "pure"):
             entry = CallStarted(
                 self._log.turn.id,
                 call.key,
@@ -327,24 +451,37 @@ class Gate:
                 text = "not run: the disk is full, so it could not be recorded first"
                 raise CallNotRun("failed", text) from error
         gives = wanted.gives
-        context = self._context(wanted.plan.facts)
+        running = RunningTool(tool, self._limit(tool), call.within)
+        make = partial(self._call_within, call, running) if nests else refuse_call
+        context = self._context(wanted.plan.facts, make)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
-            given = await self._guarded(tool, partial(tool.run, wanted.given, context), late)
+            step = partial(tool.run, wanted.given, context)
+            given = await self._guarded(tool, step, late, running)
         except CallNotRun as failure:  # whose words it holds, it says itself
             failure.gives = Label(private=gives.private)
             raise
         return Output(given) if isinstance(given, str) else given, gives
 
-    async def _guarded(self, tool: Tool, step: Callable[[], Awaitable[T]], late: Outcome) -> T:
+    def _limit(self, tool: Tool) -> float:
+        """Return for how many seconds *tool* may run."""
+        return min(self._toolset.deadline, self._toolset.timeouts.get(tool.name, tool.timeout))
+
+    async def _guarded(
+        self,
+        tool: Tool,
+        step: Callable[[], Awaitable[T]],
+        late: Outcome,
+        running: RunningTool | None = None,
+    ) -> T:
         """Take a step of a tool within its time; *late* is what it comes to after that.
 
         Raises CallNotRun.
         """
-        limit = min(self._toolset.deadline, self._toolset.timeouts.get(tool.name, tool.timeout))
+        limit = self._limit(tool)
         unknown = f"; {INTERRUPTED}" if late == "unknown" else ""
         try:
-            with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
+            async with (running or RunningTool(tool, limit)).within_limit():
                 return await step()
         except ToolFailure as error:
             output = Output(str(error), untrusted=error.untrusted, origin=error.origin)
@@ -366,7 +503,8 @@ class Gate:
         output: Output,
         target: str | None = None,
         gives: Label = CLEAN,
-    ) -> None:
+    ) -> CallEnded:
+        await self._end_nested(call)
         started = call.started
         tool = self._tools.get(call.call.name)
         if target is None:
@@ -380,32 +518,41 @@ class Gate:
             outcome,
             text,
             target,
-            gives | Label(output.untrusted, output.private),
-            output.origin,
+            gives | Label(output.untrusted, output.private) | call.brought,
+            output.origin or call.origin,
             call.ruling,
             one_line(text.partition("\n")[0], MAX_TARGET) if tells else "",
             tool is not None and tool.forgets,
-            call.number,
+            0 if call.outer else call.number,
             self._now(),
             tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
         )
         began = self._began.pop(call.key, None)
+        level = logging.DEBUG if call.outer is not None and started is None else self._level
         event(
             log,
             "tool_call",
             {"tool": call.call.name, "target": target, "outcome": outcome},
             success=outcome == "ok",
             seconds=None if began is None else trio.current_time() - began,
-            level=logging.WARNING if outcome in ("denied", "unknown") else logging.INFO,
+            level=logging.WARNING if outcome in ("denied", "unknown") else level,
         )
         payloads.debug("result", extra={"tool": call.call.name, "text": text})
-        if started is not None and started.effect == "pure":
-            await self._log.stage(entry)
-        else:
+        short = entry
+        if call.outer is not None:  # the text is the outer tool's
+            kept = text if len(text) <= MAX_NESTED_TEXT else f"{text[:MAX_NESTED_TEXT]}…"
+            short = msgspec.structs.replace(entry, text="" if entry.looked else kept)
+        has_begun = started is not None and started.effect != "pure"
+        if has_begun or (started is None and call.outer is None):
             # The effect has happened: its record may use the reserved space (CP-32).
-            await self._log.keep(entry, last_words=True)
+            await self._log.keep(short, last_words=True)
+        else:
+            await self._log.stage(short)
+        return entry
 
-    def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
+    def _context(
+        self, facts: Mapping[str, str] | None = None, call: Call = refuse_call
+    ) -> ToolContext:
         state, turn = self._log.state, self._log.turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
@@ -421,6 +568,7 @@ class Gate:
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
+            call=call,
         )
 
     def _written(self) -> Collection[str]:
@@ -443,6 +591,27 @@ class Gate:
         """Tell whether *call* changes nothing, so that it may run beside others, and again."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
+
+
+def _check_nested(outer: Tool, tool: Tool) -> None:
+    """Raise CallNotRun if *tool*, which *outer* calls, would do more than that says of itself."""
+    if outer.risk == "read" and tool.risk != "read":
+        raise CallNotRun("denied", f"{outer.name} only reads, so it may only call what reads")
+    if outer.effect in AGAIN and tool.effect != "pure":
+        text = f"{outer.name} may run again after a crash, so it may only call what is pure"
+        raise CallNotRun("denied", text)
+
+
+def _size(texts: Sequence[PrivateText]) -> int:
+    return sum(len(one.text) for one in texts)
+
+
+def _deeds(call: OpenCall) -> str:
+    """List what is known of the calls that *call* made, for the model."""
+    deeds = [f"{one.tool} {one.target} ({one.outcome})" for one in call.acts[:MAX_DEEDS]]
+    if more := len(call.acts[MAX_DEEDS:]):
+        deeds.append(f"and {more} more")
+    return f" It had made these calls: {'; '.join(deeds)}." if deeds else ""
 
 
 def toolset(

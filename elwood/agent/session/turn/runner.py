@@ -396,13 +396,14 @@ class TurnRunner:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
+        role = turn.bounds.role if turn.bounds else "default"
         run = TurnRun(
             log=self._log,
             gate=self._gate,
             ask=core.models.ask,
             prompt=prompt,
             settings=self._settings,
-            max_tokens=core.config.of(ModelSettings).max_tokens,
+            max_tokens=core.config.of(ModelSettings).role(role).max_tokens,
             clock=self._clock,
             arrivals=self._arrivals,
             showing=showing,

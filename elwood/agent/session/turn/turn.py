@@ -23,7 +23,7 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models import messages as models
 from elwood.agent.models.client import Thought
-from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.models.messages import Complete, Completed, ask_model
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
@@ -32,7 +32,7 @@ from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.turn.compaction import ContextLimits, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
-from elwood.foundation.runtime import ActorDown, ActorUnavailable, Signal
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Reply, Signal
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
@@ -49,11 +49,6 @@ MAX_PAUSED = 5
 # Calls of one response that are run, and what the model is told of more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
-# Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
-# call end it themselves: they know what it failed of.
-TO_SAY_WHY = 10.0
-
-
 # Characters of a result that is itself the answer: one message of any channel.
 MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
@@ -118,7 +113,7 @@ class TurnRun:
                 await self.log.stage(entries.Prompted(self.prompt))
             for done, most, of in (
                 (turn.rounds, self.settings.max_rounds, "rounds of tool calls"),
-                (len(turn.receipts), self.settings.max_calls, "tool calls"),
+                (turn.made, self.settings.max_calls, "tool calls"),
             ):
                 if done >= most:
                     text = f"I stopped after {done} {of} without an answer."
@@ -162,7 +157,7 @@ class TurnRun:
                     self.showing.said(message.text)
                 # A round that only reads is one line with its results: it may be read again.
                 given = len(message.calls)
-                run = min(given, MAX_CALLS, self.settings.max_calls - len(turn.receipts))
+                run = min(given, MAX_CALLS, self.settings.max_calls - turn.made)
                 message = _first_calls(message, run)
                 reads = all(map(self.gate.only_reads, message.calls))
                 entry = self._entry(completion, message, left_out=given - run)
@@ -295,27 +290,25 @@ class TurnRun:
                 await trio.sleep(LOOK_EVERY)
 
     async def _complete(self, progress: trio.MemorySendChannel[models.Progress]) -> Completed:
-        now, chosen = trio.current_time(), self.log.state.model
-        limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
-        for last in (False, True):
-            request = Complete(
-                session=self.log.account,
-                role=self._turn.bounds.role if self._turn.bounds else chosen or "default",
-                prompt=self.prompt,
-                messages=self.log.state.messages,
-                progress=progress,
-                max_tokens=self._doubled,
-                until=now + limit - min(TO_SAY_WHY, limit / 10),
-            )
-            try:
-                with trio.fail_at(now + limit):
-                    return await self._request(request)
-            except ActorUnavailable as error:
-                if last:
-                    return models.ModelUnavailable(str(error))
-            except trio.TooSlowError:
-                return models.ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
-        raise AssertionError("unreachable")
+        chosen = self.log.state.model
+        limit = trio.current_time() + self.settings.model_deadline
+        request = Complete(
+            session=self.log.account,
+            role=self._turn.bounds.role if self._turn.bounds else chosen or "default",
+            prompt=self.prompt,
+            messages=self.log.state.messages,
+            progress=progress,
+            max_tokens=self._doubled,
+        )
+        deadline = min(limit, trio.current_effective_deadline())
+        return await ask_model(self._request_twice, request, deadline)
+
+    async def _request_twice(self, request: Complete) -> Completed:
+        """Ask a second time if the models crash, as that may have had another reason."""
+        try:
+            return await self._request(request)
+        except ActorUnavailable:
+            return await self._request(msgspec.structs.replace(request, reply=Reply()))
 
     async def _make_room(self, context: int | None) -> models.BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""

@@ -1,0 +1,188 @@
+"""What may be spent: whether a call fits the limits, and what the owner is told of them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+
+import msgspec
+
+from elwood.agent.conversation.message import Usage
+from elwood.agent.conversation.run import Budget
+from elwood.agent.models.ledger import (
+    FREE,
+    Account,
+    Caller,
+    Charged,
+    Ledger,
+    Price,
+    Tally,
+    Unit,
+    cost,
+    day_of,
+    dollars,
+)
+from elwood.agent.models.settings import Limits
+from elwood.foundation.text.lines import one_line
+
+# Tokens of a response that are worth a call, where a limit leaves less than was wanted.
+LEAST = 1_000
+
+
+def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
+    """List what a call counts into: a conversation, or the job in whose run it is made, if any."""
+    periods = Account("day", day), Account("month", day[:7])
+    if not (job or session):
+        return periods
+    return Account("job", day, job) if job else Account("session", session), *periods
+
+
+class PlannedCall(msgspec.Struct, frozen=True):
+    """A call of *model* for *caller*: *prompt* tokens, and a response of *wanted* at most."""
+
+    caller: Caller
+    model: str = ""
+    price: Price | None = FREE
+    prompt: int = 0
+    wanted: int = 0
+
+    def at_most(self, output: int) -> Usage:
+        """Say the most it can use: no token of a prompt is dearer than one cached for an hour."""
+        return Usage(0, output, cache_write=self.prompt, cache_write_1h=self.prompt)
+
+
+def limit_reached(
+    limits: Limits, ledger: Ledger, caller: Caller, now: float, zone: str = "UTC"
+) -> str | None:
+    """Say which limit forbids any call (LLM-42); *zone* says when a day begins."""
+    found = affordable(limits, ledger, (), PlannedCall(caller), now, zone)
+    return found if isinstance(found, str) else None
+
+
+def affordable(
+    limits: Limits,
+    ledger: Ledger,
+    held: Sequence[Charged],
+    call: PlannedCall,
+    now: float,
+    zone: str = "UTC",
+) -> int | str:
+    """Say how many tokens the response of *call* may have, or which limit forbids the call.
+
+    With so many no limit is passed, though all *held* costs come about, those of calls under way.
+    The limits of a conversation do not hold for a job in it.
+    """
+    caller, most = call.caller, call.wanted
+    budget = caller.budget or Budget()
+    for account in accounts(caller.session, day_of(now, zone), caller.job):
+        if not (bounds := list(_bounds(limits, caller.budget, account))):
+            continue  # in a crowd much is held
+        tally = ledger.tally(account)
+        for entry in held:
+            if account in accounts(entry.session, entry.day, entry.job):
+                tally = tally.plus(entry)
+        for unit, bound in bounds:
+            limit = _limit(account, unit, bound)
+            way_out = _way_out(account, unit, caller.budget, zone)
+            left = bound - tally.amount(unit)
+            if left <= 0:
+                return f"The limit of {limit} is reached. {way_out}"
+            if unit == "tokens":
+                fits = left - call.prompt
+            elif call.price is not None:
+                fits = _output_for(left, call.price, call)
+            elif account.scope == "job" and (budget.usd is None or budget.tokens is not None):
+                continue  # its limit in tokens holds as well
+            else:
+                remedy = f"write it into models.prices in config.toml, or take away the {limit}"
+                return f"I do not know the price of {call.model}, so I cannot keep to the limit \
+of {limit}: {remedy}."
+            if fits < min(call.wanted, LEAST):
+                return f"The rest of the limit of {limit} is too little for an answer. {way_out}"
+            most = min(most, int(fits))
+    return most
+
+
+def _output_for(usd: float, price: Price, call: PlannedCall) -> float:
+    """Say how many tokens of output *usd* pays for, behind the prompt; less than 0: not even it."""
+    bare, whole = (cost(price, call.at_most(output)) for output in (0, call.wanted))
+    if whole <= usd:
+        return call.wanted
+    return -1 if bare > usd else (usd - bare) / (whole - bare) * call.wanted
+
+
+def warnings(
+    limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Budget | None]], zone: str
+) -> tuple[str, ...]:
+    """Say what the owner is told when *calls* come to *ledger*, which has not seen them yet.
+
+    Each goes along with what its job may spend.  The owner is told once of a limit in its period,
+    as the sum passes the share of it that was set.
+
+    >>> call = Charged("s", "a/m", "2026-12-24", input=90)
+    >>> print(*warnings(Limits(month_tokens=100), Ledger(), [(call, None)], "UTC"))
+    90 % of the limit of 100 tokens a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
+before that, raise limits.month_tokens in config.toml. /budget shows where it went.
+    """
+    added: dict[Account, Tally] = {}
+    budgets: dict[Account, Budget | None] = {}
+    for entry, budget in calls:
+        for account in accounts(entry.session, entry.day, entry.job):
+            added[account] = added.get(account, ledger.tally(account)).plus(entry)
+            budgets[account] = budget
+    told = []
+    for account, tally in added.items():
+        for unit, most in _bounds(limits, budgets[account], account):
+            share, used = limits.warn * most, tally.amount(unit)
+            if ledger.tally(account).amount(unit) < share <= used:
+                limit = _limit(account, unit, most, f"the conversation {one_line(account.of)}")
+                so_far = f"{100 * used / most:.0f} % of the limit of {limit} is used"
+                way_out = _way_out(account, unit, budgets[account], zone)
+                told.append(f"{so_far}. {way_out} /budget shows where it went.")
+    return tuple(told)
+
+
+def _bounds(
+    limits: Limits, budget: Budget | None, account: Account
+) -> Iterator[tuple[Unit, float]]:
+    tokens: float | None
+    match account.scope:
+        case "session":
+            tokens, usd = limits.session_tokens or None, limits.session_usd
+        case "day":
+            tokens, usd = limits.day_tokens or None, limits.day_usd
+        case "month":
+            tokens, usd = limits.month_tokens, limits.month_usd
+        case "job":
+            whole = limits.budget(budget)
+            tokens, usd = whole.tokens, whole.usd
+    if tokens is not None:
+        yield "tokens", tokens
+    if usd is not None:
+        yield "usd", usd
+
+
+def _limit(account: Account, unit: Unit, most: float, here: str = "this conversation") -> str:
+    amount = f"{most:,.0f} tokens" if unit == "tokens" else dollars(most)
+    match account.scope:
+        case "session":
+            return f"{amount} for {here}"
+        case "day" | "month":
+            return f"{amount} a {account.scope}"
+        case "job":
+            return f"{amount} a day for the job {one_line(account.job)}"
+
+
+def _way_out(account: Account, unit: Unit, budget: Budget | None, zone: str) -> str:
+    setting = f"limits.{account.scope}_{unit} in config.toml"
+    if account.scope == "session":
+        return f"/new begins another one; only a higher {setting} lets this one go on."
+    if account.scope == "month":
+        first = date.fromisoformat(f"{account.of}-01")
+        reset = (first + timedelta(days=31)).replace(day=1)
+    else:
+        reset = date.fromisoformat(account.of) + timedelta(days=1)
+    remedy = f"raise {setting}"
+    own = None if budget is None else (budget.tokens if unit == "tokens" else budget.usd)
+    if account.scope == "job" and own is not None:
+        where = "of [heartbeat] or of its [[tasks]] in config.toml"
+        remedy = f"raise its own {unit} {where}, or have it planned anew"
+    return f"It resets at {reset} 00:00 {zone}; to go on before that, {remedy}."

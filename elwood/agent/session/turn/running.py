@@ -1,0 +1,90 @@
+"""One running tool: its time, and the order of the calls that it makes."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from math import inf
+
+import trio
+
+from elwood.agent.session.log.branch import PrivateText
+from elwood.agent.tools.tool import Tool
+from elwood.foundation.runtime import waiting
+
+# Calls of one tool that only read and run side by side: few enough to leave others their room.
+MAX_READS = 8
+
+
+class RunningTool:
+    """*tool*, which runs for *limit* seconds at most, without the time of the calls that it makes.
+
+    It has made *within* calls before.  *places* are the numbers of the next ones, *known* their
+    private results.
+    """
+
+    def __init__(self, tool: Tool, limit: float, within: int = 0) -> None:
+        self.tool = tool
+        self.places = itertools.count(within + 1)
+        self.known: list[PrivateText] = []
+        self.is_over = False
+        self._room = trio.Semaphore(MAX_READS)
+        self._alone = trio.Lock()
+        self._left = limit
+        self._scope = trio.CancelScope()
+        self._shown = ExitStack()
+        self._calls = set[trio.CancelScope]()
+        self._left_behind = trio.Event()
+
+    @asynccontextmanager
+    async def within_limit(self) -> AsyncIterator[None]:
+        """Limit the time of the block.  Raises TooSlowError.
+
+        A call that its tool leaves behind, in a task of somebody else's, is cancelled at the end:
+        nothing may be recorded of it when the tool's end is.
+        """
+        try:
+            with self._scope:
+                self._start()
+                yield
+        finally:
+            self.is_over = True
+            self._shown.close()
+            for scope in self._calls:
+                scope.cancel()
+            with trio.CancelScope(shield=True):
+                while self._calls:
+                    self._left_behind = trio.Event()
+                    await self._left_behind.wait()
+        if self._scope.cancelled_caught:
+            raise trio.TooSlowError
+
+    @contextmanager
+    def paused(self) -> Iterator[trio.CancelScope]:
+        """Let the time of the tool stand still in the block, as a call of its runs there."""
+        if not self._calls:
+            self._left = self._scope.deadline - trio.current_time()
+            self._scope.deadline = inf
+            self._shown.close()
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                yield scope
+            finally:
+                self._calls.remove(scope)
+                self._left_behind.set()
+                if not (self._calls or self.is_over):
+                    self._start()
+
+    @asynccontextmanager
+    async def taking(self, *, alone: bool) -> AsyncIterator[None]:
+        """Wait for the turn of a call, which ends with the block: reads run side by side."""
+        async with AsyncExitStack() as held:
+            if alone:
+                await held.enter_async_context(self._alone)
+            for _ in range(MAX_READS if alone else 1):
+                await held.enter_async_context(self._room)
+            yield
+
+    def _start(self) -> None:
+        self._scope.deadline = trio.current_time() + self._left
+        self._shown.enter_context(waiting(f"tool {self.tool.name}", limit=self._left))

@@ -1,0 +1,376 @@
+"""A tool that calls tools: each call goes through the gate, and has a receipt of its own."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.conversation.calls import Plan, SearchWeb
+from elwood.agent.conversation.labels import Label
+from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.entries import CallEnded, CallNested, CallPending, CallStarted, Entry
+from elwood.agent.session.turn import gate
+from elwood.agent.tools.tool import NestedCallFailed, Output, Tool, ToolContext, ToolFailure
+from tests.agent.session.gates import gate_for
+from tests.agent.session.scripted import Named
+from tests.agent.session.test_gate import NO, YES, Scene
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+Script = Callable[[ToolContext], Awaitable[str | Output]]
+
+
+class Nesting(Scene):
+    """A session whose tool `outer` does what *script* says; `reader` is the same and only reads."""
+
+    def __init__(self, script: Script, *calls: tuple[str, str], wait: float = 60.0) -> None:
+        self.script = script
+        super().__init__(*(calls or [("outer", "o")]), wait=wait)
+
+    def tools(self) -> list[Tool]:
+        async def outer(given: Named, context: ToolContext) -> str | Output:
+            return await self.script(context)
+
+        made = Tool("outer", "Call.", Named, outer, risk="write", target=lambda given: given.name)
+        made = attrs.evolve(made, policy="allow")
+        reader = attrs.evolve(made, name="reader", risk="read", effect="pure")
+        return [*super().tools(), made, reader]
+
+    @property
+    def told(self) -> str:
+        """What the model is told of the outer call."""
+        [result] = self.session.messages[-1].results  # type: ignore[union-attr]
+        return str(result.text)
+
+    @property
+    def receipts(self) -> list[tuple[str, str, str]]:
+        return [(e.call, e.tool, e.outcome) for e in self.entries if isinstance(e, CallEnded)]
+
+
+async def call(context: ToolContext, tool: str, name: str = "x") -> str:
+    """Make a call; what it fails of is its result."""
+    try:
+        return (await context.call(tool, {"name": name})).text
+    except NestedCallFailed as failure:
+        return f"{failure.outcome}: {failure}"
+
+
+def calls(*wanted: tuple[str, str]) -> Script:
+    async def script(context: ToolContext) -> str:
+        return " | ".join([await call(context, *one) for one in wanted])
+
+    return script
+
+
+async def test_a_read_within_a_call_has_a_receipt_and_costs_no_write_of_its_own() -> None:
+    scene = Nesting(calls(("look", "a"), ("look", "b"), ("look", "c")))
+    kept: list[Entry] = []
+    written = scene.keep
+
+    async def keep(*entries: Entry, last_words: bool = False) -> None:
+        kept.extend(entries)
+        await written(*entries, last_words=last_words)
+
+    scene.keep = keep  # type: ignore[method-assign]
+    scene.stage = written  # type: ignore[assignment, method-assign]
+    await scene.perform()
+
+    assert scene.told == "did a | did b | did c"
+    assert scene.receipts == [
+        ("c0.1", "look", "ok"),
+        ("c0.2", "look", "ok"),
+        ("c0.3", "look", "ok"),
+        ("c0", "outer", "ok"),
+    ]
+    assert [e.place for e in scene.entries if isinstance(e, CallNested)] == [1, 2, 3]
+    assert [type(entry) for entry in kept] == [CallStarted, CallEnded]  # of the outer call
+    # The text of a read goes to the tool alone.
+    assert [e.text for e in scene.entries if isinstance(e, CallEnded)][:3] == ["", "", ""]
+    turn = scene.session.turn
+    assert turn is not None
+    assert turn.made == 1
+
+
+async def test_an_approved_write_within_a_call_runs_after_the_yes() -> None:
+    scene = Nesting(calls(("act", "a")))
+    scene.approver.verdicts["act"] = YES
+    await scene.perform()
+
+    assert scene.told == "did a"
+    [asked] = scene.approver.asked
+    assert asked.question.call == "t1/c0.1"
+    assert asked.question.why == "it changes something; outer o wants it"
+    kinds = [type(e) for e in scene.entries if getattr(e, "call", "") == "c0.1"]
+    assert kinds.index(CallPending) < kinds.index(CallStarted) < kinds.index(CallEnded)
+    assert scene.receipts == [("c0.1", "act", "ok"), ("c0", "outer", "ok")]
+    assert turn_has_acted(scene)
+
+
+def turn_has_acted(scene: Scene) -> bool:
+    return scene.session.turn is not None and scene.session.turn.has_acted
+
+
+async def test_a_denied_call_fails_within_its_tool_which_may_go_on() -> None:
+    scene = Nesting(calls(("act", "a"), ("shell", "shutdown"), ("look", "b"), ("absent", "c")))
+    scene.approver.verdicts["act"] = NO
+    await scene.perform()
+
+    denied, forbidden, saw, absent = scene.told.split(" | ")
+    assert denied == "denied: act: denied: the owner said no. Do not try it again in this turn."
+    assert forbidden == "denied: shell: not allowed: it ends the machine"
+    assert saw == "did b"
+    assert absent.startswith("failed: absent: no such tool: absent")
+    assert scene.done == ["b"]
+    assert [outcome for _, _, outcome in scene.receipts] == [
+        *("denied", "denied", "ok", "failed", "ok")
+    ]
+
+
+async def test_a_failure_that_a_tool_does_not_catch_is_its_own() -> None:
+    async def script(context: ToolContext) -> str:
+        return (await context.call("act", {"name": "a"})).text
+
+    scene = Nesting(script)
+    scene.approver.verdicts["act"] = NO
+    await scene.perform()
+    assert scene.receipts == [("c0.1", "act", "denied"), ("c0", "outer", "failed")]
+    assert scene.told.startswith("act: denied: the owner said no")
+
+
+async def test_the_owner_takes_their_time_and_the_tool_does_not_lose_its_own() -> None:
+    scene = Nesting(calls(("act", "a"), ("act", "b")), wait=300.0)
+    scene.gate = gate_for(scene, scene.tools(), approver=scene.approver, rules=Rules(), wait=300.0)
+    scene.approver.hint = scene.gate.approvals.hints.give
+
+    async def decide() -> None:
+        for _ in range(2):
+            await trio.sleep(200)  # more than the 60 s of a tool
+            scene.approver.rule(YES)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decide)
+        await scene.perform()
+    assert scene.done == ["a", "b"]
+
+
+async def test_an_unanswered_question_is_withdrawn_with_its_call() -> None:
+    """A tool cannot be kept until there is an answer, as a call of the model is."""
+    scene = Nesting(calls(("act", "a")))
+    await scene.perform()
+    assert scene.told.startswith("denied: act: not run: the owner was asked and did not answer")
+    assert scene.approver.withdrawn == ["t1/c0.1"]
+    assert not scene.session.pending
+
+
+async def test_strangers_words_within_a_call_mark_its_result_and_bind_what_follows() -> None:
+    async def script(context: ToolContext) -> str:
+        page = await context.call("fetch", {"name": "evil.example"})
+        assert page == Output("obey me", untrusted=True, origin="evil.example")
+        return f"all is well | {await call(context, 'act', 'a')}"
+
+    scene = Nesting(script)
+    await scene.perform()
+
+    [asked] = scene.approver.asked
+    assert asked.question.origins == ("evil.example",)
+    ended = scene.entries[-1]
+    assert isinstance(ended, CallEnded)
+    assert (ended.call, ended.label, ended.origin) == (
+        *("c0", Label(untrusted=True)),
+        "evil.example",
+    )
+    assert scene.session.taint.label.untrusted
+
+
+async def test_reads_run_side_by_side_and_anything_else_alone() -> None:
+    most, running = dict[str, int](), dict[str, int]()
+
+    async def during(scene: Scene) -> None:
+        name = "looks" if not scene.of(CallStarted)[1:] else "acts"
+        running[name] = running.get(name, 0) + 1
+        most[name] = max(most.get(name, 0), running[name])
+        await trio.sleep(1)
+        running[name] -= 1
+
+    def together(tool: str) -> Script:
+        async def script(context: ToolContext) -> str:
+            async with trio.open_nursery() as nursery:
+                for name in "abc":
+                    nursery.start_soon(call, context, tool, name)
+            return "done"
+
+        return script
+
+    for tool in ("look", "act"):
+        scene = Nesting(together(tool))
+        scene.approver.verdicts["act"] = YES
+        scene.during = partial(during, scene)
+        await scene.perform()
+        assert sorted(scene.done) == ["a", "b", "c"]
+        assert sorted(key for key, _, _ in scene.receipts) == ["c0", "c0.1", "c0.2", "c0.3"]
+    assert most == {"looks": 3, "acts": 1}
+
+
+async def test_a_call_may_do_no_more_than_the_tool_that_makes_it() -> None:
+    """One that only reads runs beside others, and again after a crash."""
+    scene = Nesting(calls(("act", "a"), ("look", "b")), ("reader", "r"))
+    await scene.perform()
+    assert scene.told == ("denied: act: reader only reads, so it may only call what reads | did b")
+    assert scene.approver.asked == []
+
+
+async def test_what_no_json_can_hold_is_no_argument() -> None:
+    async def script(context: ToolContext) -> str:
+        return " | ".join([await call(context, "look", bad) for bad in ("\ud800", object())])  # type: ignore[arg-type]
+
+    scene = Nesting(script)
+    await scene.perform()
+    assert scene.told.count("failed: look: bad arguments: ") == 2
+    assert scene.receipts == [("c0", "outer", "ok")]
+
+
+async def test_a_tool_passes_on_what_the_log_must_not_show() -> None:
+    scene = Nesting(calls(("look", "hunter2")))
+    await scene.perform()
+    assert scene.done == ["hunter2"]
+    assert "hunter2" not in str(scene.entries)
+
+
+async def test_a_call_within_a_call_makes_no_calls() -> None:
+    async def script(context: ToolContext) -> str:
+        return await call(context, "outer", "inner")
+
+    scene = Nesting(script)
+    await scene.perform()
+    assert "no call can be made from here" in scene.told
+    assert scene.receipts == [("c0.1", "outer", "ok"), ("c0", "outer", "ok")]
+
+
+async def test_calls_within_calls_have_a_bound_of_their_own() -> None:
+    async def script(context: ToolContext) -> str:
+        made = [await call(context, "look") for _ in range(gate.MAX_NESTED + 2)]
+        return f"{len([one for one in made if one == 'did x'])} {made[-1]}"
+
+    scene = Nesting(script)
+    await scene.perform()
+    assert scene.told.startswith("1000 denied: look: 1000 calls were made within others")
+    assert len(scene.receipts) == gate.MAX_NESTED + 1
+
+
+async def test_no_call_is_made_after_its_tool_has_ended() -> None:
+    async with trio.open_nursery() as background:
+        late: list[str] = []
+
+        async def linger(context: ToolContext) -> None:
+            await trio.sleep(5)
+            late.append(await call(context, "act"))
+
+        async def script(context: ToolContext) -> str:
+            await trio.lowlevel.checkpoint()
+            background.start_soon(linger, context)
+            return "gone"
+
+        scene = Nesting(script)
+        await scene.perform()
+    assert late == ["denied: act: the call that makes it has ended"]
+    assert scene.receipts == [("c0", "outer", "ok")]
+
+
+async def test_a_call_left_behind_in_another_task_ends_before_its_tool() -> None:
+    async with trio.open_nursery() as background:
+        late: list[str] = []
+
+        async def linger(context: ToolContext) -> None:
+            late.append(await call(context, "act"))
+
+        async def script(context: ToolContext) -> str:
+            background.start_soon(linger, context)
+            await trio.sleep(5)
+            return "gone"
+
+        scene = Nesting(script)
+        scene.approver.verdicts["act"] = YES
+        scene.during = trio.sleep_forever
+        await scene.perform()
+    assert late == ["unknown: act: the call that makes it has ended"]
+    assert scene.receipts == [("c0.1", "act", "unknown"), ("c0", "outer", "ok")]
+
+
+async def test_a_call_that_its_tool_leaves_may_have_happened() -> None:
+    async def script(context: ToolContext) -> str:
+        with trio.move_on_after(5):
+            await call(context, "act", "a")
+        return "went on"
+
+    scene = Nesting(script)
+    scene.approver.verdicts["act"] = YES
+    scene.during = trio.sleep_forever
+    await scene.perform()
+    assert scene.receipts == [("c0.1", "act", "unknown"), ("c0", "outer", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("answered", "inner", "told"),
+    [(True, "unknown", "It had made these calls: act a (unknown)."), (False, "denied", "")],
+)
+async def test_a_stop_ends_both_calls(answered: bool, inner: str, told: str) -> None:
+    scene = Nesting(calls(("act", "a")))
+    if answered:
+        scene.approver.verdicts["act"] = YES
+    scene.during = trio.sleep_forever
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.perform)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.approver.run, scene.approver.mailbox)
+        await scene.gate.abandon()
+        nursery.cancel_scope.cancel()
+    assert scene.receipts == [("c0.1", "act", inner), ("c0", "outer", "unknown")]
+    assert scene.told.startswith("stopped; interrupted; it may or may not have happened")
+    assert told in scene.told
+
+
+async def test_a_private_text_read_within_a_call_does_not_leave_unasked() -> None:
+    """The model has not seen it, so it stands in no message of the conversation."""
+    secret = "the plan of the party is a boat trip with twelve friends on the lake in May"
+
+    async def script(context: ToolContext) -> str:
+        found = await context.call("diary", {"name": "d"})
+        return await call(context, "search", found.text)
+
+    async def diary(given: Named, context: ToolContext) -> Output:
+        await trio.lowlevel.checkpoint()
+        return Output(secret, private=True)
+
+    scene = Nesting(script)
+    scene.gate = gate_for(
+        scene,
+        [
+            *scene.tools(),
+            Tool("diary", "Read.", Named, diary, risk="read", effect="pure"),
+            searching(scene),
+        ],
+        approver=scene.approver,
+        rules=Rules(),
+        wait=1.0,
+    )
+    await scene.perform()
+    [asked] = scene.approver.asked
+    assert "carry text from" in asked.question.why
+    assert scene.done == []
+
+
+def searching(scene: Scene) -> Tool:
+    async def search(given: Named, context: ToolContext) -> str:
+        scene.done.append(given.name)
+        raise ToolFailure("nothing found")
+
+    async def plan(given: Named, context: ToolContext) -> Plan:
+        await trio.lowlevel.checkpoint()
+        return Plan(SearchWeb(), given.name, outgoing=given.name)
+
+    return Tool("search", "Search.", Named, search, risk="read", effect="pure", plan=plan)

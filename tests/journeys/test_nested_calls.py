@@ -1,0 +1,83 @@
+"""A tool that calls tools, in all of Elwood: what people see of it, and what kill -9 leaves."""
+
+import json
+
+import pytest
+
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.log.entries import CallEnded
+from tests.agent.session.test_reading_cli import run
+from tests.journeys.home import FREE, MINE, Home
+from tests.journeys.stories import nesting
+
+CHAIN = "chain boldly"
+
+
+def prepare(h: Home) -> None:
+    h.settings["policy"] = PolicySettings(allow=(*FREE, "chain"))
+    nesting(h)
+
+
+async def test_calls_within_a_call_are_seen_wherever_receipts_are(
+    h: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(h)
+    async with h.life() as life:
+        told = await life.say(f"call {CHAIN}")
+        for line in ("✓ act boldly", "✓ chain boldly", "✓ look boldly (2 times)"):
+            assert line in told
+        # In the list only what did more than look; the call that is opened has all.
+        listed = await life.say("/receipts")
+        assert [one.split(" ", 2)[2] for one in listed.splitlines() if "✓" in one] == [
+            "✓ act boldly · #1.2",
+            "✓ chain boldly · #1",
+        ]
+        opened = await life.say("/receipts 1")
+        assert "Calls made by it: 3" in opened
+        for line in ("1.1: ✓ look boldly", "1.2: ✓ act boldly", "1.3: ✓ look boldly"):
+            assert line in opened
+
+    run(h.config(), "receipts", "--json")
+    found = {call["call"]: call for call in json.loads(capsys.readouterr().out)}
+    (outer,) = (key for key in found if "." not in key)
+    assert {key: (call["tool"], call["outer"]) for key, call in found.items()} == {
+        outer: ("chain", ""),
+        f"{outer}.1": ("look", outer),
+        f"{outer}.2": ("act", outer),
+        f"{outer}.3": ("look", outer),
+    }
+    run(h.config(), "session", "export", MINE, "--format", "html")
+    page = capsys.readouterr().out
+    assert "4 calls" in page
+    seen = [page.count(f"✓ {what} boldly") for what in ("look", "act", "chain")]
+    assert seen == [2, 1, 1]
+
+
+# The end of a look stands in one line with the next thing that is written.
+# Where the process dies, and what is known of the inner and the outer call afterwards.
+KILLS = {
+    "before the inner call began": ("before write started", 2, 0, []),
+    "the inner call had begun": ("before write ended", 2, 1, [("act boldly", "unknown")]),
+    "the inner call had ended": ("after sync ended", 2, 1, [("act boldly", "ok")]),
+}
+
+
+@pytest.mark.parametrize("row", KILLS)
+async def test_what_had_begun_within_a_call_is_not_repeated_after_a_kill(h: Home, row: str) -> None:
+    prepare(h)
+    place, nth, acted, inner = KILLS[row]
+    h.kill(place, nth=nth)
+    async with h.life() as life:
+        h.fake.say(f"call {CHAIN}")
+        await life.died()
+    assert h.effects.done.count("act boldly") == acted
+    async with h.life() as life:
+        await life.settled()
+    assert h.effects.done.count("act boldly") == acted
+    ended = [one for one in h.ended() if not one[0].startswith("look")]
+    assert ended == [*inner, (CHAIN, "unknown")]
+    outer = next(e for e in h.entries() if isinstance(e, CallEnded) and e.tool == "chain")
+    assert "It was not repeated." in outer.text
+    known = "".join(f" It had made these calls: {what} ({how})." for what, how in inner)
+    assert outer.text.endswith(f"not repeated.{known}")
+    assert not h.broken()
