@@ -15,7 +15,7 @@ from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
-from elwood.agent.feature import Feature
+from elwood.agent.feature import Feature, reserved_sessions
 from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
@@ -45,7 +45,7 @@ from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.app.config.load import load_own
-from elwood.app.main import own_sections
+from elwood.app.main import ALL, own_sections
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
@@ -128,7 +128,12 @@ async def build(
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
-        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
+        # Also those of channels that are not built here: their conversations go on there.
+        reserved = reserved_sessions((*ALL, *features))
+        core = _core(
+            *(config, environment, closing, sessions, approvals, models, anchors, stays, own),
+            reserved,
+        )
         gathered = Gathered(one for feature in features for one in feature.lent(config))
         parts = [Parts(commands=BUILT_IN)]
         for feature in features:
@@ -189,6 +194,7 @@ def _core(
     anchors: Mailbox[AnchoringMail],
     stays: bool,
     own: OwnConfig,
+    reserved: Mapping[str, str],
 ) -> Core:
     paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
     disk = Disk(
@@ -210,7 +216,7 @@ def _core(
         approvals=approvals.address,
         models=models.address,
         anchoring=anchors.address,
-        channels=Channels(),
+        channels=Channels(reserved),
         live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
         admission=Admission(restored(paths.state)),
         events=Mailbox[Event]("health", 256),
@@ -255,10 +261,9 @@ def _approvals(core: Core, confined: bool) -> Approvals:
     hours = read_hours(owner.hours)
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
-        core.channels.outboxes,
+        core.channels,
         core.environment,
         owners=core.channels.owners | {CONTROL},
-        owner_routes=core.channels.places,
         hint=core.sessions.offer,
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),

@@ -295,7 +295,7 @@ def test_only_the_table_of_contents_names_a_feature() -> None:
 # --- the page -------------------------------------------------------------------------------------
 
 PAGE = TESTS.parent / "docs" / "extending.md"
-SOURCES = ("example_feature.py", "line.py", "app/test_extending.py")
+SOURCES = ("example_feature.py", "line.py", "forum.py", "app/test_extending.py")
 
 
 def excerpts() -> list[str]:

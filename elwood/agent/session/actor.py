@@ -152,7 +152,8 @@ class SessionActor:
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
-        await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
+        zone, at = self._core.clock.zone, self._core.channels.at
+        await let_go(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             for extension in self._extensions:

@@ -245,17 +245,17 @@ class ForgettingFailed(Exception):
 class LentFolder:
     """The folder *root* beside the workspace; file tools find it at *place* as well.
 
-    Only conversations in *chats* reach it; if there are none, all do.  Strangers may have written
-    what is in an *untrusted* one.
+    Only conversations in *chats* (`Route.address`) reach it; if there are none, all do.
+    Strangers may have written what is in an *untrusted* one.
     """
 
     root: Root
     place: str = ""
-    chats: Collection[int] = ()
+    chats: Collection[str] = ()
     untrusted: bool = False
 
     def is_open(self, route: Route) -> bool:
-        return not self.chats or route.chat in self.chats
+        return not self.chats or route.address in self.chats
 
 
 class ReachedPath(NamedTuple):

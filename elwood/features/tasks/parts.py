@@ -271,6 +271,13 @@ class TaskClock:
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
+        at = self._core.channels.at
+        tasks = tuple(
+            msgspec.structs.replace(one, route=at(one.route).completed(one.route))
+            if one.route is not None
+            else one
+            for one in tasks
+        )
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
     async def _watching(self, task: Task) -> WatchedState:

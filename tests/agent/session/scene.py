@@ -254,13 +254,7 @@ class House:
         clock = OwnerClock(world.now, world.zone)
         environment = Environment(now=world.now, blocking=world.blocking, calls=world.calls)
         channels = Channels()
-        chat = Channel(
-            name="chat",
-            outbox=self.outbox.address,
-            owner=(),
-            owners=frozenset({ME.id}),
-            serves=lambda name: True,
-        )
+        chat = Channel(name="chat", outbox=self.outbox.address, owner=(), owners=frozenset({ME.id}))
         channels.add(chat)
         config = Config.holding(
             paths,

@@ -379,7 +379,7 @@ class Gate:
         if tool.scope is not None:
             look = partial(tool.scope, wanted.given, self._context())
             scope = await self._guarded(tool, look, "failed")
-        group = "" if route.private else f"{route.channel}:{route.chat}"
+        group = "" if route.private else route.address
         scope = scope and hashed(scope, tool.name, tool.definition, group)
         return msgspec.structs.replace(wanted, scope=scope)
 

@@ -354,7 +354,7 @@ class TurnRunner:
         turn, channels = self._log.turn, self._core.channels
         for received in turn.inputs:
             for file in received.pending:
-                found = await channels.fetch(received.route.channel, self._log.id, file)
+                found = await channels.at(received.route).fetch(self._log.id, file)
                 await self._log.keep(Fetched(turn.id, received.id, self._screened(found)))
         hidden = turn.hidden
         if not hidden:
@@ -386,7 +386,7 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Ask the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now(self._log.id)
+        prompt = await self.prompt.now(self._core.channels.group(self._log.id))
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reminders += await _gather([extension.remind for extension in self._extensions])
@@ -443,7 +443,7 @@ class TurnRunner:
             shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
-        if did and opens and channels.has_buttons(route):
+        if did and opens and channels.at(route).buttons:
             pages = {f"Receipt {did[0]}": f"/receipts {did[0]}"}
         replied = Replied(
             turn.id,
