@@ -6,7 +6,6 @@ from functools import partial
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
@@ -14,6 +13,7 @@ from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from elwood.features.telegram.pacing import Pacing
 from tests import example_feature
 from tests.agent.session.known import NAMES
 from tests.agent.session.scripted import answer, call

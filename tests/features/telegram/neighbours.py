@@ -35,7 +35,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Bucket, Pacing
+from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher, file_keeper
@@ -46,6 +46,7 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
