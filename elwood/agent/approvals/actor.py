@@ -1,11 +1,9 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
-from hmac import compare_digest
 from typing import assert_never
 
 import msgspec
@@ -112,8 +110,8 @@ NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
 IN_CHAT = CommandResult(
-    "Commands are not confined here (sandbox.kind), so this decides only by the long code that "
-    "stands in the chat with the question; or decide there, by a button or /allow.",
+    "Commands are not confined here (sandbox.kind), so one of them could ask for this. Decide in "
+    "the chat with the question, by a button or /allow CODE.",
     ok=False,
 )
 NO_SUCH = CommandResult(
@@ -141,21 +139,14 @@ SHOWN_AGAIN = Rich("I have asked this again below.")
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
-def sealed(seal: str, code: str) -> str:
-    """Say what is put behind *code* for the control socket; nothing without a *seal*."""
-    digest = hashlib.sha256(f"{seal} {normal_code(code)}".encode()).hexdigest()
-    return digest[:8] if seal else ""
-
-
 class Approvals:
     """Records who was let in and what was allowed, by whom, and which groups have a new id.
 
     *owners* are the principals who may decide; they are asked by *channels*.  *hint* tells a
     session that its call was decided, and must not wait.  *redact* takes secrets out.
     *when_awake* says when the owner may be asked about what tasks want, at a Unix time; *zone* is
-    theirs; *at_work* which sessions have something to do.  With a *seal*, a secret of this process,
-    the control socket decides by longer codes only, made by it: commands that are not confined can
-    read the disk, and ask the socket, but not read the chat.
+    theirs; *at_work* which sessions have something to do.  Unless commands are *confined*, the
+    control socket decides nothing: they can read the codes on the disk, and ask the socket.
     """
 
     def __init__(
@@ -171,9 +162,9 @@ class Approvals:
         when_awake: Callable[[float], float] = lambda now: now,
         at_work: Callable[[], Iterable[str]] = lambda: (),
         zone: tzinfo = UTC,
-        seal: str = "",
+        confined: bool = True,
     ) -> None:
-        self._seal = seal
+        self._confined = confined
         self._journal = journal
         self._channels = channels
         self._post = partial(post_until_delivered, channels.outboxes)
@@ -225,7 +216,7 @@ class Approvals:
             case ButtonPressed():
                 message.reply.set(await self._press(message))
             case ApprovePairing(code=code, guest=guest):
-                if self._seal:
+                if not self._confined:
                     message.reply.set(IN_CHAT)
                     return
                 result = await self._let_in(code, True, "console", guest)
@@ -470,10 +461,8 @@ class Approvals:
     ) -> CommandResult:
         if (refused := self._refused(by)) is not None:
             return refused
-        if self._seal and by == CONTROL:
-            code, _, ending = code.partition("-")
-            if not compare_digest(ending.lower().encode(), sealed(self._seal, code).encode()):
-                return self._guessed(by, IN_CHAT)
+        if by == CONTROL and not self._confined:
+            return IN_CHAT
         request = self._state.of_code(normal_code(code))
         if request is None:
             let_in = await self._let_in(code, answer != "denied", by, guest)
@@ -624,7 +613,7 @@ class Approvals:
         for place in (route, *others):
             sent = await self._post(
                 place,
-                request_messages(request, place, self._channels, sealed(self._seal, request.code)),
+                request_messages(request, place, self._channels),
                 view_buttons(request, "question"),
                 repeat=repeat,
                 wanted=lambda: self._state.is_open(request.id),
@@ -640,10 +629,9 @@ class Approvals:
         await self._settle_if_over(request.id)
 
     async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
-        ending = sealed(self._seal, request.code)
-        part = request_messages(request, at.route, self._channels, ending)[-1]
+        part = request_messages(request, at.route, self._channels)[-1]
         if view == "details":
-            part = details_message(request, self._channels.at(at.route).size, ending)
+            part = details_message(request, self._channels.at(at.route).size)
         keys = view_buttons(request, view)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
 
@@ -653,8 +641,7 @@ class Approvals:
         request = self._state.of_code(normal_code(code))
         if request is None or request.ruling is not None:
             return self._guessed(by, NO_SUCH)
-        details = details_message(request, STANDARD, sealed(self._seal, request.code))
-        return CommandResult(details.text, ok=True)
+        return CommandResult(details_message(request, STANDARD).text, ok=True)
 
     async def _settle_if_over(self, id: str) -> None:
         """Settle what was decided while its message was sent, or before a crash."""

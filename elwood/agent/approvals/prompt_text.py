@@ -74,7 +74,6 @@ ENDED: dict[Ruling, str] = {
     "expired": "Not done: nobody answered in time",
     "withdrawn": "Not done: the question was taken back",
 }
-# Here the code that the control socket requires is shown.
 CONSOLE = "console"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -84,23 +83,16 @@ Piece = tuple[str, Literal["", "code"]]
 Kind = Literal["a", "p"]
 
 
-def request_messages(
-    request: ApprovalRequest, at: Route, channels: Channels, ending: str = ""
-) -> tuple[Rich, ...]:
-    """Write one question as messages to be read *at* a place; the last one gets the buttons.
-
-    An *ending* stands behind the code on the command line.
-    """
+def request_messages(request: ApprovalRequest, at: Route, channels: Channels) -> tuple[Rich, ...]:
+    """Write one question as messages to be read *at* a place; the last one gets the buttons."""
     question = request.question
     strange = remark(question.subject)
-    typed = f"Answer by typing one of:\n{_typed(request, ending)}" if ending else ""
-    typed = typed if at.channel == CONSOLE else ""
     return _messages(
         request,
         f"Why I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{_coverage(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_asker(question, at, channels.owners)}{typed}".rstrip(),
+        f"{_asker(question, at, channels.owners)}".rstrip(),
         channels.at(at).size,
     )
 
@@ -119,15 +111,16 @@ def settled_message(request: ApprovalRequest, at: Route, channels: Channels, zon
     return _messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
 
 
-def details_message(request: ApprovalRequest, size: MessageSize, ending: str = "") -> Rich:
+def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
     """Write what stands behind a question: it takes its place, and has no buttons to decide by."""
     question = request.question
+    typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     what = f"{_flat(question.subject, GIST)}\n\nTool: {_flat(question.tool)}"
     before = f"{_headline(question)}\n{what}\nIts arguments: "
     after = (
         f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n"
         f"{_sources(question)}A yes is bound to {question.plan[:16]}\n"
-        f"\nYou can also type one of:\n{_typed(request, ending)}"
+        f"\nYou can also type one of:\n/allow {request.code} {typed}\n/deny {request.code}"
     )
     # A character has two units at most.
     room = min(MAX_ARGUMENTS, (size.room - size.measure(before + after)) // 2)
@@ -137,12 +130,6 @@ def details_message(request: ApprovalRequest, size: MessageSize, ending: str = "
 
 def _headline(question: Question) -> str:
     return f"May I {_flat(question.asks or f'use {question.tool}')}?"
-
-
-def _typed(request: ApprovalRequest, ending: str) -> str:
-    typed = " | ".join(answer for answer in answers(request.question) if answer != "denied")
-    on_machine = f"\nOn the machine: elwood approve {request.code}-{ending}" if ending else ""
-    return f"/allow {request.code} {typed}\n/deny {request.code}{on_machine}"
 
 
 def _messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:

@@ -82,7 +82,7 @@ class World:
     settings: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     secret: str = "hunter2"
     awake: Callable[[float], float] = lambda now: now
-    seal: str = ""
+    confined: bool = True
 
     def texts(self, chat: int) -> list[str]:
         return [post.part.text for post in self.posts if post.route.chat == str(chat)]
@@ -143,7 +143,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
         when_awake=lambda now: world.awake(now),
-        seal=world.seal,
+        confined=world.confined,
     )
 
     async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
