@@ -1,6 +1,7 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
@@ -37,14 +38,12 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
-    MAX_CROWD,
     Kind,
     View,
     access_buttons,
     access_question,
     access_settled,
     button_pressed,
-    crowd_message,
     details_message,
     request_messages,
     settled_message,
@@ -55,7 +54,6 @@ from elwood.agent.approvals.state import (
     CODE_LASTS,
     CODE_LENGTH,
     CONTROL,
-    NEW_CODES,
     STEP_BACK,
     TYPED_LENGTH,
     AccessDecided,
@@ -86,7 +84,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error
+from elwood.foundation.runtime import Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
@@ -101,8 +99,9 @@ RECORD = "recording an approval"
 LOOK = 60.0
 # Seconds between two tries to give a session a hint.
 HINT_PAUSE = 1.0
-# Seconds between one notice of strangers and the next while more of them come.
-CROWD = (0.0, 60.0, 600.0)
+# Strangers that the owner is asked about at a time, and groups: a channel may send so many messages
+# in a row, and an answer to the owner besides.
+MAX_ASKED = 3
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
 GUESSES = Bucket(20 / 60, 20)
 
@@ -185,13 +184,9 @@ class Approvals:
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
         self._guesses: dict[str, Bucket] = {}
-        now = self._environment.now()
-        waiting = [one for one in self._people.requests.values() if one.is_fresh(now)]
-        self._newcomers = [one.asked for one in waiting if not one.shown]
-        self._has_newcomers = Signal()
-        self._new_codes = Bucket(NEW_CODES / 3600, NEW_CODES)
+        # By their codes, who the owner is asked about.
+        self._asked: dict[str, AccessRequested] = {}
         async with trio.open_nursery() as self._tasks:
-            self._tasks.start_soon(self._prompt_for_access, bool(self._newcomers))
             async with self._deciding:
                 await self._resume()
             async for message in mailbox:
@@ -284,9 +279,6 @@ class Approvals:
         may_ask = self._people.may_ask(meet.principal, now, by=id_, insists=insists)
         if not (meet.asks and may_ask):
             return Stranger(None)
-        if self._new_codes.delay(trio.current_time()):
-            return Stranger(None)
-        self._new_codes = self._new_codes.spend(trio.current_time())
         code = self._environment.new_code(CODE_LENGTH)
         while code in self._people.requests:
             code = self._environment.new_code(CODE_LENGTH)
@@ -295,8 +287,7 @@ class Approvals:
         if not await self._record(asked):
             return Stranger(None)
         log.info("stranger met", extra={"principal": meet.principal})
-        self._newcomers.append(asked)
-        self._has_newcomers.give()
+        self._ask_about_strangers()
         return Stranger(code)
 
     async def _let_in(
@@ -312,6 +303,8 @@ class Approvals:
         if asked.code in self._timers:
             self._timers.pop(asked.code).cancel()
         self._tasks.start_soon(self._settle_access, asked, decided)
+        self._asked.pop(asked.code, None)
+        self._ask_about_strangers()
         who = f"{asked.name} ({asked.principal})"
         log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
         yes, no = f"{who} may talk to me now.", f"{who} stays out."
@@ -348,36 +341,30 @@ class Approvals:
         text = f"{person.name or 'Somebody'} ({person.principal}) is a {change.role} now."
         return CommandResult(text, ok=True) if await self._record(changed) else NO_ROOM
 
-    async def _prompt_for_access(self, repeat: bool) -> None:
-        """Show the owner who asks, as long as the codes are valid; a crowd comes together.
+    def _ask_about_strangers(self, repeat: bool = False) -> None:
+        """Ask about the newest requests, but only few at a time: a crowd must not flood the owner.
 
-        The first notice is a *repeat* if it may have been sent before the start.
+        The others have their codes, which count without a question.
         """
-        pause = 0.0
-        while self._channels.places:  # without, `elwood pair` remains
-            while not self._newcomers:
-                await self._has_newcomers.wait()
-            open_ = self._people.open(self._environment.now())
-            asked = [one for one in self._newcomers if one in open_]
-            self._newcomers.clear()
-            where = self._channels.owner_routes()[0]
-            with trio.move_on_after(CODE_LASTS):
-                singly = [one for one in asked if one.is_group][:MAX_CROWD]
-                people = [one for one in asked if not one.is_group]
-                if len(people) > 1:
-                    if await self._post(where, (crowd_message(people),), repeat=repeat):
-                        await self._record(RequestsShown(tuple(one.code for one in people)))
-                    people = []
-                for one in (*people, *singly):
-                    question, keys = access_question(one), access_buttons(one)
-                    sent = await self._post(where, (question,), keys, repeat=repeat)
-                    if sent is not None and sent.message:
-                        await self._record(RequestsShown((one.code,), sent.message, where))
-                        self._tasks.start_soon(self._lapse, one)
-            repeat = False
-            pause = CROWD[min(CROWD.index(pause) + 1, len(CROWD) - 1)]
-            await trio.sleep(pause)
-            pause = pause if self._newcomers else 0.0
+        if not self._channels.places:  # `elwood pair` remains
+            return
+        count = Counter(one.is_group for one in self._asked.values())
+        for one in reversed(self._people.open(self._environment.now())):
+            is_owners = any(map(one.is_brought_by, self._owners))
+            if one.code in self._asked or (count[one.is_group] >= MAX_ASKED and not is_owners):
+                continue
+            count[one.is_group] += 1
+            self._asked[one.code] = one
+            self._tasks.start_soon(self._ask_about, one, repeat)
+
+    async def _ask_about(self, asked: AccessRequested, repeat: bool) -> None:
+        where, sent = self._channels.owner_routes()[0], None
+        with trio.move_on_after(CODE_LASTS):
+            question, keys = access_question(asked), access_buttons(asked)
+            sent = await self._post(where, (question,), keys, repeat=repeat)
+        if sent is not None and sent.message:
+            await self._record(RequestsShown((asked.code,), sent.message, where))
+        await self._lapse(asked)
 
     async def _lapse(self, asked: AccessRequested) -> None:
         """Let the question about a stranger end when the code is over, or is already."""
@@ -387,6 +374,8 @@ class Approvals:
         with trio.CancelScope() as self._timers[asked.code]:
             await trio.sleep(asked.lasts)
             del self._timers[asked.code]
+            self._asked.pop(asked.code, None)
+            self._ask_about_strangers()
             await self._settle_access(asked, None)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
@@ -573,9 +562,11 @@ class Approvals:
                 self._tasks.start_soon(self._prompt, request, True)
         for id in self._messages:
             if (asked := self._people.find(id, now)) is not None:
+                self._asked[id] = asked
                 self._tasks.start_soon(self._lapse, asked)
             else:
                 self._tasks.start_soon(self._settle_if_over, id)
+        self._ask_about_strangers(repeat=True)
 
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""

@@ -36,8 +36,6 @@ from elwood.foundation.text.splitting import MessageSize
 MAX_SHOWN = 40_000
 # Characters of the beginning and of the end that the message with the buttons always shows.
 ENDS = 200
-# Strangers that one notice names.
-MAX_CROWD = 10
 # Units of a message kept free for what is around a part of a call.
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
@@ -216,20 +214,6 @@ def access_settled(
         ended = f"{yes if decided.approved else no}, decided {_by(decided.by, at, channels)}"
     name = asked.name or "somebody"
     return _rich((name, "code"), (f" ({asked.principal}) {ended}, {_when(now, zone)}.", ""))
-
-
-def crowd_message(asked: Sequence[AccessRequested]) -> Rich:
-    """Tell of several strangers at once; no code is shown, so the owner has it from who asks."""
-    names: list[Piece] = [
-        (f"\n{one.name or 'somebody'} ({one.principal})", "code") for one in asked[:MAX_CROWD]
-    ]
-    more = len(asked) - MAX_CROWD
-    return _rich(
-        (f"{len(asked)} people want to talk to me:", ""),
-        *names,
-        (f"\nand {more} others" if more > 0 else "", ""),
-        ("\nIf one of them gave you their code themselves: /allow CODE", ""),
-    )
 
 
 def access_buttons(asked: AccessRequested) -> tuple[Button, ...]:

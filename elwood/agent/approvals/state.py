@@ -19,11 +19,9 @@ CODE_LASTS = 3600.0
 CODE_LENGTH = 8
 # Seconds for which the owner may say that a group is to be answered: they may be on holiday.
 GROUP_LASTS = 30 * 86400.0
-# Codes that strangers can make us write: at most so many at once, and in each hour after that.
-NEW_CODES = 600
-# People who wait for an answer at a time: as many as can have got a code within the hour for which
-# it counts, so that nobody's lapses for the sake of another's.
-MAX_OPEN_CODES = 2 * NEW_CODES
+# Codes of people that count at a time, so at most so many new ones an hour; a further stranger gets
+# none until one is over: nobody's lapses for the sake of another's.
+MAX_OPEN_CODES = 600
 # Groups that wait for an answer at a time, of which the oldest lapses for a new one; and how many
 # of them one person may have brought us into.
 MAX_OPEN_GROUPS, MAX_BROUGHT = 200, 3
@@ -66,6 +64,10 @@ class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
     @property
     def is_group(self) -> bool:
         return bool(self.by)
+
+    def is_brought_by(self, id: str) -> bool:
+        """Return True if the principal *id* has brought us into this group."""
+        return self.by.endswith(f" ({id})")  # names change, and what stands behind them is ours
 
     @property
     def lasts(self) -> float:
@@ -118,7 +120,6 @@ class AccessRequest(msgspec.Struct, frozen=True):
 
     at: float
     asked: AccessRequested
-    shown: bool = False
 
     def is_fresh(self, now: float) -> bool:
         return is_fresh(self.asked.lasts, now - self.at)
@@ -153,9 +154,9 @@ class People(msgspec.Struct):
             case AccessRequested():
                 for code in [code for code, one in self.requests.items() if not one.is_fresh(at)]:
                     del self.requests[code]
-                alike = [c for c, r in self.requests.items() if r.asked.is_group == entry.is_group]
-                if len(alike) >= (MAX_OPEN_GROUPS if entry.is_group else MAX_OPEN_CODES):
-                    del self.requests[alike[0]]
+                groups = [code for code, one in self.requests.items() if one.asked.is_group]
+                if entry.is_group and len(groups) >= MAX_OPEN_GROUPS:
+                    del self.requests[groups[0]]
                 self.requests[entry.code] = AccessRequest(at, entry)
             case AccessDecided():
                 request = self.requests.pop(entry.code, None)
@@ -225,9 +226,11 @@ class People(msgspec.Struct):
         denied, open_ = self.denied.get(principal), self.open(now)
         if denied is not None and 0 <= now - denied < DENIED_FOR and not insists:
             return False
-        # Names change, and what stands behind them is ours.
-        brought = [one for one in open_ if by and one.by.endswith(f" ({by})")]
-        if len(brought) >= MAX_BROUGHT and not insists:
+        if by:
+            is_full = sum(one.is_brought_by(by) for one in open_) >= MAX_BROUGHT and not insists
+        else:
+            is_full = sum(not one.is_group for one in open_) >= MAX_OPEN_CODES
+        if is_full:
             return False
         return all(asked.principal != principal for asked in open_)
 
@@ -547,11 +550,8 @@ class ApprovalBook(msgspec.Struct):
             case AccessRequested() | AccessDecided() | GroupMoved() | AccessEnded() | RoleChanged():
                 self.people.apply(at, entry)
             case RequestsShown(ids, message, route):
-                for id in ids:
-                    if (met := self.people.requests.get(id)) is not None:
-                        self.people.requests[id] = msgspec.structs.replace(met, shown=True)
-                    if route is not None:
-                        self.messages[id] = QuestionMessage(route, message)
+                if route is not None:
+                    self.messages |= dict.fromkeys(ids, QuestionMessage(route, message))
                 while len(self.messages) > MAX_KEPT:
                     del self.messages[next(iter(self.messages))]
             case RequestSettled(id, message):

@@ -86,11 +86,12 @@ def test_strangers_cannot_fill_the_memory() -> None:
         people.apply(0.0, asked(str(number), f"tg:{number}"))
         people.apply(0.0, AccessDecided(str(number), False, "tg:1"))
     assert len(people.denied) == MAX_DENIED
-    for number in range(MAX_OPEN_CODES + 1):
-        people.apply(0.0, asked(str(number), f"tg:{number}"))
-    assert len(people.requests) == MAX_OPEN_CODES
-    assert people.may_ask("tg:0", 1.0), "its code has lapsed"
-    assert not people.may_ask("tg:1", 1.0)
+    for number in range(MAX_OPEN_CODES):
+        assert people.may_ask(f"tg:{2000 + number}", 0.0)
+        people.apply(0.0, asked(str(number), f"tg:{2000 + number}"))
+    assert not people.may_ask("tg:5000", CODE_LASTS - 1)
+    assert people.may_ask("tg:-5000", 0.0, by="tg:5000"), "groups are counted by themselves"
+    assert people.may_ask("tg:5000", CODE_LASTS)
     people.apply(CODE_LASTS, asked("new"))
     assert list(people.requests) == ["new"]
 
