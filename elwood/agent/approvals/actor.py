@@ -214,7 +214,7 @@ class Approvals:
                 if not self._confined:
                     message.reply.set(IN_CHAT)
                     return
-                result = await self._let_in(code, True, "console", guest)
+                result = await self._let_in(code, True, CONTROL, guest)
                 message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
             case MoveGroup(old=old, new=new):
                 if new not in self._people.moved:

@@ -72,7 +72,6 @@ ENDED: dict[Ruling, str] = {
     "expired": "Not done: nobody answered in time",
     "withdrawn": "Not done: the question was taken back",
 }
-CONSOLE = "console"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
@@ -310,7 +309,6 @@ def _flat(text: str, limit: int = 64) -> str:
 def _asker(question: Question, at: Route, owners: Collection[str]) -> str:
     """Say who made it happen, unless it is the one who is asked, where they talk with us."""
     here = question.route
-    # In a private chat with an owner no other owner writes, except from the console.
     if here.private and here.is_same_chat(at) and question.principal in owners:
         return ""
     who = question.principal
@@ -326,7 +324,7 @@ def _by(by: str, at: Route, channels: Channels) -> str:
     reader = channels.recipient(by)
     if reader is not None and reader.is_same_chat(at):
         return "by you"
-    return "at the console" if by.startswith(CONSOLE) else f"by {_flat(by)}"
+    return channels.of(by).presence or f"by {_flat(by)}"
 
 
 def _when(at: float, zone: tzinfo) -> str:

@@ -64,6 +64,8 @@ def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, P
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
     channel = ConsoleChannel(
         name=ROUTE.channel,
+        people=OWNER.id,
+        presence="at the console",
         clients=clients,
         outbox=post.address,
         owner=(ROUTE,),
