@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "5554bf20921f",
-        "approvals": "c565b56fce9a",
+        "approvals": "d03cc4df54ed",
         "usage": "dad8bdebb6ed",
         "schedule": "42aa2717e09b",
         "anchors": "251fcc9f6cb1",

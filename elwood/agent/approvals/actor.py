@@ -1,48 +1,31 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
-from functools import partial
 from typing import assert_never
 
 import msgspec
 import trio
 
 from elwood.agent.approvals import decisions
-from elwood.agent.approvals.decisions import EXPIRED, Step
+from elwood.agent.approvals.decisions import Step
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ButtonPressed,
-    ChangeAccess,
-    CommandResult,
     Decided,
     DecideRequest,
-    EndAccess,
-    Known,
     ListApprovals,
-    ListPeople,
     LookUpDecision,
-    Meet,
-    MovedGroups,
-    MoveGroup,
     Pending,
-    RemovedPeople,
     RequestApproval,
     RevokePermission,
     ShowDetails,
-    Stranger,
     Verdict,
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
-    Kind,
     View,
-    access_buttons,
-    access_question,
-    access_settled,
     button_pressed,
     details_message,
     request_messages,
@@ -51,44 +34,44 @@ from elwood.agent.approvals.prompt_text import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
-    CODE_LASTS,
-    CODE_LENGTH,
     CONTROL,
-    STEP_BACK,
     TYPED_LENGTH,
-    AccessDecided,
-    AccessEnded,
-    AccessRequested,
     ApprovalBook,
     ApprovalDecided,
     ApprovalEntry,
     ApprovalRequest,
     ApprovalRequested,
     ApprovalState,
-    GroupMoved,
-    People,
     Question,
-    QuestionMessage,
-    RequestSettled,
-    RequestsShown,
-    RoleChanged,
     gist,
     where_to_ask,
 )
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import edit_until_done, post_until_delivered
-from elwood.agent.channels.messages import Button, Edit
 from elwood.agent.channels.pacing import Bucket
+from elwood.agent.channels.questions import STEP_BACK, OwnerQuestions, QuestionMessage
 from elwood.agent.conversation.calls import OwnerAnswer, allows
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
+from elwood.agent.people.actor import NO_ROOM, NOT_A_PERSON, Pairing
+from elwood.agent.people.messages import (
+    ApprovePairing,
+    ChangeAccess,
+    EndAccess,
+    ListPeople,
+    Meet,
+    MovedGroups,
+    MoveGroup,
+    RemovedPeople,
+)
+from elwood.agent.people.state import People
+from elwood.agent.people.text import access_pressed
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
-from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import STANDARD
 
@@ -99,14 +82,10 @@ RECORD = "recording an approval"
 LOOK = 60.0
 # Seconds between two tries to give a session a hint.
 HINT_PAUSE = 1.0
-# Strangers that the owner is asked about at a time, and groups: a channel may send so many messages
-# in a row, and an answer to the owner besides.
-MAX_ASKED = 3
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
 GUESSES = Bucket(20 / 60, 20)
 
 NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
-NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
 IN_CHAT = CommandResult(
     "Commands are not confined here (sandbox.kind), so one of them could ask for this. Decide in "
@@ -122,20 +101,9 @@ NO_SUCH_CODE = CommandResult(
     "after an hour whoever still writes to me gets a new one.",
     ok=False,
 )
-NOT_A_PERSON = CommandResult("Only a person can be a member or a guest.", ok=False)
-NOBODY = CommandResult(
-    "I know nobody of that name or number; /people, or elwood pair list, names all. "
-    "Owners stand in config.toml.",
-    ok=False,
-)
-NAMESAKES = CommandResult(
-    "Several people have that name. Use the id, as /people shows it.", ok=False
-)
-WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 # Open questions that one /approvals shows again.
 MAX_SHOWN_AGAIN = 5
 SHOWN_AGAIN = Rich("I have asked this again below.")
-WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
 class Approvals:
@@ -166,7 +134,6 @@ class Approvals:
         self._confined = confined
         self._journal = journal
         self._channels = channels
-        self._post = partial(post_until_delivered, channels.outboxes)
         self._environment = environment
         self._owners = owners
         self._hint = hint
@@ -184,9 +151,18 @@ class Approvals:
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
         self._guesses: dict[str, Bucket] = {}
-        # By their codes, who the owner is asked about.
-        self._asked: dict[str, AccessRequested] = {}
+        self._questions = OwnerQuestions(self._channels, self._messages, self._record)
         async with trio.open_nursery() as self._tasks:
+            self._pairing = Pairing(
+                self._people,
+                self._record,
+                self._questions,
+                self._channels,
+                self._environment,
+                owners=self._owners,
+                zone=self._zone,
+                tasks=self._tasks,
+            )
             async with self._deciding:
                 await self._resume()
             async for message in mailbox:
@@ -197,31 +173,19 @@ class Approvals:
     async def _answer(self, message: ApprovalsMail) -> None:
         state, now = self._state, self._environment.now()
         match message:
-            case Meet():
-                message.reply.set(await self._meet(message))
-            case EndAccess(principal=principal):
-                is_known = principal in self._people.known
-                message.reply.set(not is_known or await self._record(AccessEnded(principal)))
-            case ListPeople():
-                message.reply.set(self._people.listed(self._channels.is_group))
-            case RemovedPeople():
-                message.reply.set(frozenset(self._people.removed))
+            case (
+                Meet() | EndAccess() | ListPeople() | RemovedPeople() | MoveGroup() | MovedGroups()
+            ):
+                await self._pairing.answer(message)
             case ChangeAccess():
                 message.reply.set(await self._change_access(message))
+            case ApprovePairing() if not self._confined:
+                message.reply.set(IN_CHAT)
+            case ApprovePairing(code=code, guest=guest):
+                result = await self._pairing.let_in(code, True, CONTROL, guest)
+                message.reply.set(result or NO_SUCH_CODE)
             case ButtonPressed():
                 message.reply.set(await self._press(message))
-            case ApprovePairing(code=code, guest=guest):
-                if not self._confined:
-                    message.reply.set(IN_CHAT)
-                    return
-                result = await self._let_in(code, True, CONTROL, guest)
-                message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
-            case MoveGroup(old=old, new=new):
-                if new not in self._people.moved:
-                    await self._record(GroupMoved(old, new))
-                message.reply.set(None)
-            case MovedGroups():
-                message.reply.set({new: str(old) for new, old in self._people.moved.items()})
             case RequestApproval(question=question):
                 message.reply.set(await self._request(question))
             case LookUpDecision(session=session, call=call, plan=plan):
@@ -266,125 +230,7 @@ class Approvals:
         clear_error(RECORD)
         return True
 
-    # --- who may talk to us ----------------------------------------------------------------------
-
-    async def _meet(self, meet: Meet) -> Known | Stranger:
-        if meet.principal in self._owners:
-            return Known("admin")
-        if (role := self._people.role(meet.principal)) is not None:
-            return Known(role)
-        by, now = meet.brought, self._environment.now()
-        insists = by is not None and by.id in self._owners
-        id_ = "" if by is None else by.id
-        may_ask = self._people.may_ask(meet.principal, now, by=id_, insists=insists)
-        if not (meet.asks and may_ask):
-            return Stranger(None)
-        code = self._environment.new_code(CODE_LENGTH)
-        while code in self._people.requests:
-            code = self._environment.new_code(CODE_LENGTH)
-        who = "" if by is None else f"{one_line(by.name)} ({by.id})"
-        asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route, who)
-        if not await self._record(asked):
-            return Stranger(None)
-        log.info("stranger met", extra={"principal": meet.principal})
-        self._ask_about_strangers()
-        return Stranger(code)
-
-    async def _let_in(
-        self, code: str, approved: bool, by: str, guest: bool = False
-    ) -> CommandResult:
-        """Decide about *code* if it is still open: found, recorded and closed in one go."""
-        asked = self._people.find(code, self._environment.now())
-        if asked is None:
-            return EXPIRED
-        decided = AccessDecided(asked.code, approved, by, guest)
-        if not await self._record(decided):
-            return NO_ROOM
-        if asked.code in self._timers:
-            self._timers.pop(asked.code).cancel()
-        self._tasks.start_soon(self._settle_access, asked, decided)
-        self._asked.pop(asked.code, None)
-        self._ask_about_strangers()
-        who = f"{asked.name} ({asked.principal})"
-        log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
-        yes, no = f"{who} may talk to me now.", f"{who} stays out."
-        if asked.is_group:
-            yes, no = f"I answer in {who} now.", f"I stay silent in {who}."
-        if approved:
-            welcome = Rich(WELCOME_GROUP if asked.is_group else WELCOME)
-            self._tasks.start_soon(self._post, asked.route, (welcome,))
-        return CommandResult(yes if approved else no, ok=True)
-
-    async def _change_access(self, change: ChangeAccess) -> CommandResult:
-        """Remove somebody, or give them another role; a name must be that of one only."""
-        if change.by not in self._owners:
-            return NOT_YOURS
-        found = [
-            one
-            for one in self._people.listed(self._channels.is_group)
-            if change.who in (one.principal, one.name)
-        ]
-        if len(found) != 1:
-            return NAMESAKES if found else NOBODY
-        [person] = found
-        if change.role is None:
-            removed = decisions.remove(self._state, person, change.by, self._environment.now())
-            result = await self._take(removed)
-            if result.ok:
-                log.info("person removed", extra={"principal": person.principal, "by": change.by})
-                for session in self._at_work():
-                    self._tasks.start_soon(self._tell, session)
-            return result
-        if self._channels.is_group(person.principal):
-            return NOT_A_PERSON
-        changed = RoleChanged(person.principal, change.role == "guest", change.by)
-        text = f"{person.name or 'Somebody'} ({person.principal}) is a {change.role} now."
-        return CommandResult(text, ok=True) if await self._record(changed) else NO_ROOM
-
-    def _ask_about_strangers(self, repeat: bool = False) -> None:
-        """Ask about the newest requests, but only few at a time: a crowd must not flood the owner.
-
-        The others have their codes, which count without a question.
-        """
-        if not self._channels.places:  # `elwood pair` remains
-            return
-        count = Counter(one.is_group for one in self._asked.values())
-        for one in reversed(self._people.open(self._environment.now())):
-            is_owners = any(map(one.is_brought_by, self._owners))
-            if one.code in self._asked or (count[one.is_group] >= MAX_ASKED and not is_owners):
-                continue
-            count[one.is_group] += 1
-            self._asked[one.code] = one
-            self._tasks.start_soon(self._ask_about, one, repeat)
-
-    async def _ask_about(self, asked: AccessRequested, repeat: bool) -> None:
-        where, sent = self._channels.owner_routes()[0], None
-        with trio.move_on_after(CODE_LASTS):
-            question, keys = access_question(asked), access_buttons(asked)
-            sent = await self._post(where, (question,), keys, repeat=repeat)
-        if sent is not None and sent.message:
-            await self._record(RequestsShown((asked.code,), sent.message, where))
-        await self._lapse(asked)
-
-    async def _lapse(self, asked: AccessRequested) -> None:
-        """Let the question about a stranger end when the code is over, or is already."""
-        if asked not in self._people.open(self._environment.now()):
-            await self._settle(asked.code)
-            return
-        with trio.CancelScope() as self._timers[asked.code]:
-            await trio.sleep(asked.lasts)
-            del self._timers[asked.code]
-            self._asked.pop(asked.code, None)
-            self._ask_about_strangers()
-            await self._settle_access(asked, None)
-
-    async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
-        now, zone = self._environment.now(), self._zone
-        await self._settle(
-            asked.code, lambda at: access_settled(asked, decided, at, self._channels, now, zone)
-        )
-
-    # --- what may be done: asked, decided, over --------------------------------------------------
+    # --- asked, decided, over ---------------------------------------------------------------------
 
     async def _request(self, question: Question) -> Pending | Verdict:
         """Find the decision about a call, or ask for one; repeating it changes nothing."""
@@ -409,27 +255,29 @@ class Approvals:
         return Pending()
 
     async def _press(self, press: ButtonPressed) -> CommandResult:
-        by, found = press.principal, button_pressed(press.data)
-        if (refused := self._refused(by)) is not None:
+        if (refused := self._refused(press.principal)) is not None:
             return refused
-        kind, id, answer = found or ("a", "", "denied")
-        result = await self._pressed(press, kind, id, answer)
+        if (access := access_pressed(press.data)) is not None:
+            id, is_yes = access
+            result = await self._pairing.let_in(id, is_yes, press.principal) or decisions.EXPIRED
+        else:
+            id, answer = button_pressed(press.data) or ("", "denied")
+            result = await self._pressed(press, id, answer)
         # Under a copy, or what was never recorded as shown, nobody else takes the buttons away.
         known = self._messages.get(id)
         is_copy = known is None or known.message != press.message
         is_open = self._state.is_open(id) or self._people.find(id, self._environment.now())
         if is_copy and not is_open and press.route is not None and press.message:
-            self._tasks.start_soon(self._edit, QuestionMessage(press.route, press.message))
+            copy = QuestionMessage(press.route, press.message)
+            self._tasks.start_soon(self._questions.edit, copy)
         return result
 
     async def _pressed(
-        self, press: ButtonPressed, kind: Kind, id: str, answer: OwnerAnswer | View
+        self, press: ButtonPressed, id: str, answer: OwnerAnswer | View
     ) -> CommandResult:
         by = press.principal
-        if kind == "p":
-            return await self._let_in(id, answer == "once", by)
         if (request := self._state.requests.get(id)) is None:
-            return self._guessed(by, EXPIRED)
+            return self._guessed(by, decisions.EXPIRED)
         shown = self._messages.get(id)
         asked = (
             shown.route if shown else where_to_ask(request.question, self._channels.owner_routes())
@@ -439,7 +287,7 @@ class Approvals:
             return ELSEWHERE
         if answer == "details" or answer == "question":
             if request.ruling is not None:
-                return EXPIRED
+                return decisions.EXPIRED
             at = QuestionMessage(press.route, press.message)
             self._tasks.start_soon(self._show, request, at, answer)
             return CommandResult("", ok=True)
@@ -454,8 +302,8 @@ class Approvals:
             return IN_CHAT
         request = self._state.of_code(normal_code(code))
         if request is None:
-            let_in = await self._let_in(code, answer != "denied", by, guest)
-            return self._guessed(by, NO_SUCH) if let_in is EXPIRED else let_in
+            let_in = await self._pairing.let_in(code, answer != "denied", by, guest)
+            return let_in or self._guessed(by, NO_SUCH)
         if guest:
             return NOT_A_PERSON
         return await self._decide(request, answer, by)
@@ -511,6 +359,23 @@ class Approvals:
         settled = msgspec.structs.replace(request, ruling=ruling, by=by, decided_at=now)
         self._tasks.start_soon(self._settle_request, settled)
 
+    async def _change_access(self, change: ChangeAccess) -> CommandResult:
+        """Remove somebody, or give them another role."""
+        if change.by not in self._owners:
+            return NOT_YOURS
+        person = self._pairing.find_person(change.who)
+        if isinstance(person, CommandResult):
+            return person
+        if change.role is not None:
+            return await self._pairing.change_role(person, change.role, change.by)
+        removed = decisions.remove(self._state, person, change.by, self._environment.now())
+        result = await self._take(removed)
+        if result.ok:
+            log.info("person removed", extra={"principal": person.principal, "by": change.by})
+            for session in self._at_work():
+                self._tasks.start_soon(self._tell, session)
+        return result
+
     async def _tell(self, session: str) -> None:
         while True:
             if self._hint(Decided(session)):
@@ -561,12 +426,9 @@ class Approvals:
             if request.id not in self._messages:
                 self._tasks.start_soon(self._prompt, request, True)
         for id in self._messages:
-            if (asked := self._people.find(id, now)) is not None:
-                self._asked[id] = asked
-                self._tasks.start_soon(self._lapse, asked)
-            else:
+            if self._people.find(id, now) is None:
                 self._tasks.start_soon(self._settle_if_over, id)
-        self._ask_about_strangers(repeat=True)
+        self._pairing.resume()
 
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""
@@ -602,7 +464,7 @@ class Approvals:
         routes = self._channels.owner_routes()
         others = [one for one in routes if not one.is_same_chat(route)]
         for place in (route, *others):
-            sent = await self._post(
+            sent = await self._questions.post(
                 place,
                 request_messages(request, place, self._channels),
                 view_buttons(request, "question"),
@@ -614,9 +476,9 @@ class Approvals:
         if sent is None or not sent.message:
             return
         before = self._messages.get(request.id)
-        await self._record(RequestsShown((request.id,), sent.message, place))
+        await self._questions.record_shown(request.id, sent.message, place)
         if before is not None:
-            await self._edit(before, SHOWN_AGAIN)
+            await self._questions.edit(before, SHOWN_AGAIN)
         await self._settle_if_over(request.id)
 
     async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
@@ -624,7 +486,7 @@ class Approvals:
         if view == "details":
             part = details_message(request, self._channels.at(at.route).size)
         keys = view_buttons(request, view)
-        await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
+        await self._questions.edit(at, part, keys, lambda: self._state.is_open(request.id))
 
     def _details(self, code: str, by: str) -> CommandResult:
         if (refused := self._refused(by)) is not None:
@@ -637,28 +499,11 @@ class Approvals:
     async def _settle_if_over(self, id: str) -> None:
         """Settle what was decided while its message was sent, or before a crash."""
         if (request := self._state.requests.get(id)) is None:
-            await self._settle(id)
+            await self._questions.settle(id)
         elif request.ruling is not None:
             await self._settle_request(request)
 
     async def _settle_request(self, request: ApprovalRequest) -> None:
-        await self._settle(
+        await self._questions.settle(
             request.id, lambda at: settled_message(request, at, self._channels, self._zone)
         )
-
-    async def _settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
-        """Let the message that asked *id* say *part*, without buttons, and record that it does."""
-        if (shown := self._messages.get(id)) is None:
-            return
-        if await self._edit(shown, part and part(shown.route)):
-            await self._record(RequestSettled(id, shown.message))
-
-    async def _edit(
-        self,
-        at: QuestionMessage,
-        part: Rich | None = None,
-        buttons: Sequence[Button] = (),
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> bool:
-        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=tuple(buttons))
-        return await edit_until_done(self._channels.outboxes, edit, wanted)

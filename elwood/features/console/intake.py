@@ -8,9 +8,9 @@ from typing import get_args
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.attached import MAX_CLIENTS
 from elwood.agent.channels.frames import Mode
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.conversation.inbound import Principal
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Connected

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.note import Note, NoteDraft

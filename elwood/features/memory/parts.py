@@ -8,8 +8,8 @@ from functools import partial
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Providers, can_think

@@ -12,16 +12,11 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ButtonPressed,
-    CommandResult,
     Decided,
     DecideRequest,
-    Known,
-    Meet,
     Pending,
     RequestApproval,
-    Stranger,
     Verdict,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -36,7 +31,9 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import ApprovePairing, Known, Meet, Stranger
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Calls, Disk

@@ -11,7 +11,6 @@ import trio.testing
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import (
-    CommandResult,
     ListApprovals,
     Pending,
     RevokePermission,
@@ -23,19 +22,19 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     CONTROL,
     MAX_OPEN_HERE,
-    AccessRequested,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalState,
     DomainTrusted,
     PermissionRevoked,
     Question,
-    RequestSettled,
-    RequestsShown,
 )
 from elwood.agent.channels.messages import Post, Sent, Undeliverable, Unsent
+from elwood.agent.channels.questions import RequestSettled, RequestsShown
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer
+from elwood.agent.conversation.command import CommandResult
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.state import AccessRequested
 from tests.agent.approvals.approving import (
     CODES,
     OWNER,

@@ -7,21 +7,20 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.approvals.messages import (
+from elwood.agent.approvals.messages import Pending, Verdict
+from elwood.agent.channels.messages import Unsent
+from elwood.agent.conversation.inbound import Principal
+from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import (
     ChangeAccess,
     Known,
     Meet,
     MovedGroups,
     MoveGroup,
-    Pending,
     RemovedPeople,
     Stranger,
-    Verdict,
 )
-from elwood.agent.approvals.state import CODE_LASTS
-from elwood.agent.channels.messages import Unsent
-from elwood.agent.conversation.inbound import Principal
-from elwood.agent.conversation.route import Route
+from elwood.agent.people.state import CODE_LASTS
 from tests.agent.approvals.approving import CODES, OWNER, OWNER_ROUTE, World, question, running
 from tests.journeys.disk import BadDisk
 
