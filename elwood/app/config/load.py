@@ -329,7 +329,9 @@ class _Loading:
                 if self._base is not None and name in (one.SECTION.name for one in sections()):
                     what = "is for config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
-        base = Config(values={}, file=self._path, inline=tuple(self._inline))
+        chores = frozenset(id for feature in self._features for id in feature.chores)
+        inline = tuple(self._inline)
+        base = Config(values={}, file=self._path, inline=inline, chores=chores)
         config = self._base or base
         names: dict[str, tuple[str, ...]] = {}
         for name, kind in self._sections.items():

@@ -17,7 +17,7 @@ from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.paging import asked_page, page
-from elwood.agent.session.settings import LearningSettings, SessionSettings
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
@@ -34,7 +34,7 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import Note, NoteDraft, Status
-from elwood.features.memory.settings import MemorySettings, OwnLearning
+from elwood.features.memory.settings import LearningSettings, MemorySettings, OwnLearning
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client

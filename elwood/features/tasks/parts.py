@@ -210,6 +210,7 @@ class TaskClock:
             log_runs=log_runs,
             clock=self._core.clock.now,
             zone=self._zone,
+            reserved=self._config.chores,
             restored_at=found.restored_at if found else None,
         )
         await actor.run(mailbox)
@@ -321,7 +322,7 @@ class TaskClock:
 
 
 def chore_task(chore: Chore, zone: str) -> Task:
-    """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
+    """Make the task that does *chore*."""
     words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,

@@ -294,8 +294,10 @@ def _collect(
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue
-        if task.id in tasks:
-            where = ("tasks", index, "id")
+        where = ("tasks", index, "id")
+        if task.id in config.chores:
+            report(where, f"the id {task.id!r} is that of a task of Elwood", "write another id")
+        elif task.id in tasks:
             report(where, f"there is another {task.id}", "write another id")
         elif form.enabled:
             tasks[task.id] = task

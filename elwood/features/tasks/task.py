@@ -28,9 +28,6 @@ CURRENT = "current"
 REMINDERS = f"{SESSION}_reminders"
 # The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
 HEARTBEAT = "heartbeat"
-# What Elwood does itself has these ids, also when it is off: nobody else's task is to be in its
-# way when it is on again.
-RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"})
 # Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
 MAX_TASKS = 200
 # Patterns of one task; a folder says as much as many files.
@@ -156,9 +153,8 @@ def check_id(text: str) -> None:
         raise BadSetting("no id can be made of the title", "write one, like water-plants")
     if not ID.fullmatch(text):
         raise BadSetting(f"{text[:MAX_ID]!r} is no id", remedy)
-    if text in RESERVED or text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
-        what = f"the id {text!r} is that of a task of Elwood, or of HEARTBEAT.md"
-        raise BadSetting(what, "write another")
+    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
+        raise BadSetting(f"the id {text!r} is that of a task of HEARTBEAT.md", "write another id")
 
 
 def check_pattern(pattern: str) -> None:
