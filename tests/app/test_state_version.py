@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "66e746cc2f4f",
-        "approvals": "adb4f76b9a9d",
+        "sessions": "5554bf20921f",
+        "approvals": "c565b56fce9a",
         "usage": "dad8bdebb6ed",
-        "schedule": "5dbd520afee2",
+        "schedule": "42aa2717e09b",
         "anchors": "251fcc9f6cb1",
     }
 }

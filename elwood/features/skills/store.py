@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.route import Route, addresses
 from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
@@ -62,10 +62,10 @@ class FoundSkill:
     root: Root = attrs.field(eq=False, repr=False)
     folder: str
     is_inside: bool
-    chats: tuple[int, ...] = ()
+    chats: frozenset[str] = frozenset()
 
     def is_open(self, route: Route) -> bool:
-        return not self.chats or route.chat in self.chats
+        return not self.chats or route.address in self.chats
 
     @property
     def path(self) -> Path:
@@ -103,13 +103,13 @@ class SkillStore:
         *,
         always: Collection[str] = (),
         off: Collection[str] = (),
-        chats: Mapping[str, tuple[int, ...]] | None = None,
+        chats: Mapping[str, tuple[int | str, ...]] | None = None,
     ) -> None:
         self.packages = tuple(Root(path, writable=False) for path in packages)
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
-        self._chats = chats or {}
+        self._chats = {name: addresses(some) for name, some in (chats or {}).items()}
         self._named = {"always": tuple(always), "off": tuple(off), "chats": tuple(self._chats)}
         self._known: dict[Path, _Read] = {}
         self._found = FoundSkills()
@@ -147,7 +147,7 @@ class SkillStore:
                 first = skills[skill.name].path
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
-                is_inside, chats = root is self._workspace, self._chats.get(skill.name, ())
+                is_inside, chats = root is self._workspace, self._chats.get(skill.name, frozenset())
                 skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
         for key, given in self._named.items():
             problems += [
