@@ -9,7 +9,6 @@ import attrs
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Providers, can_think
@@ -133,13 +132,7 @@ def _learning(core: Core) -> Learning:
         mode = written.mode if own.on else "off"
         return attrs.evolve(written, mode=mode, threshold=max(written.threshold, own.threshold))
 
-    return Learning(
-        settings,
-        core.models,
-        TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
-        core.redactor,
-        core.clock,
-    )
+    return Learning(settings, core.models, core.tell_owner, core.redactor, core.clock)
 
 
 async def command(

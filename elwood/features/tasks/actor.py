@@ -60,7 +60,7 @@ from elwood.foundation.runtime import (
     report_warning,
 )
 from elwood.foundation.settings import BadSetting
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
 
@@ -245,13 +245,9 @@ class TimetableActor:
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
         lines = rules.run_log(self._table, entries, self._clock(), self._zone)
-        try:
-            await self._journal.append(*entries, last_words=last_words)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
+        append = self._journal.append
+        if entries and not await write_or_report(RECORD, append(*entries, last_words=last_words)):
             return False
-        if entries:
-            clear_error(RECORD)
         if lines:
             try:
                 await self._log_runs(lines)

@@ -8,7 +8,6 @@ from functools import partial
 import msgspec
 import trio
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
@@ -192,7 +191,7 @@ class TaskClock:
         self._heartbeat: Written | None = None
         self._own: tuple[Task, ...] | None = None
         self._toolset: Toolset | None = None
-        self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
+        self._tell = core.tell_owner
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         state = self._core.paths.state
