@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import attrs
-import httpcore2
 import trio
 from trio.testing import MockClock
 
@@ -53,6 +52,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment, Notify
+from elwood.foundation.net.connections import Network
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
@@ -541,7 +541,7 @@ async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
             nursery.cancel_scope.cancel()
 
 
-class Wires(httpcore2.AsyncNetworkBackend):
+class Wires(Network):
     """Connects to servers by their ports, without the kernel; they live in *nursery*.
 
     Virtual time may then jump as soon as nobody has anything to do, as nothing is on its way.
@@ -567,38 +567,11 @@ class Wires(httpcore2.AsyncNetworkBackend):
         self._servers[port] = answer
         return f"http://127.0.0.1:{port}"
 
-    async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
-        """Connect."""
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         if self._is_cut:
-            raise httpcore2.ConnectError("the wire is cut")
+            raise OSError("the wire is cut")
         here, there = trio.testing.memory_stream_pair()
         self._ends.append(there)
         self._nursery.start_soon(connection(self._servers[port]), there)
-        return _Wire(here)
-
-
-class _Wire(httpcore2.AsyncNetworkStream):
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def read(self, max_bytes: int, *_: Any, **how: Any) -> bytes:
-        try:
-            with trio.fail_after(how.get("timeout") or float("inf")):
-                return bytes(await self._stream.receive_some(max_bytes))
-        except trio.TooSlowError as error:
-            raise httpcore2.ReadTimeout from error
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.ReadError from error
-
-    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
-        try:
-            await self._stream.send_all(buffer)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.WriteError from error
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def get_extra_info(self, info: str) -> Any:
-        return None
+        return here

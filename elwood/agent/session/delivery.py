@@ -254,13 +254,18 @@ class Showing:
         self._redactor = redactor
         self._draft = number * DRAFTS_PER_TURN
         self._before = ""
+        self._is_full = False  # the draft of this response
         self._loud_at = trio.current_time() + SILENT
 
     def text(self, text: str) -> bool:
         """Show the *text* so far of a response; False if it cannot be shown."""
         if trio.current_time() < self._loud_at or not text.strip():
             return False
-        return self._show(text, self._redactor.partial)
+        if self._is_full and len(text) > DRAFT:
+            return True  # it would be the same draft
+        is_offered = self._show(text, self._redactor.partial)
+        self._is_full = is_offered and len(text) > DRAFT
+        return is_offered
 
     def thought(self, text: str) -> None:
         """Show what is thought so far, to those who want to see it."""
@@ -278,6 +283,7 @@ class Showing:
         is_long = len(text) > 2 * DRAFT
         redact = self._redactor.partial if is_long else self._redactor
         whole = redact(text[: 2 * DRAFT])[:DRAFT]
+        self._is_full = False
         if not whole.strip():
             return
         if trio.current_time() >= self._loud_at:

@@ -183,7 +183,7 @@ class _Screen:
         self._newest: Draft | None = None
         self._turn = self._draft = 0
         self._page = self._shown = self._runs = self._line = ""
-        self._drawn_at = self._typed_at = self._edited_at = float("-inf")
+        self._looked_at = self._drawn_at = self._typed_at = self._edited_at = float("-inf")
         self._is_alive = False
 
     def take(self, mail: Draft | Typing | Status) -> None:
@@ -202,7 +202,7 @@ class _Screen:
         gap = pacing.status_gap if private else pacing.edit_gap
         if edits and not self._is_lost and now - self._edited_at >= gap:
             if not private:
-                self._turn_page()
+                self._turn_page(now, pacing.draft_gap)
             said = "" if private or not self._page else self._page + UNFINISHED
             line = "\n\n".join(filter(None, (said, self._runs)))
             if line not in ("", self._line):
@@ -210,7 +210,7 @@ class _Screen:
         if not draws:
             return None
         if private and now - self._drawn_at >= pacing.draft_gap:
-            self._turn_page()
+            self._turn_page(now, pacing.draft_gap)
             fades = self._is_alive and now - self._drawn_at >= REFRESH
             if self._page and (self._page != self._shown or fades):
                 return _Frame("draft", self._page)
@@ -219,14 +219,15 @@ class _Screen:
             return _Frame("typing")
         return None
 
-    def _turn_page(self) -> None:
+    def _turn_page(self, now: float, gap: float) -> None:
         """Take in what was said last: more on the same page, or another one.
 
         Clients animate what is added at the end of a draft; what is not has a new one.
+        Once in *gap* seconds, because the whole text is searched for secrets each time.
         """
-        if self._newest is None:
+        if self._newest is None or now - self._looked_at < gap:
             return
-        mail, self._newest = self._newest, None
+        mail, self._newest, self._looked_at = self._newest, None, now
         text = mail.text
         page = split(Rich(text), MAX_DRAFT)[-1].text if text.strip() else ""
         if mail.draft != self._turn:
