@@ -314,7 +314,8 @@ class _Loading:
     def config(self, written: Tree) -> Config:
         """Make the configuration of what is *written*, over that which there is already."""
         self._source = _Source(written)
-        self._source.move(self._report)
+        if self._base is None:  # the assistant never had one of the old keys
+            self._source.move(self._report)
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
