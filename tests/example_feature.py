@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.calls import Other
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.feature import Feature
 from elwood.agent.parts import Actor, Chore, ControlCommand, Gathered, Parts, Report
@@ -298,4 +298,5 @@ FEATURE = Feature(
     cli=(COMMAND,),
     checks=(check,),
     tools={"track_parcel": "parcels.parcel.track"},
+    chores=("parcels",),
 )

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from elwood.agent.channels.channel import Channel
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
 from elwood.agent.session.log.session_log import SessionLog

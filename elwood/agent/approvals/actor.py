@@ -1,9 +1,9 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
-from typing import assert_never
+from functools import partial
 
 import msgspec
 import trio
@@ -41,35 +41,24 @@ from elwood.agent.approvals.state import (
     ApprovalEntry,
     ApprovalRequest,
     ApprovalRequested,
-    ApprovalState,
     Question,
     gist,
     where_to_ask,
 )
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.pacing import Bucket
-from elwood.agent.channels.questions import STEP_BACK, OwnerQuestions, QuestionMessage
+from elwood.agent.channels.questions import STEP_BACK, OwnerQuestions, RequestsShown
 from elwood.agent.conversation.calls import OwnerAnswer, allows
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
 from elwood.agent.people.actor import NO_ROOM, NOT_A_PERSON, Pairing
-from elwood.agent.people.messages import (
-    ApprovePairing,
-    ChangeAccess,
-    EndAccess,
-    ListPeople,
-    Meet,
-    MovedGroups,
-    MoveGroup,
-    RemovedPeople,
-)
-from elwood.agent.people.state import People
+from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.people.text import access_pressed
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, clear_error, report_error
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Mailbox
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.markdown import Rich
@@ -146,6 +135,8 @@ class Approvals:
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
         """Replay, ask again what is open, then answer until stopped."""
         await self._journal.open()
+        book = self._journal.state
+        self._people, self._state, self._messages = book.people, book.calls, book.messages
         # Held by whoever decides: what expires must not be decided meanwhile (AP-05).
         self._deciding = trio.Lock()
         # Each ends the wait for the end of an open request.
@@ -173,10 +164,6 @@ class Approvals:
     async def _answer(self, message: ApprovalsMail) -> None:
         state, now = self._state, self._environment.now()
         match message:
-            case (
-                Meet() | EndAccess() | ListPeople() | RemovedPeople() | MoveGroup() | MovedGroups()
-            ):
-                await self._pairing.answer(message)
             case ChangeAccess():
                 message.reply.set(await self._change_access(message))
             case ApprovePairing() if not self._confined:
@@ -206,29 +193,11 @@ class Approvals:
                 if route is not None:
                     self._show_again(route)
             case _:
-                assert_never(message)
-
-    @property
-    def _people(self) -> People:
-        return self._journal.state.people
-
-    @property
-    def _messages(self) -> Mapping[str, QuestionMessage]:
-        return self._journal.state.messages
-
-    @property
-    def _state(self) -> ApprovalState:
-        return self._journal.state.calls
+                await self._pairing.answer(message)
 
     async def _record(self, *entries: ApprovalEntry) -> bool:
         """Write *entries* in one line; False if there is no room for them."""
-        try:
-            await self._journal.append(*entries)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
-            return False
-        clear_error(RECORD)
-        return True
+        return await write_or_report(RECORD, self._journal.append(*entries))
 
     # --- asked, decided, over ---------------------------------------------------------------------
 
@@ -268,8 +237,7 @@ class Approvals:
         is_copy = known is None or known.message != press.message
         is_open = self._state.is_open(id) or self._people.find(id, self._environment.now())
         if is_copy and not is_open and press.route is not None and press.message:
-            copy = QuestionMessage(press.route, press.message)
-            self._tasks.start_soon(self._questions.edit, copy)
+            self._tasks.start_soon(self._questions.edit, press.route, press.message)
         return result
 
     async def _pressed(
@@ -288,8 +256,7 @@ class Approvals:
         if answer == "details" or answer == "question":
             if request.ruling is not None:
                 return decisions.EXPIRED
-            at = QuestionMessage(press.route, press.message)
-            self._tasks.start_soon(self._show, request, at, answer)
+            self._tasks.start_soon(self._show, request, press.route, press.message, answer)
             return CommandResult("", ok=True)
         return await self._decide(request, answer, by)
 
@@ -476,17 +443,17 @@ class Approvals:
         if sent is None or not sent.message:
             return
         before = self._messages.get(request.id)
-        await self._questions.record_shown(request.id, sent.message, place)
+        await self._record(RequestsShown((request.id,), sent.message, place))
         if before is not None:
-            await self._questions.edit(before, SHOWN_AGAIN)
+            await self._questions.edit(before.route, before.message, SHOWN_AGAIN)
         await self._settle_if_over(request.id)
 
-    async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
-        part = request_messages(request, at.route, self._channels)[-1]
+    async def _show(self, request: ApprovalRequest, at: Route, message: str, view: View) -> None:
+        part = request_messages(request, at, self._channels)[-1]
         if view == "details":
-            part = details_message(request, self._channels.at(at.route).size)
-        keys = view_buttons(request, view)
-        await self._questions.edit(at, part, keys, lambda: self._state.is_open(request.id))
+            part = details_message(request, self._channels.at(at).size)
+        keys, wanted = view_buttons(request, view), partial(self._state.is_open, request.id)
+        await self._questions.edit(at, message, part, keys, wanted)
 
     def _details(self, code: str, by: str) -> CommandResult:
         if (refused := self._refused(by)) is not None:

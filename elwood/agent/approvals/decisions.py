@@ -26,7 +26,7 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.channels.questions import is_fresh
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import AccessEnded, KnownPerson
 from elwood.foundation.text.characters import escape_invisible

@@ -4,7 +4,7 @@ import msgspec
 
 from elwood.agent.approvals.state import Question
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import PeopleMail
 from elwood.foundation.runtime import Request

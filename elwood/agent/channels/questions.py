@@ -3,7 +3,7 @@
 There are those about calls (agent/approvals) and those about people (agent/people).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Literal, Protocol, TypeVar
@@ -12,7 +12,6 @@ import msgspec
 
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import edit_until_done, post_until_delivered
-from elwood.agent.channels.messages import Button, Edit
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible, utf16_length
 from elwood.foundation.text.lines import cut, one_line
@@ -73,28 +72,15 @@ class OwnerQuestions:
     ) -> None:
         self.messages = messages
         self.post = partial(post_until_delivered, channels.outboxes)
-        self._outboxes = channels.outboxes
+        self.edit = partial(edit_until_done, channels.outboxes)
         self._record = record
-
-    async def record_shown(self, id: str, message: str, route: Route) -> None:
-        await self._record(RequestsShown((id,), message, route))
 
     async def settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
         """Let the message that asked *id* say *part*, without buttons, and record that it does."""
         if (shown := self.messages.get(id)) is None:
             return
-        if await self.edit(shown, part and part(shown.route)):
+        if await self.edit(shown.route, shown.message, part and part(shown.route)):
             await self._record(RequestSettled(id, shown.message))
-
-    async def edit(
-        self,
-        at: QuestionMessage,
-        part: Rich | None = None,
-        buttons: Sequence[Button] = (),
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> bool:
-        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=tuple(buttons))
-        return await edit_until_done(self._outboxes, edit, wanted)
 
 
 def is_fresh(lasts: float, age: float) -> bool:

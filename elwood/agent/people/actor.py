@@ -8,8 +8,8 @@ from typing import Literal, assert_never
 import trio
 
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.questions import OwnerQuestions, Record
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.channels.questions import OwnerQuestions, Record, RequestsShown
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.people.messages import (
     EndAccess,
     Known,
@@ -66,7 +66,7 @@ class Pairing:
     def __init__(
         self,
         people: People,
-        record: Record[PeopleEntry],
+        record: Record[PeopleEntry | RequestsShown],
         questions: OwnerQuestions,
         channels: Channels,
         environment: Environment,
@@ -204,7 +204,7 @@ class Pairing:
             question, keys = access_question(asked), access_buttons(asked)
             sent = await self._questions.post(where, (question,), keys, repeat=repeat)
         if sent is not None and sent.message:
-            await self._questions.record_shown(asked.code, sent.message, where)
+            await self._record(RequestsShown((asked.code,), sent.message, where))
         await self._lapse(asked)
 
     async def _lapse(self, asked: AccessRequested) -> None:

@@ -4,8 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Principal, Role
+from elwood.agent.conversation.inbound import CommandResult, Principal, Role
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import KnownPerson
 from elwood.foundation.runtime import Request

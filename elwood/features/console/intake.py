@@ -10,8 +10,7 @@ import msgspec
 
 from elwood.agent.channels.attached import MAX_CLIENTS
 from elwood.agent.channels.frames import Mode
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Principal
+from elwood.agent.conversation.inbound import CommandResult, Principal
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Connected
 from elwood.agent.session.attached import SessionClients

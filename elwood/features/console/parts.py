@@ -11,7 +11,7 @@ import trio
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.frames import Mode
 from elwood.agent.channels.messages import OutboxMail, Post
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings

@@ -13,7 +13,7 @@ import trio
 from elwood.agent.approvals.messages import ApprovalsMail, DecideRequest, RevokePermission
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.approvals.state import CONTROL
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
 from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.session.core import Core, inspect

@@ -13,8 +13,14 @@ import trio
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused
+from elwood.agent.conversation.inbound import (
+    Busy,
+    CommandResult,
+    Inbound,
+    NotNow,
+    Principal,
+    Refused,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core

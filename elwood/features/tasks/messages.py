@@ -3,7 +3,7 @@
 import msgspec
 
 from elwood.agent.approvals.messages import Decided
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.session.messages import Interrupt
 from elwood.features.tasks.rules import Agenda, Outcome, Verb
 from elwood.features.tasks.state import PlannedRun

@@ -13,8 +13,14 @@ import trio
 from elwood.agent.approvals.messages import ApprovalsMail, ButtonPressed
 from elwood.agent.channels.client import IntakeReplies, ask, post_once
 from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Inbound, Principal, Taken, is_choice, types
+from elwood.agent.conversation.inbound import (
+    CommandResult,
+    Inbound,
+    Principal,
+    Taken,
+    is_choice,
+    types,
+)
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import EndAccess, Known, Meet, MovedGroups, MoveGroup, Stranger

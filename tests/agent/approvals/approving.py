@@ -31,7 +31,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.calls import OwnerAnswer
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import ApprovePairing, Known, Meet, Stranger
 from elwood.foundation.environment import Environment

@@ -32,7 +32,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.channels.messages import Post, Sent, Undeliverable, Unsent
 from elwood.agent.channels.questions import RequestSettled, RequestsShown
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import AccessRequested
 from tests.agent.approvals.approving import (

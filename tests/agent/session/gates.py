@@ -17,7 +17,7 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.people.messages import RemovedPeople
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry

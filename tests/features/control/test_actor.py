@@ -23,7 +23,7 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import ControlCommand
 from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen, look

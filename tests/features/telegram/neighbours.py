@@ -25,8 +25,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Bucket
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, CommandResult, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings

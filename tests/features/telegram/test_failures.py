@@ -21,8 +21,7 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.channels.pacing import Bucket
-from elwood.agent.conversation.command import CommandResult
-from elwood.agent.conversation.inbound import Busy, Taken
+from elwood.agent.conversation.inbound import Busy, CommandResult, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import Known, Stranger
 from elwood.features.telegram.channel import route_to

@@ -17,7 +17,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
-from elwood.agent.conversation.command import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.ledger import Spent, day_of
