@@ -145,11 +145,11 @@ class Approvals:
         self._questions = OwnerQuestions(self._channels, self._messages, self._record)
         async with trio.open_nursery() as self._tasks:
             self._pairing = Pairing(
-                self._people,
-                self._record,
-                self._questions,
-                self._channels,
-                self._environment,
+                people=self._people,
+                record=self._record,
+                questions=self._questions,
+                channels=self._channels,
+                environment=self._environment,
                 owners=self._owners,
                 zone=self._zone,
                 tasks=self._tasks,
@@ -208,7 +208,7 @@ class Approvals:
             await self._write(*step.entries)  # it holds as well if there is no room to write it
             return step.answer
         question = decisions.redacted(question, self._redact)
-        place = where_to_ask(question, self._channels.owner_routes())
+        place = self._place(question)
         refused = decisions.why_not_asked(self._state, question, place)
         if refused is not None:
             await self._write(*step.entries)
@@ -247,9 +247,7 @@ class Approvals:
         if (request := self._state.requests.get(id)) is None:
             return self._guessed(by, decisions.EXPIRED)
         shown = self._messages.get(id)
-        asked = (
-            shown.route if shown else where_to_ask(request.question, self._channels.owner_routes())
-        )
+        asked = shown.route if shown else self._place(request.question)
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
@@ -397,6 +395,9 @@ class Approvals:
                 self._tasks.start_soon(self._settle_if_over, id)
         self._pairing.resume()
 
+    def _place(self, question: Question) -> Route | None:
+        return where_to_ask(question, self._channels.owner_routes())
+
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""
         if not question.principal.startswith(PRINCIPAL):
@@ -407,7 +408,7 @@ class Approvals:
     async def _prompt(self, request: ApprovalRequest, repeat: bool = False) -> None:
         """Put *request* before the owner; if a task wants it, when they are awake (AP-25)."""
         question = request.question
-        route = where_to_ask(question, self._channels.owner_routes())
+        route = self._place(question)
         if route is None:
             return
         while self._state.is_open(request.id) and (left := self._seconds_asleep(question)):
@@ -419,7 +420,7 @@ class Approvals:
     def _show_again(self, route: Route) -> None:
         """Ask once more what was asked in this chat, as far as it is open."""
         for request in self._state.open()[-MAX_SHOWN_AGAIN:]:
-            place = where_to_ask(request.question, self._channels.owner_routes())
+            place = self._place(request.question)
             if place is not None and place.is_same_chat(route):
                 self._tasks.start_soon(self._ask, request, route)
 

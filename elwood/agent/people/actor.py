@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import tzinfo
 from typing import Literal, assert_never
 
+import attrs
 import trio
 
 from elwood.agent.channels.channel import Channels
@@ -57,35 +58,24 @@ WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command 
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
+@attrs.define(eq=False, kw_only=True)
 class Pairing:
     """Decides who may talk to us, as *owners* want; *record* writes it into *people*.
 
     Lives as long as one run of the actor, whose *tasks* send the *questions*.
     """
 
-    def __init__(
-        self,
-        people: People,
-        record: Record[PeopleEntry | RequestsShown],
-        questions: OwnerQuestions,
-        channels: Channels,
-        environment: Environment,
-        *,
-        owners: frozenset[str],
-        zone: tzinfo,
-        tasks: trio.Nursery,
-    ) -> None:
-        self._people = people
-        self._record = record
-        self._questions = questions
-        self._channels = channels
-        self._environment = environment
-        self._owners = owners
-        self._zone = zone
-        self._tasks = tasks
-        # By their codes, who the owner is asked about, and what ends the wait for the end of that.
-        self._asked: dict[str, AccessRequested] = {}
-        self._timers: dict[str, trio.CancelScope] = {}
+    _people: People
+    _record: Record[PeopleEntry | RequestsShown]
+    _questions: OwnerQuestions
+    _channels: Channels
+    _environment: Environment
+    _owners: frozenset[str]
+    _zone: tzinfo
+    _tasks: trio.Nursery
+    # By their codes, who the owner is asked about, and what ends the wait for the end of that.
+    _asked: dict[str, AccessRequested] = attrs.field(factory=dict, init=False)
+    _timers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
 
     def resume(self) -> None:
         """Continue what the journal says: wait for answers, and ask again what never arrived."""
