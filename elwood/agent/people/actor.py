@@ -199,15 +199,16 @@ class Pairing:
 
     async def _lapse(self, asked: AccessRequested) -> None:
         """Let the question about a stranger end when the code is over, or is already."""
-        if asked not in self._people.open(self._environment.now()):
-            await self._questions.settle(asked.code)
-            return
+        left = self._people.seconds_left(asked.code, self._environment.now())
         with trio.CancelScope() as self._timers[asked.code]:
-            await trio.sleep(asked.lasts)
+            await trio.sleep(left)
             del self._timers[asked.code]
             self._asked.pop(asked.code, None)
             self._ask_about_strangers()
-            await self._settle_access(asked, None)
+            if left:
+                await self._settle_access(asked, None)
+            else:  # it may have been decided while the question was on its way
+                await self._questions.settle(asked.code)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
         now, zone = self._environment.now(), self._zone

@@ -199,6 +199,13 @@ class People(msgspec.Struct):
         request = self.requests.get(normal_code(code))
         return request.asked if request is not None and request.is_fresh(now) else None
 
+    def seconds_left(self, code: str, now: float) -> float:
+        """Return how long *code* counts from *now* on; 0 if it does no more."""
+        request = self.requests.get(code)
+        if request is None or not request.is_fresh(now):
+            return 0.0
+        return request.at + request.asked.lasts - now
+
     def may_ask(self, principal: str, now: float, *, by: str = "", insists: bool = False) -> bool:
         """Tell whether *principal* gets a code; not if turned away, unless an owner *insists*.
 

@@ -202,6 +202,36 @@ async def test_a_group_that_the_owner_brings_it_into_is_asked_about_in_a_crowd(
         assert len(world.posts) == 5, "groups take no place of people"
 
 
+async def test_a_question_that_never_arrived_takes_no_place_for_good(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        world.sent = lambda _: Unsent("away")
+        for number in range(7, 10):
+            await ask.meet(number)
+        world.now += CODE_LASTS
+        await trio.sleep(CODE_LASTS + 1)
+        world.sent = None
+        world.posts.clear()
+        await ask.meet(10)
+        await trio.sleep(30)
+        assert asked_about(world) == [10]
+
+
+async def test_a_question_holds_its_place_no_longer_than_its_code_counts(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for number in range(7, 10):
+            await ask.meet(number)
+    world.now += CODE_LASTS - 60
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(10)
+        world.now += 60
+        await trio.sleep(61)
+        assert asked_about(world) == [7, 8, 9, 10]
+
+
 def asked_about(world: World) -> list[int]:
     texts = [text for text in world.texts(1) if "to talk to me" in text]
     return [int(text.partition("(tg:")[2].partition(")")[0]) for text in texts]
