@@ -73,9 +73,8 @@ class Pairing:
     _owners: frozenset[str]
     _zone: tzinfo
     _tasks: trio.Nursery
-    # By their codes, who the owner is asked about, and what ends the wait for the end of that.
+    # By their codes, who the owner is asked about.
     _asked: dict[str, AccessRequested] = attrs.field(factory=dict, init=False)
-    _timers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
 
     def resume(self) -> None:
         """Continue what the journal says: wait for answers, and ask again what never arrived."""
@@ -118,8 +117,6 @@ class Pairing:
         decided = AccessDecided(asked.code, approved, by, guest)
         if not await self._record(decided):
             return NO_ROOM
-        if asked.code in self._timers:
-            self._timers.pop(asked.code).cancel()
         self._tasks.start_soon(self._settle_access, asked, decided)
         self._asked.pop(asked.code, None)
         self._ask_about_strangers()
@@ -198,17 +195,13 @@ class Pairing:
         await self._lapse(asked)
 
     async def _lapse(self, asked: AccessRequested) -> None:
-        """Let the question about a stranger end when the code is over, or is already."""
-        left = self._people.seconds_left(asked.code, self._environment.now())
-        with trio.CancelScope() as self._timers[asked.code]:
-            await trio.sleep(left)
-            del self._timers[asked.code]
-            self._asked.pop(asked.code, None)
+        """End the question about a stranger when the code is over, or is already."""
+        await trio.sleep(self._people.seconds_left(asked.code, self._environment.now()))
+        if self._asked.pop(asked.code, None) is not None:
             self._ask_about_strangers()
-            if left:
-                await self._settle_access(asked, None)
-            else:  # it may have been decided while the question was on its way
-                await self._questions.settle(asked.code)
+            await self._settle_access(asked, None)
+        else:  # it may have been decided while the question was on its way
+            await self._questions.settle(asked.code)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
         now, zone = self._environment.now(), self._zone
