@@ -17,15 +17,7 @@ from elwood.agent.channels.questions import (
 )
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
-from elwood.agent.people.state import (
-    AccessDecided,
-    AccessEnded,
-    AccessRequested,
-    GroupMoved,
-    People,
-    PeopleEntry,
-    RoleChanged,
-)
+from elwood.agent.people.state import People, PeopleEntry
 from elwood.foundation.text.lines import cut, one_line
 
 # Questions that may be open at a time, in Elwood and in one conversation: an owner who has
@@ -325,9 +317,10 @@ class ApprovalBook(msgspec.Struct):
 
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
+        if isinstance(entry, PeopleEntry):
+            self.people.apply(at, entry)
+            return
         match entry:
-            case AccessRequested() | AccessDecided() | GroupMoved() | AccessEnded() | RoleChanged():
-                self.people.apply(at, entry)
             case RequestsShown(ids, message, route):
                 if route is not None:
                     self.messages |= dict.fromkeys(ids, QuestionMessage(route, message))
