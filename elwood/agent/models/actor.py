@@ -22,7 +22,6 @@ from elwood.agent.models.ledger import (
     Charged,
     Ledger,
     Spent,
-    UsageEntry,
     charge,
     day_of,
     price_of,
@@ -105,7 +104,7 @@ class UsageBook:
 
     def __init__(
         self,
-        journal: Journal[UsageEntry, Ledger],
+        journal: Journal[Charged, Ledger],
         limits: Limits,
         zone: str,
         now: Callable[[], float],
