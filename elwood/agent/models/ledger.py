@@ -155,7 +155,6 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent(ledger: Ledger, session: str, now: float, zone: str = "UTC") -> Spent:
-    """Sum up for people."""
     today = day_of(now, zone)
     month = today[:7]
     others = {name: tally for name, tally in ledger.sessions.items() if name != session}

@@ -234,7 +234,6 @@ def bare(shown: Message) -> str:
 
 
 def said(text: str, files: Sequence[str], width: int) -> list[Line]:
-    """Draw what was sent from here."""
     drawn = [*words(text, width - 2), *(words(f"@ {file}", width - 2, DIM)[0] for file in files)]
     return _led(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
 

@@ -474,7 +474,6 @@ class ConversationView:
 
     @property
     def prompt(self) -> str:
-        """What is before the line."""
         return "no, because > " if self._reason_for else "> "
 
     def bottom(self, columns: int) -> str:

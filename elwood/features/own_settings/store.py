@@ -97,7 +97,6 @@ class OwnSettings:
         return self.versions[-1] if self.versions else ""
 
     async def look(self) -> None:
-        """Take in what the file says now."""
         async with self._turn:
             await self._look()
 

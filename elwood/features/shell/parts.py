@@ -176,7 +176,6 @@ def _subject(one: SetAside) -> str:
 
 
 def lend(config: Config) -> list[LentFolder]:
-    """Build the folders that the owner mounted."""
     return [_lent(one) for one in config.of(SandboxSettings).mounts]
 
 

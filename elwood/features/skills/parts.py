@@ -127,7 +127,6 @@ async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at all skills."""
     workspace = Root(context.config.of(Paths).workspace)
     found = await _store(context.config.of(SkillSettings), workspace, context.blocking).found()
     return [Finding("warning", "skills", problem) for problem in found.problems]

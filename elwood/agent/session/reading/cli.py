@@ -155,7 +155,6 @@ def budget(config: Config, given: Namespace) -> int:
 
 
 def receipts(config: Config, given: Namespace) -> int:
-    """Print the newest calls, the newest first."""
     newest, journals = newest_calls(
         config, given.since, given.session, given.limit, tool=given.tool, outcome=given.outcome
     )
@@ -194,7 +193,6 @@ def newest_calls(
 
 
 def as_json(call: CallRecord) -> dict[str, object]:
-    """Give a call as programs read it."""
     fields = msgspec.structs.asdict(call)
     del fields["seq"]
     return fields
@@ -266,7 +264,6 @@ def export(config: Config, given: Namespace) -> int:
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print the turns of a conversation, or one of them whole."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
     history = History(given.session, journal.log())
     if given.turn is None:
