@@ -32,8 +32,6 @@ Kind = Literal[
 ]  # fmt: skip
 # Files of the log that were put aside.
 KEPT = 5
-# Among them what may be private: what goes to tools and models, and comes back.
-PAYLOADS = ("tools.payloads", "models.payloads")
 # Tools as they run, and what models are asked, but not what goes in and comes out.
 TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
 

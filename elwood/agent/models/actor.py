@@ -450,7 +450,7 @@ class Models:
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
-            return GivenUp(why, attempt.rest, permanent=True)
+            return GivenUp(why, attempt.rest)
         while True:
             ticket = await self._enter(attempt, breaker)
             if not isinstance(ticket, Ticket):
