@@ -24,6 +24,10 @@ from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, ch
 from tests.reminders import TOLD_AGAIN
 
 SSE = {"content-type": "text/event-stream"}
+PROSE = (
+    "The quick brown fox jumps over the lazy dog, and then it says: what a fine day this is. "
+    "Another sentence (number 12345) has a link, https://example.org/a/b?c=d#e, and ends so.\n"
+)
 
 
 @attrs.frozen
@@ -156,7 +160,8 @@ class FakeModels:
 def obey(body: Json) -> Step:
     """Follow the last message of a person, behind which Elwood may remind of something.
 
-    ``/call NAME {...}`` in it calls that tool; results are told back.  Of anything else the last
+    ``/call NAME {...}`` in it calls that tool; results are told back.  ``/write N`` gets a text of
+    N characters, a few at a time.  Of anything else the last
     line is echoed: what stands above it are the bot's own words, about the time or days before.
     """
     last = blocks(body["messages"][-1])
@@ -171,6 +176,9 @@ def obey(body: Json) -> Step:
         return Say(calls=calls)
     if results:
         return Say(f"Result: {results[-1].get('content', '')}"[:500])
+    if written := re.search(r"^/write (\d+)$", text, re.MULTILINE):
+        size = int(written[1])
+        return Say((PROSE * (size // len(PROSE) + 1))[:size], pause=0.0002)
     return Say(f"You said: {text.rstrip().rpartition(chr(10))[2][-500:]}")
 
 

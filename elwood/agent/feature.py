@@ -42,7 +42,10 @@ class Feature(NamedTuple):
 
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
     those that come and go.  *lent* makes the folders beside the workspace that commands and tools
-    of all features reach.  *is_channel* if its name is that of a channel.
+    of all features reach.  *is_channel* if its name is that of a channel.  *sessions* is the prefix
+    of the names of its sessions: no other channel uses it, whether this one is configured or not.
+    *is_group* says whether a principal is a group of its channel, *is_chat* whether a chat, and a
+    thread or "", can be ids of it: those in settings are checked by that.
 
     *carried_heads* reads the heads of the anchors from its files, so that `elwood receipts verify`
     compares them; *extract_anchors* writes the anchors of an archive of its own into a folder, and
@@ -62,5 +65,13 @@ class Feature(NamedTuple):
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
     lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
     is_channel: bool = False
+    sessions: str = ""
+    is_group: "Callable[[str], bool]" = lambda principal: False
+    is_chat: "Callable[[str, str], bool]" = lambda chat, thread: True
     carried_heads: "Callable[[Config], Iterable[CarriedHead]]" = lambda config: ()
     extract_anchors: "Callable[[Path, Path], None]" = lambda archive, folder: None
+
+
+def reserved_sessions(features: Iterable[Feature]) -> dict[str, str]:
+    """Return the names of *features* by the prefix of the sessions that each reserves."""
+    return {one.sessions: one.name for one in features if one.sessions}

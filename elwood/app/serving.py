@@ -118,7 +118,7 @@ def demo(nothing: Config, given: Namespace) -> int:
         Providers({"offline": ProviderSettings(api="offline")}),
         file=folder / "config.toml",
     )
-    given = Namespace(session=None, last=False, plain=given.plain)
+    given = Namespace(session=None, last=False, plain=given.plain, features=())
     return CHAT(config, given, at_home, TRY)
 
 

@@ -308,6 +308,12 @@ def none_or(least: float, most: float) -> Check:
     return lambda value: None if value == 0 else inner(value)
 
 
+def is_chat(chat: int | str) -> None:
+    """Check for a chat, such as ``telegram:123``; a number alone is one of Telegram."""
+    if isinstance(chat, str) and not all(chat.partition(":")):
+        raise BadSetting(f"{chat!r} is no chat", "write telegram:123456789")
+
+
 def is_timezone(name: str) -> None:
     """Check for a name of the IANA time zone database."""
     try:

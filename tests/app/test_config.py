@@ -171,8 +171,16 @@ WRONG = [
      ": tasks[0].tool: there is no tool list_file; did you mean list_files?"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ntools = ["grep", "web.*"]',
      ": tasks[0].tools[1]: web.* is not the name of a tool; write names, without wildcards"),
+    ('[skills]\nchats = { tax = [-5, "telegrm:7", "telegram:7"] }',
+     ": skills.chats.tax[1]: there is no channel telegrm; did you mean telegram?"),
+    ('[skills]\nchats = { tax = ["telegram"] }',
+     ": skills.chats.tax[0]: 'telegram' is no chat; write telegram:123456789"),
+    ("[skills]\nchats = { tax = [1.5] }",
+     ": skills.chats.tax[0]: expected a text, found the number 1.5; put it into quotes"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegrm:-100"',
      ": tasks[0].deliver: there is no channel telegrm; did you mean telegram?"),
+    ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegram:@me"',
+     ": tasks[0].deliver: telegram:@me is no chat of telegram; write ids that it uses"),
     ("[policy]\nblocked_patterns = ['prod', '(?!safe)rm']",
      ": policy.blocked_patterns[1]: RE2 cannot use this regular expression: invalid perl operator: "
      "(?!; write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "

@@ -54,7 +54,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         prompt="What is new?",
         hours=Hours("08:00", "18:00", (0, 1, 2, 3, 4)),
         session="tg-1",
-        route=Route("telegram", -1001, 7, private=False),
+        route=Route("telegram", "-1001", "7"),
         silent=True,
         role="openai/gpt-5.4",
         tools=("read_file",),

@@ -111,6 +111,9 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
         async with talking(config, features, {"scripted": model}) as line:
             assert line.app is not None
             core = line.app.core
+            steps = {one.mailbox.name: one.mailbox.step for one in line.app.actors}
+            assert None not in steps.values()
+            assert (steps["sessions"], steps["child runs"], steps["approvals"]) == (5, 4, 3)
             log.set_up(log.LogSettings(), core.redactor, stream=written, environ={})
             speaker.info("asked with %s", KEY)
             # The slash command, in the list of them, and its answer.
@@ -295,7 +298,7 @@ def test_only_the_table_of_contents_names_a_feature() -> None:
 # --- the page -------------------------------------------------------------------------------------
 
 PAGE = TESTS.parent / "docs" / "extending.md"
-SOURCES = ("example_feature.py", "line.py", "app/test_extending.py")
+SOURCES = ("example_feature.py", "line.py", "forum.py", "app/test_extending.py")
 
 
 def excerpts() -> list[str]:

@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "66e746cc2f4f",
-        "approvals": "d304d62bbfbc",
+        "sessions": "5554bf20921f",
+        "approvals": "672b6bc8da52",
         "usage": "c7d4a87321d0",
-        "schedule": "7dfa410a85cb",
+        "schedule": "49653b8f379e",
         "anchors": "251fcc9f6cb1",
     }
 }

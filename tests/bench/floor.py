@@ -16,6 +16,8 @@ import httpx2
 import trio
 
 Json = dict[str, Any]
+# Characters of a message; the rest of an answer is lost.
+LONGEST = 4096
 SYSTEM = "You are a helpful assistant."
 TOOL = {
     "name": "list_files",
@@ -50,6 +52,14 @@ async def turn(
     chat = message["chat"]["id"]
     history = histories.setdefault(chat, [])
     history.append({"role": "user", "content": message["text"]})
+    text = await answer(model, history, folder)
+    (
+        await bot.post("sendMessage", json={"chat_id": chat, "text": text[:LONGEST]})
+    ).raise_for_status()
+
+
+async def answer(model: httpx2.AsyncClient, history: list[Json], folder: str) -> str:
+    """Add the model's answers and the calls' results to *history*; return the text."""
     blocks = await complete(model, history)
     while calls := [block for block in blocks if block["type"] == "tool_use"]:
         listed = "\n".join(sorted(os.listdir(folder)))
@@ -58,8 +68,7 @@ async def turn(
         ]
         history.append({"role": "user", "content": results})
         blocks = await complete(model, history)
-    text = "".join(block["text"] for block in blocks if block["type"] == "text")
-    (await bot.post("sendMessage", json={"chat_id": chat, "text": text})).raise_for_status()
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 async def complete(model: httpx2.AsyncClient, history: list[Json]) -> list[Json]:

@@ -80,7 +80,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
 def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
     """List what Elwood writes of a turn of *chat* without calls, as three lines of two."""
     text, turn, id_ = "What shall we have tonight?", f"t{number}", f"tg:4242:{number}"
-    route = Route("telegram", chat=chat)
+    route = Route("telegram", chat=str(chat))
     native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": said}]))
     message = Assistant((Text(said),), "anthropic", "anthropic/claude-sonnet-5-5", native)
     return [
@@ -168,23 +168,39 @@ class Bot:
 
 
 @contextlib.contextmanager
-def floor(folder: Path, models: int) -> Iterator[Bot]:
-    """Run the floor."""
+def floor(folder: Path, models: int, *, durable: bool = False) -> Iterator[Bot]:
+    """Run the floor, or the one that loses no message."""
+    name = "durable_floor" if durable else "floor"
     with telegrams(folder / "telegram") as telegram:
         workspace = files(folder / "workspace")
         before = time.time()
-        given = (telegram.url, TOKEN, f"http://127.0.0.1:{models}", str(workspace))
-        with spawn("tests.bench.floor", *given, log=folder / "log") as process:
-            yield _polling("floor", process, telegram, before, folder / "log")
+        given = [telegram.url, TOKEN, f"http://127.0.0.1:{models}", str(workspace)]
+        given += [str(folder / "journal")] if durable else []
+        with spawn(f"tests.bench.{name}", *given, log=folder / "log") as process:
+            yield _polling(name, process, telegram, before, folder / "log")
 
 
 @contextlib.contextmanager
 def elwood(folder: Path, models: int, *, chats: int = 100, **more: str) -> Iterator[Bot]:
     """Run Elwood; *more* are settings (``models__in_flight="9"``)."""
     with telegrams(folder / "telegram") as telegram:
-        config = folder / "config.toml"
-        config.write_text(
-            f"""
+        config = write_config(folder, telegram, models, chats)
+        settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()} | KEYS
+        given = ("--config", str(config), "run")
+        before = time.time()
+        with spawn("elwood", *given, log=folder / "log", **settings) as process:
+            yield _polling("elwood", process, telegram, before, folder / "log")
+
+
+# The environment that holds the keys of both.
+KEYS = {"ELWOOD_TELEGRAM_TOKEN": TOKEN, "ANTHROPIC_API_KEY": "none"}
+
+
+def write_config(folder: Path, telegram: Telegram, models: int, chats: int) -> Path:
+    """Write the configuration of an Elwood that *chats* people own; return its path."""
+    config = folder / "config.toml"
+    config.write_text(
+        f"""
 [paths]
 state = "{folder / "state"}"
 workspace = "{files(folder / "workspace")}"
@@ -202,13 +218,8 @@ base_url = "http://127.0.0.1:{models}"
 session_tokens = 0
 day_tokens = 0
 """
-        )
-        settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()}
-        settings |= {"ELWOOD_TELEGRAM_TOKEN": TOKEN, "ANTHROPIC_API_KEY": "none"}
-        given = ("--config", str(config), "run")
-        before = time.time()
-        with spawn("elwood", *given, log=folder / "log", **settings) as process:
-            yield _polling("elwood", process, telegram, before, folder / "log")
+    )
+    return config
 
 
 def files(workspace: Path) -> Path:

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import attrs
-import httpcore2
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
@@ -28,7 +26,6 @@ from elwood.agent.conversation.message import (
     Results,
     remove_opening,
 )
-from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
@@ -48,11 +45,13 @@ from elwood.app.build import App, build
 from elwood.app.main import FEATURES
 from elwood.features.memory.parts import build as build_memory
 from elwood.features.tasks.messages import Woken
+from elwood.features.telegram.channel import TelegramChannel, route_to
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment, Notify
+from elwood.foundation.net.connections import Network
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
@@ -155,6 +154,8 @@ class Home:
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
     more_channels: tuple[Feature, ...] = ()
+    # Whether it is on Telegram.
+    telegram: bool = True
     settings: dict[str, Any] = attrs.field(factory=dict)
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
@@ -368,7 +369,8 @@ class Life:
             if one.name in own_ones or one.name not in WITHOUT
         ]
         own_tools = Feature(name="own", build=own)
-        return [self._telegram(), *home.more_channels, *features, own_tools]
+        telegram = [self._telegram()] if home.telegram else []
+        return [*telegram, *home.more_channels, *features, own_tools]
 
     @property
     def core(self) -> Core:
@@ -484,24 +486,20 @@ class Life:
                 body = made.run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
-            channel = Channel(
-                name="telegram",
+            channel = TelegramChannel(
+                sessions="",  # no terminal is here, so it also has what is usually the console's
                 outbox=post.address,
-                owner=(Route("telegram", chat=OWNER),),
+                owner=(route_to(OWNER),),
                 owners=frozenset(f"tg:{user}" for user in owners),
-                serves=lambda name: True,
-                session=lambda route: f"tg-{route.chat}",
-                files=True,
                 markdown=home.markdown,
-                buttons=True,
-                fetch=FileFetcher(keeper, downloads.download, media, fetching).fetch,
+                fetcher=FileFetcher(keeper, downloads.download, media, fetching),
             )
             listening = Mailbox[None]("telegram", 16)
             return Parts(
                 channels=[channel],
                 actors=[
                     Actor(step=1, mailbox=post, body=outbox, policy=WORLD),
-                    Actor(step=5, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
+                    Actor(step=6, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
                 ],
             )
 
@@ -541,7 +539,7 @@ async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
             nursery.cancel_scope.cancel()
 
 
-class Wires(httpcore2.AsyncNetworkBackend):
+class Wires(Network):
     """Connects to servers by their ports, without the kernel; they live in *nursery*.
 
     Virtual time may then jump as soon as nobody has anything to do, as nothing is on its way.
@@ -567,38 +565,11 @@ class Wires(httpcore2.AsyncNetworkBackend):
         self._servers[port] = answer
         return f"http://127.0.0.1:{port}"
 
-    async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
-        """Connect."""
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         if self._is_cut:
-            raise httpcore2.ConnectError("the wire is cut")
+            raise OSError("the wire is cut")
         here, there = trio.testing.memory_stream_pair()
         self._ends.append(there)
         self._nursery.start_soon(connection(self._servers[port]), there)
-        return _Wire(here)
-
-
-class _Wire(httpcore2.AsyncNetworkStream):
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def read(self, max_bytes: int, *_: Any, **how: Any) -> bytes:
-        try:
-            with trio.fail_after(how.get("timeout") or float("inf")):
-                return bytes(await self._stream.receive_some(max_bytes))
-        except trio.TooSlowError as error:
-            raise httpcore2.ReadTimeout from error
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.ReadError from error
-
-    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
-        try:
-            await self._stream.send_all(buffer)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.WriteError from error
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def get_extra_info(self, info: str) -> Any:
-        return None
+        return here

@@ -3,7 +3,7 @@
 A fold over the approvals journal.  Nothing here knows the time: who asks says what it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -54,7 +54,7 @@ CONTROL = "console:control"
 class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
     """A stranger, *principal*, calling themselves *name*, was given *code*.
 
-    Or *principal* is a group (``tg:-5``) of that name, into which *by* has brought us.
+    Or *principal* is a group of that name, into which *by* has brought us.
     """
 
     code: str
@@ -100,14 +100,17 @@ class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
     by: str
 
 
-class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
-    """The group *old* is now *new*."""
+class GroupMoved(msgspec.Struct, frozen=True, tag="moved"):
+    """The group *old* has the id *new* now.
 
-    old: int
-    new: int
+    Early journals hold integers, which the channel that had them understands as text.
+    """
+
+    old: str | int
+    new: str | int
 
 
-PeopleEntry = AccessRequested | AccessDecided | ChatMoved | AccessEnded | RoleChanged
+PeopleEntry = AccessRequested | AccessDecided | GroupMoved | AccessEnded | RoleChanged
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
@@ -139,7 +142,7 @@ class People(msgspec.Struct):
     known: dict[str, str] = msgspec.field(default_factory=dict)
     requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
     denied: dict[str, float] = msgspec.field(default_factory=dict)
-    moved: dict[int, int] = msgspec.field(default_factory=dict)
+    moved: dict[str, str | int] = msgspec.field(default_factory=dict)
     guests: dict[str, None] = msgspec.field(default_factory=dict)
     since: dict[str, float] = msgspec.field(default_factory=dict)
     removed: dict[str, None] = msgspec.field(default_factory=dict)
@@ -171,8 +174,8 @@ class People(msgspec.Struct):
                         del self.denied[next(iter(self.denied))]
             case RoleChanged(principal, guest):
                 self._set_guest(principal, guest)
-            case ChatMoved():
-                self.moved[entry.new] = self.moved.get(entry.old, entry.old)
+            case GroupMoved():
+                self.moved[str(entry.new)] = self.moved.get(str(entry.old), str(entry.old))
             case AccessEnded(principal, by):
                 self.known.pop(principal, None)
                 self.since.pop(principal, None)
@@ -193,13 +196,13 @@ class People(msgspec.Struct):
             return None
         return "guest" if principal in self.guests else "member"
 
-    def listed(self) -> tuple[KnownPerson, ...]:
+    def listed(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
         """List who was let in, the newest last."""
         return tuple(
             KnownPerson(
                 id,
                 name,
-                "group" if ":-" in id else self.role(id) or "guest",
+                "group" if is_group(id) else self.role(id) or "guest",
                 self.since.get(id, 0.0),
             )
             for id, name in self.known.items()
@@ -514,7 +517,7 @@ class ApprovalBook(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded() | RoleChanged():
+            case AccessRequested() | AccessDecided() | GroupMoved() | AccessEnded() | RoleChanged():
                 self.people.apply(at, entry)
             case RequestsShown(ids, message, route):
                 for id in ids:

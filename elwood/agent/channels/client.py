@@ -191,12 +191,12 @@ class IntakeReplies:
 
     def __init__(self, outbox: Address[OutboxMail]) -> None:
         self._outbox = outbox
-        self._busy_told: dict[int, float] = {}
-        self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
+        self._busy_told: dict[str, float] = {}
+        self._postponed: dict[str, int | str] = {}  # by chat, the update that had to wait
         # Why an update was not taken; there is no checkpoint from here to its use.
         self.why = ""
 
-    async def settle(self, taken: Reception | None, number: int, route: Route) -> bool:
+    async def settle(self, taken: Reception | None, number: int | str, route: Route) -> bool:
         """Tell the sender in *route* what became of the update *number*, unless it was taken.
 
         None: nobody answered.  False if it must be kept, and handed on again.
@@ -236,7 +236,7 @@ class IntakeReplies:
         return False
 
 
-def _note(notices: dict[int, T], chat: int, notice: T) -> None:
+def _note(notices: dict[str, T], chat: str, notice: T) -> None:
     """Store the newest notice to *chat*; the oldest of too many is removed."""
     notices.pop(chat, None)
     notices[chat] = notice

@@ -282,8 +282,10 @@ def remove_opening(text: str) -> str:
 
 def find_opening(text: str) -> str:
     """Return the part of a turn's text that a feature put before it; empty if none did."""
+    if not text.startswith(f"<{OPENING_TAG} day="):
+        return ""
     head, end, _ = text.partition(f"\n</{OPENING_TAG}>\n")
-    return head + end if end and text.startswith(f"<{OPENING_TAG} day=") else ""
+    return head + end if end else ""
 
 
 def is_opening_private(text: str) -> bool:
@@ -298,8 +300,12 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
     Usage(input=10, output=3, cache_read=0, cache_write=0, cache_write_1h=0, estimated=True)
     """
     size = len(prompt.system) + sum(len(bytes(t.schema)) + len(t.description) for t in prompt.tools)
+    said_before: list[str] = []
     for message in messages:
-        size += sum(map(_bytes, texts(message))) + sum(3 * file.tokens for file in seen(message))
+        said_before += texts(message)
+        if files := seen(message):
+            size += sum(3 * file.tokens for file in files)
+    size += _bytes("".join(said_before))  # at once: a history has thousands of them
     return Usage(size // 3, _bytes(said) // 3, estimated=True)
 
 

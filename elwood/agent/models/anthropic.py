@@ -24,6 +24,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.client import (
     PICTURES,
+    GrowingText,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -199,18 +200,18 @@ class MessageStream(ResponseStream):
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
         self._details: Any = None
-        self._text: str | None = None
-        self._thoughts = ""
+        self._has_begun = False
+        self._said, self._thoughts = GrowingText(), GrowingText()
         self._gap = ""
         self._is_counted = False
 
     @property
     def text(self) -> str | None:
-        return self._text
+        return self._said.whole() if self._has_begun else None
 
     @property
     def thought(self) -> str:
-        return self._thoughts
+        return self._thoughts.whole()
 
     def read(self, event: bytes) -> None:  # unknown ones are ignored (LLM-13)
         data = decode(event)
@@ -219,11 +220,11 @@ class MessageStream(ResponseStream):
                 self._delta(self._open[data["index"]], data["delta"])
             case "content_block_start":
                 self._open[data["index"]] = _Open(dict(data["content_block"]))
-                self._gap = "\n\n" if self._text else ""
+                self._gap = "\n\n" if self._said else ""
             case "content_block_stop":
                 self._open[data["index"]].is_closed = True
             case "message_start":
-                self._text = ""
+                self._has_begun = True
                 self._add_usage(data["message"].get("usage"))
             case "message_delta":
                 delta = data["delta"]
@@ -249,10 +250,11 @@ class MessageStream(ResponseStream):
         field, key = _DELTAS[kind]
         block.pieces.setdefault(field, []).append(delta[key])
         if field == "text":
-            self._text = f"{self._text or ''}{self._gap}{delta[key]}"
+            self._has_begun = True
+            self._said.add(self._gap, delta[key])
             self._gap = ""
         elif field == "thinking":
-            self._thoughts += delta[key]
+            self._thoughts.add(delta[key])
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):

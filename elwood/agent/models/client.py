@@ -257,6 +257,26 @@ class HttpProvider(ABC):
         log.debug("unknown part of a response", extra={"provider": self.name, "part": what})
 
 
+class GrowingText:
+    """A text in the making; adding to it does not copy it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, *texts: str) -> None:
+        """Add *texts* at the end.  Raises TypeError if one is none."""
+        if text := "".join(texts):
+            self._pieces.append(text)
+
+    def whole(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+
 # A response is shown when it has grown by one part of so many: all of it is gone through each time.
 GROWTH = 256
 

@@ -24,6 +24,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.client import (
     PICTURES,
+    GrowingText,
     HttpProvider,
     ModelRequest,
     ResponseStream,
@@ -250,8 +251,7 @@ class ChatStream(ResponseStream):
         self._new_id = provider.new_id
         said = (message for message in request.messages if isinstance(message, Assistant))
         self._taken = {call.id for message in said for call in message.calls}
-        self._text = ""
-        self._reasoning = ""
+        self._said, self._reasoned = GrowingText(), GrowingText()
         self._details: list[dict[str, Any]] = []
         self._refusal = ""
         self._calls: list[_Call] = []
@@ -261,11 +261,11 @@ class ChatStream(ResponseStream):
 
     @property
     def text(self) -> str:
-        return _without_thoughts(self._text)[0]
+        return _without_thoughts(self._said.whole())[0]
 
     @property
     def thought(self) -> str:
-        return self._reasoning or _without_thoughts(self._text)[1]
+        return self._reasoned.whole() or _without_thoughts(self._said.whole())[1]
 
     def read(self, event: bytes) -> None:
         if event.strip() == b"[DONE]":
@@ -285,13 +285,13 @@ class ChatStream(ResponseStream):
     def _delta(self, delta: dict[str, Any]) -> None:
         content = delta.get("content")
         if isinstance(content, str):
-            self._text += content
+            self._said.add(content)
         for part in content if isinstance(content, list) else ():  # Mistral
             if part.get("type") == "thinking":
-                self._reasoning += "".join(piece.get("text", "") for piece in part["thinking"])
+                self._reasoned.add(*(piece.get("text", "") for piece in part["thinking"]))
             else:
-                self._text += part.get("text", "")
-        self._reasoning += delta.get("reasoning") or delta.get("reasoning_content") or ""
+                self._said.add(part.get("text", ""))
+        self._reasoned.add(delta.get("reasoning") or delta.get("reasoning_content") or "")
         self._refusal += delta.get("refusal") or ""
         for detail in delta.get("reasoning_details") or ():
             self._detail(detail)
@@ -342,10 +342,10 @@ class ChatStream(ResponseStream):
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":
             raise self.provider.failure("server", "the response ended with an error")
-        whole = well_formed(self._text)
+        whole = well_formed(self._said.whole())
         text, thought = _without_thoughts(whole)
         text = text if text or thought else whole
-        reasoning = well_formed(self._reasoning) or thought
+        reasoning = well_formed(self._reasoned.whole()) or thought
         calls = tuple(self._named(call) for call in self._calls)
         stop = _STOPS.get(self._finish, "unknown")
         detail = f"finish reason {self._finish}" if stop == "unknown" else ""

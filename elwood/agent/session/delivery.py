@@ -10,7 +10,7 @@ from functools import partial
 
 import trio
 
-from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, noted
 from elwood.agent.channels.messages import (
     Attachment,
@@ -38,14 +38,14 @@ from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
-from elwood.foundation.text.splitting import parts, split, with_footer
+from elwood.foundation.text.splitting import split, with_footer
 
 # How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
 # delayed by the same times, and others must have their turn in between.
 AFTER_CRASH = 4.0
 # Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
-# Messages of an answer; a longer one is a file, and of it so many UTF-16 units as a message.
+# Messages of an answer; a longer one is a file, and of it so many units as a message.
 MAX_MESSAGES, BEGINNING = 4, 1500
 IN_A_FILE = "… The whole answer is in the file below."
 # Seconds between two signs of life of a turn.
@@ -69,12 +69,12 @@ STUCK_AFTER = 60.0
 # Characters of an answer that is told to the owner as it could not be delivered.
 LOST = 1000
 
-Place = tuple[str, int, int | None]
+Place = tuple[str, str, str]
 
 
 def _place(undelivered: Undelivered) -> Place:
     route = undelivered.replied.route
-    return route.channel, route.chat, route.topic
+    return route.channel, route.chat, route.thread
 
 
 class Delivery:
@@ -137,12 +137,11 @@ class Delivery:
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied
         markdown = ""
-        if self._channels.draws_markdown(replied.route) and not undelivered.posted:
+        channel = self._channels.at(replied.route)
+        if channel.markdown and not undelivered.posted:
             hide = not replied.untrusted
             markdown = native(replied.text, replied.footer, hide_targets=hide)
-        made = partial(
-            _messages, replied, self._channels.takes_files(replied.route), bool(markdown)
-        )
+        made = partial(_messages, replied, channel, bool(markdown))
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
@@ -222,7 +221,7 @@ class Delivery:
 
 
 def _messages(
-    replied: Replied, takes_files: bool, whole: bool
+    replied: Replied, channel: Channel, whole: bool
 ) -> list[tuple[Rich, tuple[Attachment, ...]]]:
     """Make messages of a reply, or one that is *whole*; the same each time.
 
@@ -232,12 +231,15 @@ def _messages(
     hide = not replied.untrusted
     if whole:
         return [(with_footer(replied.text, replied.footer, hide_targets=hide), ())]
-    pieces = parts(replied.text, replied.footer, hide_targets=hide)
-    if len(pieces) <= MAX_MESSAGES or not takes_files:
+    pieces = channel.render(replied.text, replied.footer, hide_targets=hide)
+    if len(pieces) <= MAX_MESSAGES or not channel.files:
         return [(piece, ()) for piece in pieces]
-    beginning = split(to_entities(replied.text, hide_targets=hide), BEGINNING)[0]
+    beginning = split(
+        to_entities(replied.text, hide_targets=hide), BEGINNING, channel.size.offsets
+    )[0]
     told = Rich(f"{beginning.text}\n\n{IN_A_FILE}", beginning.entities)
-    *footers, caption = parts("", replied.footer) if replied.footer else [Rich("")]
+    footer = replied.footer
+    *footers, caption = channel.render("", footer) if footer else [Rich("")]
     file = Attachment("answer.txt", replied.text.encode())
     return [(told, ()), *((one, ()) for one in footers), (caption, (file,))]
 
@@ -252,13 +254,18 @@ class Showing:
         self._redactor = redactor
         self._draft = number * DRAFTS_PER_TURN
         self._before = ""
+        self._is_full = False  # the draft of this response
         self._loud_at = trio.current_time() + SILENT
 
     def text(self, text: str) -> bool:
         """Show the *text* so far of a response; False if it cannot be shown."""
         if trio.current_time() < self._loud_at or not text.strip():
             return False
-        return self._show(text, self._redactor.partial)
+        if self._is_full and len(text) > DRAFT:
+            return True  # it would be the same draft
+        is_offered = self._show(text, self._redactor.partial)
+        self._is_full = is_offered and len(text) > DRAFT
+        return is_offered
 
     def thought(self, text: str) -> None:
         """Show what is thought so far, to those who want to see it."""
@@ -276,6 +283,7 @@ class Showing:
         is_long = len(text) > 2 * DRAFT
         redact = self._redactor.partial if is_long else self._redactor
         whole = redact(text[: 2 * DRAFT])[:DRAFT]
+        self._is_full = False
         if not whole.strip():
             return
         if trio.current_time() >= self._loud_at:

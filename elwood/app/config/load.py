@@ -372,7 +372,7 @@ class _Loading:
         known = KnownNames(
             tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
             prefixes=dict(ChainMap(*(dict(one.prefixes) for one in live))),
-            channels=[feature.name for feature in self._features if feature.is_channel],
+            channels={one.name: one.is_chat for one in self._features if one.is_channel},
             components=[*COMPONENTS, *(feature.name for feature in self._features)],
         )
         warnings = []
@@ -541,7 +541,8 @@ class _Loading:
         """Read a value, and check it.  Raises BadSetting; elements of lists complain themselves."""
         if get_origin(kind) in (Union, types.UnionType):
             # TOML has no way to write that a value is not there.
-            (kind,) = (arg for arg in get_args(kind) if arg is not types.NoneType)
+            kinds = [arg for arg in get_args(kind) if arg is not types.NoneType]
+            kind = next((one for one in kinds if one is type(raw)), kinds[-1])
         if get_origin(kind) is tuple:
             return self._elements(raw, get_args(kind)[0], where, key)
         if get_origin(kind) is Mapping:

@@ -1,7 +1,7 @@
 """Checks names in the configuration: is there a tool, or a channel, that is called so?"""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -20,12 +20,12 @@ COMPONENTS = ("approvals", "channels", "models", "records", "sessions", "tools")
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*.
 
-    *components* are who logs.
+    Of each channel `Feature.is_chat` is known.  *components* are who logs.
     """
 
     tools: Mapping[str, str]
     prefixes: Mapping[str, str]
-    channels: Collection[str]
+    channels: Mapping[str, Callable[[str, str], bool]]
     components: Collection[str]
 
 
@@ -39,11 +39,11 @@ def check_names(
     """Find the *values* that should name something and do not."""
     for where, key, value in values:
         name = str(where[-1] if key.named_by_key else value)
-        if not name or key.names is None:
+        if not name or key.names is None or isinstance(value, int):  # a number of a chat
             continue
         try:
             if key.names == "channel":
-                _check_channel(name.partition(":")[0], known.channels)
+                _check_channel(name, known.channels)
             elif key.names == "component":
                 _check_component(name, known.components)
             elif key.names == "tool pattern" and _WILDCARDS.search(name):
@@ -54,10 +54,14 @@ def check_names(
             yield where, error
 
 
-def _check_channel(name: str, channels: Collection[str]) -> None:
+def _check_channel(place: str, channels: Mapping[str, Callable[[str, str], bool]]) -> None:
+    name, _, within = place.partition(":")
     if name not in channels:
         remedy = _near(name, channels) or f"there are {', '.join(sorted(channels))}"
         raise BadSetting(f"there is no channel {name}", remedy)
+    chat, _, thread = within.partition(":")
+    if chat and not channels[name](chat, thread):
+        raise BadSetting(f"{place} is no chat of {name}", "write ids that it uses")
 
 
 def _check_component(name: str, components: Collection[str]) -> None:

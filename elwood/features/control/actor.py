@@ -49,7 +49,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.paths.runtime, others.control, redact=core.redactor, blocking=core.environment.blocking
     )
     return Parts(
-        actors=[Actor(step=5, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
+        actors=[Actor(step=6, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
         control=[ControlCommand(name="inspect", run=look), *approval_commands(core.approvals)],
     )
 

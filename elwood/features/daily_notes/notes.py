@@ -160,9 +160,9 @@ def _tokens(entry: str) -> int:
 
 
 def is_first(texts: Iterable[str], today: str) -> bool:
-    """Tell whether none of *texts*, those of a conversation's turns, is of the day *today*."""
-    heads = (remove_opening(text).partition("\n")[0] for text in texts)
-    return not any(re.match(rf"\[\w+ {re.escape(today)} ", head) for head in heads)
+    """Return True if none of *texts*, those of a conversation's turns, is of the day *today*."""
+    head = re.compile(rf"\[\w+ {re.escape(today)} ")
+    return not any(head.match(remove_opening(text)) for text in texts)
 
 
 def days_until(today: date) -> list[str]:

@@ -100,7 +100,7 @@ class DailyNotesExtension(SessionExtension):
             return False
         if not all(one.route.private for one in inputs):
             return False
-        said = (node.message for node in self._log.state.path)
+        said = (node.message for node in reversed(self._log.state.path))  # the newest first
         texts = (message.text for message in said if isinstance(message, Human))
         return is_first(texts, self._notes.today(self._now()))
 

@@ -468,7 +468,7 @@ def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: fl
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that watches; it stands on the lowest step."""
+    """Make the actor that watches: it may ask all others, and all others only hint to it."""
     paths, blocking = core.paths, core.environment.blocking
     calls, file = core.environment.calls(), core.paths.state / "health.json"
 
@@ -520,5 +520,14 @@ async def build(core: Core, others: Gathered) -> Parts:
         known=last.told if last is not None else (),
     )
     return Parts(
-        actors=[Actor(step=0, mailbox=core.events, body=health.run, policy=WORLD, grace=1.0)]
+        actors=[
+            Actor(
+                step=6,
+                mailbox=core.events,
+                body=health.run,
+                policy=WORLD,
+                grace=1.0,
+                stops_last=True,
+            )
+        ]
     )

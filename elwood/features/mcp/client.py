@@ -56,7 +56,7 @@ from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 
 if TYPE_CHECKING:
-    from elwood.foundation.net.http import LibraryClient
+    from elwood.foundation.net.library_client import LibraryClient
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.mcp")

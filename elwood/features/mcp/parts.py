@@ -24,7 +24,6 @@ from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
 from elwood.features.mcp.tools import readers, tool_of
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
-from elwood.foundation.net.http import library_client
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import family, reap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
@@ -37,7 +36,7 @@ from elwood.foundation.storage.files import Root
 
 if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
-    from elwood.foundation.net.http import LibraryClient
+    from elwood.foundation.net.library_client import LibraryClient
 
 # Files of answers that stay in the folder of a server; the oldest go first.
 MAX_KEPT = 200
@@ -178,6 +177,8 @@ def http_client(
     settings: ServerSettings, seen: Callable[[int], object], auth: Any = None
 ) -> "LibraryClient":
     """Make the client for a server elsewhere: no name leads it into our network, unless it may."""
+    from elwood.foundation.net.library_client import library_client
+
     headers = {name: value.reveal() for name, value in settings.headers.items()}
     if settings.token is not None:
         headers["Authorization"] = f"Bearer {settings.token.reveal()}"

@@ -41,10 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         return Parts(control=control)
     post: Mailbox[OutboxMail] = Mailbox("outbox mcp", 64)
     channel = Channel(
-        name=ROUTE.channel,
-        outbox=post.address,
-        owners=frozenset({PROGRAM.id}),
-        serves=lambda name: name.startswith("mcp-"),
+        name=ROUTE.channel, outbox=post.address, owners=frozenset({PROGRAM.id}), sessions="mcp-"
     )
     outbox = Actor(step=1, mailbox=post, body=_outbox, policy=WORLD)
     return Parts(channels=[channel], actors=[outbox], control=control)

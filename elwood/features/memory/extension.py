@@ -13,7 +13,7 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.conversation.run import SESSION
+from elwood.agent.conversation.run import is_unattended
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, ModelsMail, ask_model
 from elwood.agent.session.extension import SessionExtension, TakenBack
@@ -133,7 +133,7 @@ class MemoryExtension(SessionExtension):
     @property
     def _observes(self) -> bool:
         """Whether it is learned from now; runs of tasks are not looked at."""
-        return self._learning.settings.mode != "off" and not self._log.id.startswith(SESSION)
+        return self._learning.settings.mode != "off" and not is_unattended(self._log.id)
 
     async def remind(self) -> Reminded | None:
         """Choose notes that may help in the turn that has begun; None if there are none.
@@ -182,7 +182,7 @@ class MemoryExtension(SessionExtension):
         return state.is_idle and self.is_behind and state.turns > self._tried
 
     async def taken_back(self, gone: TakenBack) -> None:
-        if self._log.id.startswith(SESSION):
+        if is_unattended(self._log.id):
             return
         with trio.move_on_after(UNLEARN_WAIT):
             try:
@@ -194,7 +194,7 @@ class MemoryExtension(SessionExtension):
                     log.warning("what was taken back is still known", extra={"why": done.text})
 
     async def run(self) -> None:
-        while not self._log.id.startswith(SESSION):
+        while not is_unattended(self._log.id):
             if not self._is_due:
                 await self._log.wait_change()
                 continue

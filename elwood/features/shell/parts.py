@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.route import addresses
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.parts import ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
@@ -182,7 +183,7 @@ def lend(config: Config) -> list[LentFolder]:
 def _lent(mount: FolderMount) -> LentFolder:
     strange = (".",) if mount.untrusted else ()
     root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False, untrusted=strange)
-    return LentFolder(root, mount.place, mount.chats, mount.untrusted)
+    return LentFolder(root, mount.place, addresses(mount.chats), mount.untrusted)
 
 
 async def check(context: CheckContext) -> list[Finding]:

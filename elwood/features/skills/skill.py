@@ -8,6 +8,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import attrs
 import msgspec
@@ -243,10 +244,19 @@ def matching(
 
 def _score(skill: Skill, wanted: Mapping[str, Sequence[str]]) -> int:
     """Count what *wanted*, words by how they begin, has in common with *skill*."""
-    named = _words(skill.name)
-    about = [word for word in _words(skill.description) if word not in named]
+    named, about, stems = _subject(skill.name, skill.description)
+    if stems.isdisjoint(wanted):
+        return 0
     points = NAMED * sum(_is_among(word, wanted) for word in named)
     return points + sum(_is_among(word, wanted) for word in about)
+
+
+@lru_cache(maxsize=1024)  # asked at each turn about every skill
+def _subject(name: str, description: str) -> tuple[list[str], list[str], frozenset[str]]:
+    """Return the words of a skill's name, the others that are said of it, and how all begin."""
+    named = _words(name)
+    about = [word for word in _words(description) if word not in named]
+    return named, about, frozenset(word[:STEM] for word in (*named, *about))
 
 
 def _words(text: str) -> list[str]:

@@ -1,23 +1,24 @@
 """The skills in the workspace and in other folders: found as they are now, placed, removed.
 
-They are looked for again and again, so that an edit counts soon; a SKILL.md that has not changed is
-not read again.  What was written after strangers' words were read is no skill.  Finding runs in
-a thread; everything else here blocks.
+They are looked for again and again, so that an edit counts soon; where no folder and no SKILL.md
+has changed, nothing is read again.  What was written after strangers' words were read is no
+skill.  Finding runs in a thread; everything else here blocks.
 """
 
 import logging
 import os
 import secrets
 import shutil
+import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 import attrs
 import msgspec
 
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.route import Route, addresses
 from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
@@ -62,10 +63,10 @@ class FoundSkill:
     root: Root = attrs.field(eq=False, repr=False)
     folder: str
     is_inside: bool
-    chats: tuple[int, ...] = ()
+    chats: frozenset[str] = frozenset()
 
     def is_open(self, route: Route) -> bool:
-        return not self.chats or route.chat in self.chats
+        return not self.chats or route.address in self.chats
 
     @property
     def path(self) -> Path:
@@ -84,6 +85,10 @@ class FoundSkills(msgspec.Struct, frozen=True):
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
+# Change time and number of a file or folder; None if it is not there.
+_Stamp = tuple[int, int] | None
+# Nanoseconds within which a second change may have the same time as the first: clocks have steps.
+SETTLED = 100_000_000
 # What was read of a SKILL.md, behind a stamp of the file as it was then.
 _Read = tuple[tuple[int, ...], Skill | Unusable]
 
@@ -103,15 +108,19 @@ class SkillStore:
         *,
         always: Collection[str] = (),
         off: Collection[str] = (),
-        chats: Mapping[str, tuple[int, ...]] | None = None,
+        chats: Mapping[str, tuple[int | str, ...]] | None = None,
+        now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.packages = tuple(Root(path, writable=False) for path in packages)
         self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
-        self._chats = chats or {}
+        self._chats = {name: addresses(some) for name, some in (chats or {}).items()}
         self._named = {"always": tuple(always), "off": tuple(off), "chats": tuple(self._chats)}
+        self._now = now
         self._known: dict[Path, _Read] = {}
+        # The last look that found no fault, behind the stamps of all that it depends on.
+        self._last: tuple[Mapping[str, _Stamp], FoundSkills] = ({}, FoundSkills())
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
@@ -124,16 +133,26 @@ class SkillStore:
         return self._found
 
     def look(self) -> FoundSkills:
-        """Read what changed; blocks."""
+        """Read what changed; blocks.
+
+        What has a fault is looked at each time: a running command may be the reason, which leaves
+        no trace.
+        """
+        stamps, last = self._last
+        if stamps and all(_stamp(path) == stamp for path, stamp in stamps.items()):
+            return last
+        began, stamps = self._now(), {}
         skills: dict[str, FoundSkill] = {}
         names: set[str] = set()
         problems: list[str] = []
         known: dict[Path, _Read] = {}
-        for root, folder in self._folders(problems):
+        for root, folder in self._folders(problems, stamps):
             path = root.path / folder
             if len(known) == MAX_SKILLS:
                 problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
                 break
+            manual = str(path / MANUAL)
+            stamps[manual] = _stamp(manual)
             try:
                 known[path] = self._read(root, folder)
             except (PathRefused, Unconfined) as error:
@@ -147,7 +166,7 @@ class SkillStore:
                 first = skills[skill.name].path
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
-                is_inside, chats = root is self._workspace, self._chats.get(skill.name, ())
+                is_inside, chats = root is self._workspace, self._chats.get(skill.name, frozenset())
                 skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
         for key, given in self._named.items():
             problems += [
@@ -156,16 +175,25 @@ class SkillStore:
                 if name not in names
             ]
         self._known = known
-        return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
+        found = FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
+        settled = all(one is None or one[0] < began - SETTLED for one in stamps.values())
+        self._last = (stamps if settled and not problems else {}, found)
+        return found
 
-    def _folders(self, problems: list[str]) -> Iterator[tuple[Root, str]]:
-        """Give the folders that have a SKILL.md; what is in one belongs to it."""
+    def _folders(
+        self, problems: list[str], stamps: dict[str, _Stamp]
+    ) -> Iterator[tuple[Root, str]]:
+        """Give the folders that have a SKILL.md; what is in one belongs to it.
+
+        Adds to *stamps* each folder, as it was before it was looked at.
+        """
         places = [(self._workspace, place) for place in PLACES]
         for root, place in [*places, *((package, ".") for package in self.packages)]:
             waiting, left = deque([(place, 0)]), MAX_FOLDERS
             while waiting:
                 folder, depth = waiting.popleft()
                 path = root.path / folder
+                stamps[str(path)] = _stamp(str(path))
                 left -= 1
                 try:
                     if (
@@ -215,6 +243,15 @@ class SkillStore:
                 return stamp, Unusable(why)
             name = (root.path if folder == "." else Path(folder)).name
             return stamp, parse(file.read(MAX_FILE + 1), name)
+
+
+def _stamp(path: str) -> _Stamp:
+    """Return what changes whenever *path* is written, replaced, marked or linked to."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ctime_ns, found.st_ino
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

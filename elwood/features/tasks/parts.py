@@ -88,7 +88,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
-        actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
+        actors.append(Actor(step=6, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
     kept = core.config.of(SessionSettings)
 
     async def sweep(last: float) -> Report:
@@ -271,6 +271,13 @@ class TaskClock:
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
+        at = self._core.channels.at
+        tasks = tuple(
+            msgspec.structs.replace(one, route=at(one.route).completed(one.route))
+            if one.route is not None
+            else one
+            for one in tasks
+        )
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
     async def _watching(self, task: Task) -> WatchedState:

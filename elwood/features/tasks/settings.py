@@ -43,7 +43,8 @@ from elwood.foundation.text.words import slug
 MAX_PROMPT, MAX_TITLE = 20_000, 200
 # What a session may be called; it becomes the name of a file.
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::(-?\d{1,18})(?::(\d{1,18}))?)?")
+# A channel, an id of a chat, an id of a thread.
+_ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::([^:\s]{1,64})(?::([^:\s]{1,64}))?)?")
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
 
@@ -109,17 +110,17 @@ def _shorter(most: int) -> Check:
 
 
 def read_route(text: str) -> Route:
-    """Read where answers go: a channel, a chat of it, a topic of that.  Raises BadSetting.
+    """Read where answers go: a channel, a chat of it, a thread in that.  Raises BadSetting.
 
-    Without a chat, `Route.chat` is 0: the owner's own there.  Groups have negative numbers.
+    Without a chat, `Route.chat` is empty: the owner's own there.  The channel knows whether the
+    chat is private (`Channels.completed`).
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
         what = f"{text[:_TITLE]!r} is no place for answers"
         raise BadSetting(what, "write telegram, or telegram:123456789")
-    channel, chat, topic = found.groups()
-    number = int(chat or 0)
-    return Route(channel, number, None if topic is None else int(topic), private=number >= 0)
+    channel, chat, thread = found.groups()
+    return Route(channel, chat or "", thread or "")
 
 
 # A text must mean the same whenever it is read; only moments depend on the zone.

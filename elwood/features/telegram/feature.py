@@ -23,4 +23,7 @@ FEATURE = Feature(
     set_up=imported("elwood.features.telegram.parts", "set_up"),
     owner=_owner,
     is_channel=True,
+    sessions="tg-",
+    is_group=imported("elwood.features.telegram.channel", "is_group"),
+    is_chat=imported("elwood.features.telegram.channel", "is_chat"),
 )

@@ -72,7 +72,7 @@ PROBE = 4.0
 # Messages of a group's budget that edits leave for what is final.
 EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
-GENERAL = 1
+GENERAL = "1"
 SEND = "sending to Telegram"
 # UTF-16 units of the text under a file.
 MAX_CAPTION = 1024
@@ -183,7 +183,7 @@ class _Screen:
         self._newest: Draft | None = None
         self._turn = self._draft = 0
         self._page = self._shown = self._runs = self._line = ""
-        self._drawn_at = self._typed_at = self._edited_at = float("-inf")
+        self._looked_at = self._drawn_at = self._typed_at = self._edited_at = float("-inf")
         self._is_alive = False
 
     def take(self, mail: Draft | Typing | Status) -> None:
@@ -202,7 +202,7 @@ class _Screen:
         gap = pacing.status_gap if private else pacing.edit_gap
         if edits and not self._is_lost and now - self._edited_at >= gap:
             if not private:
-                self._turn_page()
+                self._turn_page(now, pacing.draft_gap)
             said = "" if private or not self._page else self._page + UNFINISHED
             line = "\n\n".join(filter(None, (said, self._runs)))
             if line not in ("", self._line):
@@ -210,7 +210,7 @@ class _Screen:
         if not draws:
             return None
         if private and now - self._drawn_at >= pacing.draft_gap:
-            self._turn_page()
+            self._turn_page(now, pacing.draft_gap)
             fades = self._is_alive and now - self._drawn_at >= REFRESH
             if self._page and (self._page != self._shown or fades):
                 return _Frame("draft", self._page)
@@ -219,14 +219,15 @@ class _Screen:
             return _Frame("typing")
         return None
 
-    def _turn_page(self) -> None:
+    def _turn_page(self, now: float, gap: float) -> None:
         """Take in what was said last: more on the same page, or another one.
 
         Clients animate what is added at the end of a draft; what is not has a new one.
+        Once in *gap* seconds, because the whole text is searched for secrets each time.
         """
-        if self._newest is None:
+        if self._newest is None or now - self._looked_at < gap:
             return
-        mail, self._newest = self._newest, None
+        mail, self._newest, self._looked_at = self._newest, None, now
         text = mail.text
         page = split(Rich(text), MAX_DRAFT)[-1].text if text.strip() else ""
         if mail.draft != self._turn:
@@ -239,7 +240,7 @@ class _Screen:
 
     async def show(self, bot: Bot, chat: int, frame: _Frame, now: float) -> None:
         """Show *frame*.  Raises what the bot raises."""
-        topic = _topic(self.route.topic)
+        topic = _topic(self.route.thread)
         match frame.kind:
             case "typing":
                 self._typed_at, self._is_alive = now, False
@@ -270,8 +271,8 @@ class _ChatQueue:
     previews: Bucket
     posts: deque[Post] = attrs.field(factory=deque)
     edits: deque[Edit] = attrs.field(factory=deque)
-    # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
-    screens: dict[int | None, _Screen] = attrs.field(factory=dict)
+    # What is seen of work, by thread, and messages of ours that go: with the next post, or now.
+    screens: dict[str, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
     gone: deque[int] = attrs.field(factory=deque)
     flooded_until: float = 0.0
@@ -322,7 +323,7 @@ class Outbox:
             async with trio.open_nursery() as nursery:
                 async for mail in mailbox:
                     if isinstance(mail, Reachable):
-                        self._know(mail.route.chat, mail.gone)
+                        self._know(int(mail.route.chat), mail.gone)
                     else:
                         self._take(self._queue(nursery, mail.route), mail)
                 self._stopping = True
@@ -357,12 +358,13 @@ class Outbox:
         return ""
 
     def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
-        queue = self._queues.get(route.chat)
+        chat = int(route.chat)
+        queue = self._queues.get(chat)
         if queue is None:
             messages = self._pacing.chat if route.private else self._pacing.group
-            chat = self._moved.get(route.chat, route.chat)
-            queue = self._queues[route.chat] = _ChatQueue(chat, messages, self._pacing.previews)
-            nursery.start_soon(self._keep, route.chat, queue)
+            moved = self._moved.get(chat, chat)
+            queue = self._queues[chat] = _ChatQueue(moved, messages, self._pacing.previews)
+            nursery.start_soon(self._keep, chat, queue)
         return queue
 
     def _know(self, chat: int, gone: str) -> None:
@@ -389,10 +391,10 @@ class Outbox:
             case Draft(is_thought=True):
                 return  # there is no place for it beside the answer
             case Draft() | Typing() | Status():
-                topic = mail.route.topic
-                if topic not in queue.screens:
-                    queue.screens[topic] = _Screen(mail.route)
-                queue.screens[topic].take(mail)
+                thread = mail.route.thread
+                if thread not in queue.screens:
+                    queue.screens[thread] = _Screen(mail.route)
+                queue.screens[thread].take(mail)
                 if self._due(queue) is None:
                     return  # nothing to wake up for: in a crowd that is most of it
             case React():
@@ -475,7 +477,7 @@ class Outbox:
                 self._hold(queue, error)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        screen = queue.screens.pop(post.route.topic, None)
+        screen = queue.screens.pop(post.route.thread, None)
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
@@ -491,7 +493,8 @@ class Outbox:
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 
     async def _send(self, chat: int, queue: _ChatQueue, post: Post) -> PostResult:
-        options = SendOptions(queue.chat, _topic(post.route.topic), post.route.reply_to)
+        reply_to = None if post.route.reply_to is None else int(post.route.reply_to)
+        options = SendOptions(queue.chat, _topic(post.route.thread), reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
         left = deque(_pieces(part, post.files, albums=not post.buttons))
         if post.markdown:
@@ -646,5 +649,5 @@ async def _sleep_while(delay: Callable[[float], float]) -> float:
         await trio.sleep(wait)
 
 
-def _topic(topic: int | None) -> int | None:
-    return None if topic == GENERAL else topic
+def _topic(thread: str) -> int | None:
+    return None if thread in ("", GENERAL) else int(thread)

@@ -126,11 +126,11 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
 async def test_ap_01_ap_24_ap_27_ap_28_who_is_no_owner_decides_nothing(world: World) -> None:
     """Others in the chat, guests of other channels, sessions; forwarding a button helps nobody."""
     others = ["tg:7", "tg:2", "", "TG:1", "tg:1 ", "slack:1", "web:token", "session:tg-1", "run:7"]
-    asked = question(principal="web:token", route=Route("web", 1))
+    asked = question(principal="web:token", route=Route("web", "1"))
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(asked)
         for other in others:
-            for route in (OWNER_ROUTE, Route("telegram", 2)):
+            for route in (OWNER_ROUTE, Route("telegram", "2")):
                 settled = await ask.press(data(world, "Allow once"), by=other, route=route)
                 assert "not yours" in settled.text
             assert "not yours" in (await ask.rule(CODE, "once", by=other)).text
@@ -141,7 +141,7 @@ async def test_ap_01_ap_24_ap_27_ap_28_who_is_no_owner_decides_nothing(world: Wo
 async def test_ap_02_a_copied_button_in_another_chat_changes_nothing(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
-        for where in (None, Route("telegram", 2), Route("telegram", -5), Route("slack", 1)):
+        for where in (None, Route("telegram", "2"), Route("telegram", "-5"), Route("slack", "1")):
             settled = await ask.press(data(world, "Allow once"), route=where)
             assert (settled.ok, "only where I asked" in settled.text) == (False, True)
         assert await ask.seek(question()) == Pending()
@@ -302,7 +302,7 @@ async def test_a_scope_is_offered_listed_and_revoked_in_the_same_words(world: Wo
 
 
 async def test_a_scope_permitted_in_a_group_says_so_and_hides_no_secret(world: World) -> None:
-    group = Route("telegram", -5, private=False)
+    group = Route("telegram", "-5", private=False)
     asked = noting("a", world.secret)
     asked = msgspec.structs.replace(asked, session="tg--5", route=group)
     async with running(world, OWNER_ROUTE) as ask:
@@ -534,7 +534,7 @@ async def test_ap_23_no_answer_means_no(world: World, autojump_clock: MockClock)
 
 def at_night(number: int) -> Question:
     call = f"t{number}/c1"
-    return question(call, session="task-x", principal="task:x", route=Route("none", 0))
+    return question(call, session="task-x", principal="task:x", route=Route("none", ""))
 
 
 async def later(world: World, seconds: float) -> None:
@@ -625,11 +625,11 @@ async def test_what_cannot_be_shown_ends_the_question_before_it(world: World) ->
 @pytest.mark.parametrize(
     ("route", "place"),
     [
-        (Route("telegram", 1, 5), Route("telegram", 1, 5)),
-        (Route("telegram", -5, private=False), OWNER_ROUTE),
-        (Route("telegram", 9), OWNER_ROUTE),
+        (Route("telegram", "1", "5"), Route("telegram", "1", "5")),
+        (Route("telegram", "-5", private=False), OWNER_ROUTE),
+        (Route("telegram", "9"), OWNER_ROUTE),
         (Route("console"), Route("console")),
-        (Route("web", 1), Route("console")),
+        (Route("web", "1"), Route("console")),
     ],
 )
 async def test_only_owners_own_chats_are_asked_in(world: World, route: Route, place: Route) -> None:

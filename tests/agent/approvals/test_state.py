@@ -22,7 +22,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.conversation.calls import ApprovalScope
 from elwood.agent.conversation.route import Route
 
-ROUTE = Route("telegram", 7)
+ROUTE = Route("telegram", "7")
 
 
 def question(call: str, session: str = "s", **more: str) -> Question:

@@ -40,7 +40,7 @@ from tests.model_roles import asking
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 PROMPT = Prompt("Be kind.")
-OWNER = Route("telegram", chat=1)
+OWNER = Route("telegram", chat="1")
 ONE = asking("a/m", "a/s", max_tokens=20)
 TWO = asking("a/m", "a/s", fallbacks=("b/n",), max_tokens=20)
 

@@ -68,9 +68,9 @@ async def test_one_for_some_chats_stands_in_no_prompt(tmp_path: Path) -> None:
     shelf = SkillStore(Root(tmp_path), inline, chats={"pdf": (7,)})
     assert await SkillList(shelf, ()).text(BUDGET) == ""
     read = partial(read_skill, shelf, inline, lambda path: None, "pdf")
-    assert "Body." in await read(Route("telegram", 7))
+    assert "Body." in await read(Route("telegram", "7"))
     with pytest.raises(ToolFailure, match="there are: none"):
-        await read(Route("telegram", 8))
+        await read(Route("telegram", "8"))
 
 
 def told(world: World, turn: int = -1) -> list[str]:

@@ -1,6 +1,8 @@
 """Skills are found where they lie, and hostile folders do no harm."""
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, candida
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
+    SETTLED,
     FoundSkills,
     Installed,
     SkillRefused,
@@ -20,7 +23,7 @@ from elwood.features.skills.store import (
     uninstall,
 )
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.files import Item, Root
 from tests.features.skills.test_skill import manual
 from tests.features.skills.test_skill_list import put
 
@@ -256,3 +259,52 @@ def test_hostile_trees_are_refused(tmp_path: Path, kind: str) -> None:
             (folder / "big").write_bytes(b"x" * (5 << 20))
     with pytest.raises(SkillRefused):
         read_tree(Root(tmp_path), "src")
+
+
+class CountingRoot(Root):
+    looks = 0
+
+    def items(self, path: str, limit: int = 2000) -> tuple[list[Item], bool]:
+        self.looks += 1
+        return super().items(path, limit)
+
+
+async def test_nothing_is_looked_at_again_until_something_changes(tmp_path: Path) -> None:
+    """Whatever changes counts: what is in a SKILL.md, a mark, a folder, a link in its place."""
+    root = CountingRoot(tmp_path)
+    later = 0
+    shelf = SkillStore(root, inline, now=lambda: time.time_ns() + later)
+    one, two = put(tmp_path / "skills/one"), put(tmp_path / "skills/deep/two")
+    assert names(await shelf.found()) == ["one", "two"]
+    before = root.looks
+    await shelf.found()
+    assert root.looks > before  # so soon after a change another one may have the same time
+    later = 2 * SETTLED
+    await shelf.found()
+    before = root.looks
+    assert names(await shelf.found()) == ["one", "two"]
+    assert root.looks == before
+
+    async def found_after(change: Callable[[], object]) -> list[str]:
+        change()
+        return names(await shelf.found())
+
+    put(tmp_path / "skills/one", description="Does more.")
+    assert (await shelf.found()).skills[0].skill.description == "Does more."
+    put(tmp_path / "elsewhere")
+    assert await found_after(lambda: put(tmp_path / ".agents/skills/three")) == [
+        "one",
+        "three",
+        "two",
+    ]
+    assert await found_after(lambda: mark(two)) == ["one", "three"]
+    assert await found_after(lambda: os.removexattr(two, "user.elwood.untrusted")) == [
+        "one",
+        "three",
+        "two",
+    ]
+    assert await found_after(lambda: mark(one / "SKILL.md")) == ["three", "two"]
+    assert await found_after(lambda: two.parent.rename(tmp_path / "gone")) == ["three"]
+    (tmp_path / "skills").rename(tmp_path / "away")
+    (tmp_path / "skills").symlink_to("away")
+    assert await found_after(lambda: None) == ["three"]

@@ -5,13 +5,13 @@ from itertools import pairwise
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.messages import Sent
+from elwood.agent.channels.messages import Draft, Sent
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.route import Route
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import outbox
 
-GROUP = Route("telegram", -100123, private=False)
+GROUP = Route("telegram", "-100123", private=False)
 LINE = "⏳ run_command make test · {} s"
 
 
@@ -109,7 +109,7 @@ async def test_in_a_group_the_line_stands_below_what_is_said(jumping_clock: Mock
 
 
 async def test_two_topics_of_a_chat_have_their_own(jumping_clock: MockClock) -> None:
-    other = Route("telegram", OWNER, topic=7)
+    other = Route("telegram", str(OWNER), thread="7")
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.runs("⏳ one")
         out.runs("⏳ two", route=other)
@@ -156,3 +156,25 @@ async def test_a_stop_during_the_answer_deletes_a_line_once(jumping_clock: MockC
         assert fake.texts()[-1] == "done"
         assert fake.gone == {1}
         assert sum(n for what, n in fake.counts.items() if what.startswith("deleteMessage")) == 1
+
+
+async def test_secrets_are_taken_out_of_a_growing_text_once_a_second(
+    jumping_clock: MockClock,
+) -> None:
+    """Also while there is nothing new to show: a long text ends above what a draft has room for."""
+    looks = 0
+
+    def redact(text: str) -> str:
+        nonlocal looks
+        looks += 1
+        return text[:10]
+
+    private = Route("telegram", str(OWNER))
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        for length in range(1, 300):
+            for route in (private, GROUP):
+                mail = Draft(route=route, draft=1, unredacted="a" * length, redact=redact)
+                out.mailbox.address.offer(mail)
+            await trio.sleep(0.01)
+        assert looks <= 2 * 4
+        assert [text for _, text in texts(fake)] == ["a", "a" * 10]

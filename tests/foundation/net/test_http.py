@@ -1,30 +1,27 @@
 """The HTTP client: what is surely not sent, what may be, and that nothing secret is in either."""
 
+import gzip
 import random
 import socket
 import ssl
+import struct
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
+import httpcore2
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from elwood.foundation.net.http import (
-    FRESH,
-    LOOKED,
-    MAX_NAME,
-    Answer,
-    Client,
-    Interrupted,
-    Unreachable,
-    _trust,
-    sendable,
-)
+from elwood.foundation.net import connections
+from elwood.foundation.net.connections import FRESH, LOOKED, POOL_TIMEOUT, socket_of, trust
+from elwood.foundation.net.http import MAX_NAME, Answer, Client, Interrupted, Unreachable, sendable
 from tests.fake_http import Reply, Request, replying, serving
 
 # Seconds after which something has gone wrong for good, on the slowest of machines.
@@ -85,7 +82,8 @@ async def test_the_system_looks_after_connections_that_are_silent_for_long() -> 
         replying(Reply(pieces=(b"x",))) as (url, _),
         client.stream("GET", url, read_timeout=PATIENCE) as answer,
     ):
-        connection = answer._response.extensions["network_stream"].get_extra_info("socket")
+        connection = socket_of(answer._connection.stream)
+        assert connection is not None
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
     await client.aclose()
@@ -252,8 +250,8 @@ async def test_redirects_are_answers_without_cookies_proxies_or_urls_in_the_log(
 
 
 def test_tls_is_verified_and_made_once() -> None:
-    context = _trust()
-    assert context is _trust()
+    context = trust()
+    assert context is trust()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
@@ -315,3 +313,263 @@ async def test_that_a_connection_was_open_a_moment_ago_is_not_believed_for_long(
         assert (await post(client, first)).body == b"ok"
         nursery.cancel_scope.cancel()
     await client.aclose()
+
+
+@asynccontextmanager
+async def scripted(*acts: bytes | str) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that takes a request, then does each of *acts* in turn, and waits.
+
+    It sends bytes; "more" waits for another request, "close" and "reset" end the connection.
+    Gives the URL, and what each connection has sent.
+    """
+    seen: list[bytes] = []
+
+    async def talk(stream: trio.SocketStream) -> None:
+        number = len(seen)
+        seen.append(await stream.receive_some())
+        for act in acts:
+            match act:
+                case bytes():
+                    await stream.send_all(act)
+                case "more":
+                    seen[number] += await stream.receive_some()
+                case "reset":
+                    linger = struct.pack("ii", 1, 0)
+                    stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    stream.socket.close()
+                    return
+                case "close":
+                    await stream.aclose()
+                    return
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        await nursery.start(trio.serve_listeners, talk, [listener])
+        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", seen
+        nursery.cancel_scope.cancel()
+
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    ("acts", "stalled"),
+    [
+        (("close",), False),
+        (("reset",), False),
+        ((b"HTTP/1.1 200 OK\r\nx-slow: ",), True),  # headers that never end
+        ((b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000,), False),  # too long
+        ((b"SSH-2.0-server\r\n\r\n",), False),
+        ((b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhal", "close"), False),
+        ((b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhal",), True),
+        ((b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",), False),
+        ((b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhal", "reset"), False),
+    ],
+)
+async def test_a_request_that_was_written_is_never_called_unsent(
+    acts: tuple[bytes | str, ...], stalled: bool
+) -> None:
+    """And it is sent once, whatever the end is."""
+    client = Client()
+    async with scripted(*acts) as (url, seen):
+        with pytest.raises(Interrupted) as caught:
+            await post(client, url, read_timeout=0.1 if stalled else PATIENCE)
+        assert caught.value.stalled == stalled
+        assert len(seen) == 1
+        assert seen[0].endswith(b"\r\n\r\n{}")
+    await client.aclose()
+
+
+async def test_a_kept_connection_that_breaks_under_a_request_is_not_tried_again() -> None:
+    """The request may have acted: only whoever made it knows whether it may be repeated."""
+    client = Client()
+    async with scripted(OK, "more", "reset") as (url, seen):
+        assert (await post(client, url)).body == b"ok"
+        with pytest.raises(Interrupted):
+            await post(client, url)
+        assert len(seen) == 1
+        assert seen[0].count(b"POST") == 2
+    await client.aclose()
+
+
+class Hasty(trio.abc.Stream):
+    """One end of a connection to a server that answers and closes before it has read all."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._answers = [b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"]
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if not self._answers:
+            raise trio.BrokenResourceError
+        return self._answers.pop()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await trio.lowlevel.checkpoint()
+
+
+async def test_an_answer_before_the_end_of_the_request_counts() -> None:
+    """Without one it is not known what came of the request."""
+    streams: list[Hasty] = []
+
+    class Network(connections.Network):
+        async def connect(self, host: str, port: int) -> trio.abc.Stream:
+            await trio.lowlevel.checkpoint()
+            streams.append(Hasty())
+            return streams[-1]
+
+    client = Client(network=Network())
+    answer = await post(client, "http://a.example/")
+    assert (answer.status, answer.body, streams[0].is_closed) == (413, b"no", True)
+    await client.aclose()
+
+
+async def test_what_comes_behind_an_answer_does_not_pass_for_the_next_one() -> None:
+    client = Client()
+    async with scripted(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil") as (url, seen):
+        for _ in range(2):
+            assert (await post(client, url)).body == b"ok"
+        assert len(seen) == 2
+    await client.aclose()
+
+
+async def test_what_is_packed_can_be_left_in_the_middle() -> None:
+    packed = gzip.compress(b"a" * 200_000)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    client = Client()
+    async with scripted(head + packed) as (url, _):
+        async with client.stream("GET", url, read_timeout=PATIENCE) as answer:
+            assert set(await anext(answer)) == {ord("a")}
+        got = await client.get(url, read_timeout=PATIENCE)
+        assert got.body == b"a" * 200_000
+    async with scripted(head + packed[:-8] + b"x" * 8) as (url, _):
+        with pytest.raises(Interrupted, match="packed"):
+            await client.get(url, read_timeout=PATIENCE)
+    await client.aclose()
+
+
+async def test_remarks_before_an_answer_are_passed_over() -> None:
+    client = Client()
+    async with scripted(b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 103 Hints\r\nx: y\r\n\r\n" + OK) as (
+        url,
+        _,
+    ):
+        assert (await post(client, url)).status == 200
+    await client.aclose()
+
+
+async def test_a_pool_waits_for_a_place_and_says_so_when_none_comes(
+    autojump_clock: MockClock,
+) -> None:
+    far_ends: list[trio.abc.Stream] = []
+
+    class Network(connections.Network):
+        async def connect(self, host: str, port: int) -> trio.abc.Stream:
+            await trio.lowlevel.checkpoint()
+            near, far = memory_stream_pair()
+            far_ends.append(far)
+            return near
+
+    async def hang() -> None:
+        with pytest.raises(Interrupted):
+            await post(client, "http://a.example/", read_timeout=2 * POOL_TIMEOUT)
+
+    client = Client(connections=1, network=Network())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hang)
+        await wait_all_tasks_blocked()
+        with pytest.raises(Unreachable, match="in use"):
+            await post(client, "http://a.example/")
+    assert len(far_ends) == 1
+    await client.aclose()
+
+
+@pytest.mark.parametrize("variable", [None, "SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_servers_are_judged_as_by_the_engine_of_httpx2(
+    variable: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        system = httpcore2.default_ssl_context().get_ca_certs(binary_form=True)
+        file = tmp_path / "ca.pem"
+        file.write_text("".join(map(ssl.DER_cert_to_PEM_cert, system[:2])))
+        monkeypatch.setenv(variable, str(file if variable == "SSL_CERT_FILE" else tmp_path))
+    ours, theirs = trust.__wrapped__(), httpcore2.default_ssl_context()
+    for of in (ours, theirs):
+        of.set_alpn_protocols(["http/1.1"])
+    assert ours.get_ca_certs() == theirs.get_ca_certs()
+    assert ours.cert_store_stats() == theirs.cert_store_stats()
+    for name in ("verify_mode", "check_hostname", "verify_flags", "options", "minimum_version"):
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of localhost by nobody else, with its key, in one file."""
+    x509 = pytest.importorskip("cryptography.x509")  # of an extra
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    now = datetime.now(UTC)
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    signed = made.add_extension(names, critical=False).sign(key, SHA256())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "localhost.pem"
+    path.write_bytes(secret + signed.public_bytes(Encoding.PEM))
+    return path
+
+
+async def test_a_server_is_believed_only_by_its_certificate(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[int] = []
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        served.append(0)
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                served[-1] += 1
+                await stream.send_all(OK)
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    async with trio.open_nursery() as nursery:
+        serve = partial(trio.serve_ssl_over_tcp, answer, 0, context, host="127.0.0.1")
+        [listener] = await nursery.start(partial(serve, https_compatible=True))
+        port = listener.transport_listener.socket.getsockname()[1]
+        for name, is_known in (("localhost", True), ("127.0.0.1", True), ("localhost", False)):
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            if not is_known:
+                monkeypatch.delenv("SSL_CERT_FILE")
+            trust.cache_clear()
+            client = Client()
+            if name == "localhost" and is_known:
+                for _ in range(2):
+                    assert (await post(client, f"https://{name}:{port}/{SECRET}")).body == b"ok"
+            else:
+                with pytest.raises(Unreachable, match="TLS failed") as caught:
+                    await post(client, f"https://{name}:{port}/{SECRET}")
+                assert SECRET not in str(caught.value)
+            await client.aclose()
+        nursery.cancel_scope.cancel()
+    trust.cache_clear()
+    assert served[0] == 2
+    assert sum(served) == 2

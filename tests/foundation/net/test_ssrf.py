@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import httpcore2
 import pytest
 import trio
 
 from elwood.features.web.client import Web
+from elwood.foundation.net.connections import Network
 from elwood.foundation.net.egress import WebFailed, is_public
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 
 
 @attrs.define
-class Network(httpcore2.AsyncNetworkBackend):
+class Internet(Network):
     """Servers at any address, which redirect as *redirects* says; nothing leaves this process."""
 
     redirects: Mapping[str, str] = attrs.field(factory=dict)
@@ -28,47 +28,44 @@ class Network(httpcore2.AsyncNetworkBackend):
     connected: list[str] = attrs.field(factory=list)
     asked: list[tuple[str, bytes]] = attrs.field(factory=list)  # URL, head of the request
 
-    async def connect_tcp(
-        self, host: str, port: int, *_: Any, **__: Any
-    ) -> httpcore2.AsyncNetworkStream:
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         self.connected.append(host)
         if host in self.dead:
-            raise httpcore2.ConnectError
+            raise OSError
         return _Connection(self)
+
+    async def start_tls(self, stream: trio.abc.Stream, host: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        assert isinstance(stream, _Connection)
+        stream.scheme, stream.server_name = "https", host
+        return stream
 
 
 @attrs.define
-class _Connection(httpcore2.AsyncNetworkStream):
-    network: Network
+class _Connection(trio.abc.Stream):
+    network: Internet
     scheme: str = "http"
     server_name: str = ""
     received: bytes = b""
     answer: bytes | None = None
 
-    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.lowlevel.checkpoint()
-        self.received += buffer
+        self.received += data
 
-    async def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         if self.answer is None:
             self.answer = self._answered()
         data, self.answer = self.answer[:max_bytes], self.answer[max_bytes:]
         return data
 
-    async def start_tls(
-        self, *_: Any, server_hostname: str | None = None, **__: Any
-    ) -> httpcore2.AsyncNetworkStream:
-        await trio.lowlevel.checkpoint()
-        self.scheme, self.server_name = "https", server_hostname or ""
-        return self
-
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()
-
-    def get_extra_info(self, info: str) -> None:
-        return None
 
     def _answered(self) -> bytes:
         first, *lines = self.received.split(b"\r\n\r\n")[0].decode("ascii").split("\r\n")
@@ -86,7 +83,7 @@ class _Connection(httpcore2.AsyncNetworkStream):
 def judge(case: Mapping[str, Any]) -> str:
     """Fetch the URL of *case*: "allow" if a page came, "pinned" if all of it from there."""
     answers = {name.rstrip("."): list(each) for name, each in case.get("dns", {}).items()}
-    network = Network(case.get("redirects", {}), case.get("connect_fail", ()))
+    network = Internet(case.get("redirects", {}), case.get("connect_fail", ()))
 
     async def resolve(host: str, _port: int) -> Sequence[str]:
         await trio.lowlevel.checkpoint()

@@ -258,7 +258,8 @@ class Commands:
             request = Complete(
                 session=self._log.account,
                 role=state.model or "default",
-                prompt=state.prompt or await self._runner.prompt.now(self._log.id),
+                prompt=state.prompt
+                or await self._runner.prompt.now(self._core.channels.group(self._log.id)),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
             )
             deadline = trio.current_effective_deadline()
@@ -378,7 +379,7 @@ class Commands:
         if format_ is None:
             return "Say which kind of file: /export md or /export html"
         typed = f"In a terminal, `elwood session export {log_.id}` writes it."
-        if not self._core.channels.takes_files(received.route):
+        if not self._core.channels.at(received.route).files:
             return f"No file can be sent here. {typed}"
         history, zone = await self._history(), core.clock.zone
         content = await core.environment.blocking(
