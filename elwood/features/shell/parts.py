@@ -1,5 +1,3 @@
-"""What shell brings to one run of the app."""
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

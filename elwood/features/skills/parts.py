@@ -1,5 +1,3 @@
-"""What skills brings to one run of the app."""
-
 import re
 from contextlib import suppress
 from functools import partial
