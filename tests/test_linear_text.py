@@ -355,7 +355,8 @@ REASONS: dict[str, str] = {
         "foundation.command_line.is_wanted foundation.command_line.put_out "
         "foundation.net.control.ask foundation.net.control.ask_over foundation.net.control.settle "
         "foundation.net.egress.resolved foundation.storage.confined.open_beneath "
-        "foundation.storage.disk.fatal foundation.storage.files.mark_untrusted_path "
+        "foundation.storage.disk.fatal foundation.storage.disk.write_or_report "
+        "foundation.storage.files.mark_untrusted_path "
         "foundation.storage.files.placed "
         "foundation.storage.files.raw_lines"
     ),

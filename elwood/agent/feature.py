@@ -40,6 +40,7 @@ class Feature(NamedTuple):
     init`, given what holds unwritten, and changes nothing.  *owner* says as whom its channel knows
     the owner, "" if as nobody or as several.
 
+    *chores* are the ids of its chores, whether a run has them or not: no other task may have them.
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
     those that come and go.  *lent* makes the folders beside the workspace that commands and tools
     of all features reach.  *is_channel* if its name is that of a channel.  *sessions* is the prefix
@@ -59,6 +60,7 @@ class Feature(NamedTuple):
     checks: "Sequence[Check]" = ()
     mend: "Callable[[Config], str] | None" = None
     own: Sequence[str] = ()
+    chores: Sequence[str] = ()
     set_up: "Callable[[Config], Answers] | None" = None
     owner: "Callable[[Config], str]" = lambda config: ""
     tools: "Mapping[str, str]" = MappingProxyType({})

@@ -13,7 +13,6 @@ from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
 from elwood.agent.feature import Feature, reserved_sessions
@@ -265,7 +264,7 @@ def _models(
         settings=config.of(ModelSettings),
         in_flight={name: settings[name].in_flight for name in providers},
         jitter=core.environment.random,
-        tell=tell_owner(core),
+        tell=core.tell_owner,
         embedder=embedder,
         patience=patience,
         look=lambda messages: core.environment.blocking(partial(look_at, core.workspace, messages)),
@@ -290,11 +289,6 @@ def _approvals(core: Core, confined: bool) -> Approvals:
         zone=core.clock.zone,
         seal="" if confined else core.environment.new_id(),
     )
-
-
-def tell_owner(core: Core) -> TellOwner:
-    """Make what tells the owner something, where they read."""
-    return TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
 
 def listener(health: Address[Event]) -> Listener:

@@ -178,13 +178,15 @@ class Config:
     """What the operator has decided: a value of each class of settings.
 
     *file* is where it stands; *inline* names the secrets in clear in it.  *warnings* are doubts
-    about it, each with its remedy; they keep nothing from starting.
+    about it, each with its remedy; they keep nothing from starting.  *chores* are the ids of what
+    Elwood does by itself, also of what is off; no task in it may have them.
     """
 
     values: Mapping[type, object]
     file: Path
     inline: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    chores: frozenset[str] = frozenset()
 
     @classmethod
     def holding(cls, *values: object, file: Path = Path("config.toml")) -> Self:

@@ -98,7 +98,7 @@ WRONG = [
     (SOUND + 'arguments = { a = 1 }', ": tasks[0]: arguments are for a tool; write which one as …"),
     ('when = "hourly"\nmessage = "x"\non_failure = "y"', ": tasks[0]: nothing can follow a …"),
     (SOUND + 'id = "No!"', ": tasks[0].id: 'No!' is no id; write small letters, digits and …"),
-    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' is that of a task of Elwood, …"),
+    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' is that of a task of Elwood; …"),
     (SOUND + 'id = "heartbeat"', ": tasks[0].id: the id 'heartbeat' is …"),
     ('when = "hourly"\nprompt = "今天"',
      ": tasks[0]: no id can be made of the title; write one, like water-plants"),

@@ -39,11 +39,12 @@ from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import Inspection
 from elwood.agent.session.log.entries import CallEnded, Entry
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.settings import LearningSettings
 from elwood.agent.tools.tool import Tool
 from elwood.app.build import App, build
 from elwood.app.main import FEATURES
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.memory.parts import build as build_memory
+from elwood.features.memory.settings import LearningSettings
 from elwood.features.tasks.messages import Woken
 from elwood.features.telegram.channel import TelegramChannel, route_to
 from elwood.features.telegram.client import Bot, Downloads
@@ -262,7 +263,8 @@ class Home:
             asking(self.model, self.model),
             PolicySettings(allow=FREE),
             # A call more whenever it is quiet: for those who want it.
-            LearningSettings(mode="off", reflections=False),
+            LearningSettings(mode="off"),
+            DailyNotesSettings(reflections=False),
             *self.settings.values(),
             file=self.folder / "config.toml",
         )

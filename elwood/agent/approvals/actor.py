@@ -88,8 +88,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, Signal, clear_error, report_error
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Mailbox, Signal
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
@@ -272,13 +272,7 @@ class Approvals:
 
     async def _record(self, *entries: ApprovalEntry) -> bool:
         """Write *entries* in one line; False if there is no room for them."""
-        try:
-            await self._journal.append(*entries)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
-            return False
-        clear_error(RECORD)
-        return True
+        return await write_or_report(RECORD, self._journal.append(*entries))
 
     # --- who may talk to us ----------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ from elwood.agent.models.routing import (
 )
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, clear_error, report_done, report_error, waiting
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Mailbox, report_done, report_error, waiting
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
 
@@ -196,13 +196,10 @@ class UsageBook:
                 return True
             told = warnings(self._limits, self._journal.state, batch, self._zone)
             entries = (entry for entry, _ in batch)
-            try:
-                await self._journal.append(*entries, last_words=True, synced=bool(told))
-            except DiskFull as error:
-                report_error("usage journal", str(error))
+            write = self._journal.append(*entries, last_words=True, synced=bool(told))
+            if not await write_or_report("usage journal", write):
                 return False
             del self._owed[: len(batch)]
-            clear_error("usage journal")
             for text in told:
                 self.warn(text)
             return True

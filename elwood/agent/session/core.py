@@ -11,6 +11,7 @@ import trio
 from elwood import __version__
 from elwood.agent.approvals.messages import ApprovalsMail, Decided
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
@@ -73,6 +74,11 @@ class Core:
     @property
     def paths(self) -> Paths:
         return self.config.of(Paths)
+
+    @property
+    def tell_owner(self) -> TellOwner:
+        """Return what tells the owner something unasked."""
+        return TellOwner(self.channels.outboxes, self.channels.owner_routes, self.redactor)
 
     def hint(self, hint: Decided | Interrupt) -> bool:
         """Pass *hint* up to its session; False if there is no room."""

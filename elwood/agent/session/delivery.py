@@ -5,19 +5,19 @@ there is one window in which nobody knows; what may have arrived is sent again m
 never silently.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import trio
 
 from elwood.agent.channels.channel import Channel, Channels
-from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, noted
+from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, post_once
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
     Draft,
     Post,
-    PostResult,
     React,
     Sent,
     Status,
@@ -33,7 +33,7 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
+from elwood.foundation.runtime import waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import cut, duration, one_line
@@ -169,16 +169,8 @@ class Delivery:
                     is_reply=True,
                     markdown=markdown,
                 )
-                pause, began = delay, trio.current_time()
-                try:
-                    outcome = await self._ask(post)
-                except ActorDown as error:
-                    outcome = Unsent(str(error))
-                except ActorCrashed as error:
-                    outcome = Unsure(str(error))
-                    pause = AFTER_CRASH * delay
-                noted(outcome, replied.route.channel, trio.current_time() - began)
-                match outcome:
+                pause, outbox = delay, self._channels.outboxes.get(replied.route.channel)
+                match await post_once(outbox, post, math.inf):
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         await self._log.keep(Posted(*key, message), *done, last_words=True)
@@ -188,8 +180,9 @@ class Delivery:
                             await self._tell_owner(replied, why)
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
-                    case Unsure():
+                    case Unsure(crashed=crashed):
                         repeat, recorded = True, False
+                        pause = AFTER_CRASH * delay if crashed else delay
                     case Unsent():  # the record still says all that is known
                         recorded, pause = True, min(delay, UNSENT_PAUSE)
                 await trio.sleep(pause)
@@ -212,12 +205,6 @@ class Delivery:
             f"was lost; later ones are kept for `elwood session show {self._log.id}`.\n\n"
             f"{cut(replied.text, LOST)}"
         )
-
-    async def _ask(self, post: Post) -> PostResult:
-        outbox = self._channels.outboxes.get(post.route.channel)
-        if outbox is None:  # a process that runs without it: another one will send it
-            return Unsent(f"there is no channel {post.route.channel} here")
-        return await outbox.ask(post)
 
 
 def _messages(

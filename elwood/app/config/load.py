@@ -314,7 +314,8 @@ class _Loading:
     def config(self, written: Tree) -> Config:
         """Make the configuration of what is *written*, over that which there is already."""
         self._source = _Source(written)
-        self._source.move(self._report)
+        if self._base is None:  # the assistant never had one of the old keys
+            self._source.move(self._report)
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
@@ -329,7 +330,9 @@ class _Loading:
                 if self._base is not None and name in (one.SECTION.name for one in sections()):
                     what = "is for config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
-        base = Config(values={}, file=self._path, inline=tuple(self._inline))
+        chores = frozenset(id for feature in self._features for id in feature.chores)
+        inline = tuple(self._inline)
+        base = Config(values={}, file=self._path, inline=inline, chores=chores)
         config = self._base or base
         names: dict[str, tuple[str, ...]] = {}
         for name, kind in self._sections.items():

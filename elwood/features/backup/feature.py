@@ -67,5 +67,6 @@ FEATURE = Feature(
     cli=(COMMAND, RESET),
     checks=(imported("elwood.features.backup.parts", "check"),),
     mend=mend,
+    chores=("backup",),
     extract_anchors=imported("elwood.features.backup.restore", "extract_anchors"),
 )

@@ -32,11 +32,10 @@ from elwood.foundation.runtime import (
     Mailbox,
     Stuck,
     clear_error,
-    report_error,
     report_warning,
 )
 from elwood.foundation.sandbox.command import NoSandbox
-from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
+from elwood.foundation.storage.disk import Space, refusal, warning, write_or_report
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 
@@ -243,12 +242,8 @@ class DiskMonitor:
     async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
         """Write health.json; *status* says in a few words how Elwood does."""
         health = health_file(self._now(), status, self._spaces, self._inspect(), told)
-        try:
-            await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
-        except DiskFull as error:
-            report_error(WRITE, str(error))
-        else:
-            clear_error(WRITE)
+        content = msgspec.json.format(msgspec.json.encode(health)) + b"\n"
+        await write_or_report(WRITE, self._write(content))
 
     async def _look(self) -> None:
         """Measure what can be; what cannot stays as it was seen last."""

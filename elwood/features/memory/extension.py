@@ -21,10 +21,10 @@ from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
 from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
 from elwood.features.memory.note import Note
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.tokens import estimate

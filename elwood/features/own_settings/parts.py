@@ -10,7 +10,6 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
 from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
@@ -30,8 +29,7 @@ USAGE = "/settings shows what I have set for myself; /settings undo takes back t
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Make the keeper, and what asks it; what was in force before is in force from here on."""
-    tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
-    keeper = OwnSettings(core.own, core.paths.state, core.disk, tell)
+    keeper = OwnSettings(core.own, core.paths.state, core.disk, core.tell_owner)
     await keeper.begin()
     return Parts(
         actors=[Actor(step=2, mailbox=Mailbox("own settings", 16), body=keeper.run)],

@@ -6,7 +6,7 @@ answer for it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -49,7 +49,7 @@ from elwood.features.tasks.state import (
     is_cancelled,
 )
 from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, placed, session_of
-from elwood.foundation.log import Kind, bind, event
+from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import (
     Address,
     Halt,
@@ -60,7 +60,7 @@ from elwood.foundation.runtime import (
     report_warning,
 )
 from elwood.foundation.settings import BadSetting
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
 
@@ -96,7 +96,8 @@ class TimetableActor:
 
     *hint* wakes the scheduler, and must not wait.  *log_runs* is given lines by task, for people:
     its failure is shown and changes nothing here.  *clock* tells Unix time, *zone* is the owner's.
-    What was planned before *restored_at* may have been done by the state that a backup replaced.
+    No task of a conversation gets one of the ids *reserved*.  What was planned before *restored_at*
+    may have been done by the state that a backup replaced.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class TimetableActor:
         log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
         clock: Callable[[], float],
         zone: str,
+        reserved: Collection[str] = (),
         restored_at: float | None = None,
     ) -> None:
         self._journal = journal
@@ -114,6 +116,7 @@ class TimetableActor:
         self._log_runs = log_runs
         self._clock = clock
         self._zone = zone
+        self._reserved = reserved
         self._restored_at = restored_at
 
     async def run(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -162,7 +165,7 @@ class TimetableActor:
 
     async def _schedule(self, task: Task) -> TaskStatus | CommandResult:
         now = self._clock()
-        task, decision = rules.schedule(self._table, task, now)
+        task, decision = rules.schedule(self._table, task, now, self._reserved)
         if not decision.ok:
             return CommandResult(decision.words, ok=False)
         if not await self._settle(decision, task.id):
@@ -242,13 +245,9 @@ class TimetableActor:
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
         lines = rules.run_log(self._table, entries, self._clock(), self._zone)
-        try:
-            await self._journal.append(*entries, last_words=last_words)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
+        append = self._journal.append
+        if entries and not await write_or_report(RECORD, append(*entries, last_words=last_words)):
             return False
-        if entries:
-            clear_error(RECORD)
         if lines:
             try:
                 await self._log_runs(lines)
@@ -568,7 +567,7 @@ class Scheduler:
             is_heartbeat = run.task.origin == "heartbeat"
             if is_heartbeat:
                 report_done(HEARTBEAT, outcome.result)
-            kind: Kind = "heartbeat" if is_heartbeat else "task"
+            kind = "heartbeat" if is_heartbeat else "task"
             event(log, kind, about, success=success, seconds=took)
         await self._end(run, outcome)
 

@@ -8,7 +8,6 @@ from functools import partial
 import msgspec
 import trio
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
@@ -192,7 +191,7 @@ class TaskClock:
         self._heartbeat: Written | None = None
         self._own: tuple[Task, ...] | None = None
         self._toolset: Toolset | None = None
-        self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
+        self._tell = core.tell_owner
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         state = self._core.paths.state
@@ -210,6 +209,7 @@ class TaskClock:
             log_runs=log_runs,
             clock=self._core.clock.now,
             zone=self._zone,
+            reserved=self._config.chores,
             restored_at=found.restored_at if found else None,
         )
         await actor.run(mailbox)
@@ -328,7 +328,7 @@ class TaskClock:
 
 
 def chore_task(chore: Chore, zone: str) -> Task:
-    """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
+    """Make the task that does *chore*."""
     words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,

@@ -22,7 +22,7 @@ from elwood.features.tasks.task import (
     check_id,
     check_pattern,
 )
-from elwood.features.tasks.when import Every, Once, read_moment, read_when
+from elwood.features.tasks.when import Every, Once, When, read_moment, read_when
 from elwood.foundation.settings import (
     BadSetting,
     Check,
@@ -225,10 +225,11 @@ class TaskForm:
     enabled: bool = setting(True, help="if not, it is as if it did not stand there")
 
 
-def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
+def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = None) -> Task:
     """Make the task that *form* describes; *zone* is the owner's.
 
-    The checks of the fields were made before.  Raises BadSetting for what they cannot tell.
+    *when* replaces what the form says about it.  The checks of the fields were made before.
+    Raises BadSetting for what they cannot tell.
     """
     zone = form.zone or zone
     kinds = [kind for kind in (form.prompt, form.message, form.tool) if kind]
@@ -242,8 +243,8 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         raise BadSetting("nothing can follow a message", "write it as a prompt")
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
         raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
-    when, id = read_when(form.when, zone), form.id or slug(title)
-    if origin != "heartbeat":
+    when, id = when or read_when(form.when, zone), form.id or slug(title)
+    if origin not in ("heartbeat", "talk"):  # they name theirs otherwise
         check_id(id)
     if isinstance(when, Every) and form.start:
         when = Every(when.seconds, start=read_moment(form.start, zone))
@@ -295,8 +296,10 @@ def _collect(
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue
-        if task.id in tasks:
-            where = ("tasks", index, "id")
+        where = ("tasks", index, "id")
+        if task.id in config.chores:
+            report(where, f"the id {task.id!r} is that of a task of Elwood", "write another id")
+        elif task.id in tasks:
             report(where, f"there is another {task.id}", "write another id")
         elif form.enabled:
             tasks[task.id] = task

@@ -313,7 +313,6 @@ def test_no_job_gets_more_than_its_conversation_has(
         tools, budget = bounds_of(given, context, Budget(usd=usual_usd))
     except BadSetting:
         return
-    budget = budget or Budget()
     assert held is None or (tools is not None and set(tools) <= set(held))
     assert budget.tokens == held_tokens
     for most in (held_usd, usual_usd if usd is not None else None):
