@@ -14,8 +14,7 @@ VERSION = 1
 # Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
 # something went wrong.
 WEEKS = 4
-# The members of an archive: two folders, the list of them all, and, in older ones, the history of
-# the workspace's git repository.
+# The members of an archive: two folders, and the list of them all.
 STATE, WORKSPACE, MANIFEST = "state", "workspace", "manifest.json"
 
 # Files, folders and links of one backup: so many that their list still fits into memory.
