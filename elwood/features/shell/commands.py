@@ -17,7 +17,7 @@ from elwood.foundation.sandbox.instructions import (
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
-from elwood.foundation.text.lines import cut, escape_name
+from elwood.foundation.text.lines import cut, escape_name, fenced
 
 USAGE = "/workspace review shows what commands changed; /workspace accept ID, or discard ID."
 NOTHING = "No command has changed an instruction file: nothing waits for you."
@@ -96,7 +96,7 @@ class WorkspaceReview:
             old.decode("utf-8", "replace"), new[:MAX_SHOWN].decode("utf-8", "replace")
         )
         rest = f"\n[{len(new) - MAX_SHOWN:,} more bytes]" if len(new) > MAX_SHOWN else ""
-        return f"{head}:\n````\n{shown}{rest}\n````"
+        return f"{head}:\n{fenced(shown + rest)}"
 
 
 def describe_change(old: str, new: str) -> str:
