@@ -1,4 +1,4 @@
-"""What approvals is asked about calls: what may be done."""
+"""Requests to the approvals actor; those about people are in agent/people."""
 
 import msgspec
 

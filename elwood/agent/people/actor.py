@@ -1,4 +1,4 @@
-"""Who may talk to us: the part of the approvals actor that is about people and groups."""
+"""Access of people and groups: the part of the approvals actor for pairing and roles."""
 
 import logging
 from collections import Counter
@@ -40,8 +40,8 @@ from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.approvals")
 
-# Strangers that the owner is asked about at a time, and groups: a channel may send so many messages
-# in a row, and an answer to the owner besides.
+# Maximum of open questions about people, and of those about groups.  A channel can send so many
+# messages in a row, and an answer to the owner too.
 MAX_ASKED = 3
 
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
@@ -60,9 +60,9 @@ WELCOME = "You were let in. Write to me again: I have kept nothing of what you w
 
 @attrs.define(eq=False, kw_only=True)
 class Pairing:
-    """Decides who may talk to us, as *owners* want; *record* writes it into *people*.
+    """Gives and ends access; *owners* decide, and *record* writes into *people*.
 
-    Lives as long as one run of the actor, whose *tasks* send the *questions*.
+    One instance serves one run of the actor, whose *tasks* send the *questions*.
     """
 
     _people: People
@@ -73,11 +73,11 @@ class Pairing:
     _owners: frozenset[str]
     _zone: tzinfo
     _tasks: trio.Nursery
-    # By their codes, who the owner is asked about.
+    # Requests with an open question, by code.
     _asked: dict[str, AccessRequested] = attrs.field(factory=dict, init=False)
 
     def resume(self) -> None:
-        """Continue what the journal says: wait for answers, and ask again what never arrived."""
+        """Wait again for answers to open questions, and send those that did not arrive."""
         now = self._environment.now()
         for code in self._questions.messages:
             if (asked := self._people.find(code, now)) is not None:
@@ -170,9 +170,9 @@ class Pairing:
         return Stranger(code)
 
     def _ask_about_strangers(self, repeat: bool = False) -> None:
-        """Ask about the newest requests, but only few at a time: a crowd must not flood the owner.
+        """Ask about the newest requests, few at a time: a crowd must not flood the owner.
 
-        The others have their codes, which count without a question.
+        Other requests have valid codes without a question.
         """
         if not self._channels.places:  # `elwood pair` remains
             return
@@ -195,7 +195,7 @@ class Pairing:
         await self._lapse(asked)
 
     async def _lapse(self, asked: AccessRequested) -> None:
-        """End the question about a stranger when the code is over, or is already."""
+        """Wait until the code of *asked* expires, then close the question."""
         await trio.sleep(self._people.seconds_left(asked.code, self._environment.now()))
         if self._asked.pop(asked.code, None) is not None:
             self._ask_about_strangers()

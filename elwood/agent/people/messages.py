@@ -1,4 +1,4 @@
-"""What approvals is asked about people: who may talk to us, and as what."""
+"""Requests to the approvals actor about people: pairing, roles, groups."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
-"""Who was let in, who asks to be, and which groups have a new id.
+"""Access of people and groups, requests for it, and new ids of groups.
 
-A fold over the approvals journal.  Nothing here knows the time: who asks says what it is.
+A fold over the approvals journal.  The caller passes the time.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ CODE_LASTS = 3600.0
 CODE_LENGTH = 8
 # Seconds for which the owner may say that a group is to be answered: they may be on holiday.
 GROUP_LASTS = 30 * 86400.0
-# Codes of people that count at a time, so at most so many new ones an hour; a further stranger gets
-# none until one is over: nobody's lapses for the sake of another's.
+# Maximum of valid codes of people, and so of new codes in an hour.  A further stranger gets no code
+# until another code expires: a crowd cannot make the code of somebody else expire.
 MAX_OPEN_CODES = 600
 # Groups that wait for an answer at a time, of which the oldest lapses for a new one; and how many
 # of them one person may have brought us into.
@@ -200,7 +200,7 @@ class People(msgspec.Struct):
         return request.asked if request is not None and request.is_fresh(now) else None
 
     def seconds_left(self, code: str, now: float) -> float:
-        """Return how long *code* counts from *now* on; 0 if it does no more."""
+        """Return the remaining time of *code*; 0 if it has expired or is decided."""
         request = self.requests.get(code)
         if request is None or not request.is_fresh(now):
             return 0.0
