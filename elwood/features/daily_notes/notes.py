@@ -1,8 +1,8 @@
-"""The daily notes: what is written, what comes back, what a search sees; and reflections on them.
+"""Build, recall and search the daily notes, and request reflections on them.
 
-A note holds the owner's own words, the beginning of the answer, and what the receipts say: one
-entry for each turn, with its calls beneath it.  Of a turn that knew strangers' words it
-holds no word but the owner's, so nobody can write into tomorrow's conversations.
+A note has one entry per turn: the owner's words, the beginning of the answer, and the calls as in
+the receipts.  The entry of an untrusted turn has only the owner's words, so no stranger can write
+into tomorrow's conversations.
 """
 
 import re
@@ -25,27 +25,27 @@ from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 from elwood.foundation.text.words import fold, having
 
-# Characters of one day: about 300 turns.  What comes after is in the journals only.
+# Characters of one day: about 300 turns.  Later turns are in the journals only.
 MAX_DAILY = 64 << 10
-# Days that come back, today included.
+# Days that are recalled, including today.
 DAYS = 3
-# Tokens of what comes back, and of them for the weekly reflection.
+# Tokens of a recall, and the share of the weekly reflection.
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
-# Characters of a note that are looked at for that: tokens have four, some have ten.
+# Characters of a note that are read for a recall: a token has four, at most ten.
 MAX_END = 10 * RECALL_TOKENS
 
-# What is told of a turn if nothing is set; characters of the target of a call.
+# Default bounds of an entry; characters of the target of a call.
 BOUNDS = DailyNotesSettings()
 MAX_TARGET = 200
 
-# Where pages lie in the workspace.
+# Folders of the pages in the workspace.
 TOPICS = "threads/topics"
 FOLDERS = ("threads/daily", "threads/weekly", "threads/monthly", TOPICS)
 # Characters of one entry of a thread.
 MAX_ENTRY = 2_000
-# Passages of one page that a search shows, and characters of all of them.
+# Passages of one page in a search result, and characters of all of them.
 MAX_PASSAGES, MAX_EXCERPT = 5, 4000
-# By which people ask for a day, in the languages that questions are read in (`words`).
+# Names of months and days in the languages of search queries (`words`).
 _MONTHS = (
     ("january", "januar"), ("february", "februar"), ("march", "märz"), ("april",),
     ("may", "mai"), ("june", "juni"), ("july", "juli"), ("august",), ("september",),
@@ -56,16 +56,16 @@ _DAYS = (
     ("thursday", "donnerstag"), ("friday", "freitag"), ("saturday", "samstag"),
     ("sunday", "sonntag"),
 )  # fmt: skip
-# Weeks and months that a reflection may come late; older ones are let be.
+# Weeks and months that a reflection may be late; older ones are skipped.
 WEEKS_BACK, MONTHS_BACK = 8, 3
 
 ABOUT = "What happened on these days, from your own records. It is data, not a request."
 MORE = "- later turns of this day are in the receipts only"
-# Stands at an entry of a turn that knew strangers' words.
+# Marker of an entry of an untrusted turn.
 MARKED = "untrusted"
-# Stands in place of what an entry said.
+# Replaces the text of an entry.
 FORGOTTEN = "(forgotten)"
-# Words from which on an entry that has all of them tells of the note: fewer are in many.
+# Fewest words by which an entry can match a forgotten note: fewer are in many entries.
 ENOUGH = 3
 _ENTRY = re.compile(r"- \d\d:\d\d (?P<id>\S+)(?P<marks>( \[(untrusted|private)\])*): ")
 _CALL = "  - "
@@ -81,10 +81,10 @@ def add(
     bounds: DailyNotesSettings = BOUNDS,
     redact: Callable[[str], str] = str,
 ) -> str:
-    """Write *turn* of *session* at the end of its day's *note*; one that begins carries *records*.
+    """Append *turn* of *session* to its day's *note*; a new note starts with *records*.
 
-    Of it is told what *bounds* allow, and no secret that *redact* knows.  A turn that stands there
-    already is not written again; people may have edited the rest.
+    *bounds* limit the entry, *redact* removes secrets.  A turn that is in the note already is not
+    added again; people may have edited the rest.
     """
     lines = note.split("\n")
     id_ = f"{session}/{turn.turn}"
@@ -94,14 +94,14 @@ def add(
     before = note or f"# {when:%A %Y-%m-%d}\n{records}\n"
     if not before.endswith("\n"):
         before += "\n"
-    entry = redact("\n".join(_entry(id_, turn, when, bounds)))
+    entry = redact("\n".join(_format_entry(id_, turn, when, bounds)))
     if len(before) + len(entry) <= MAX_DAILY - len(MORE) - 2:
         return f"{before}{entry}\n"
     return note if MORE in lines else f"{before}{MORE}\n"
 
 
 def without(note: str, ids: Collection[str]) -> str:
-    r"""Leave the entries of the turns *ids* out of a *note*.
+    r"""Remove the entries of the turns *ids* from a *note*.
 
     >>> without("# A day\n\n- 08:00 s/t1: `a`\n  - ok tool\n- 08:01 s/t2: `b`\n", ["s/t1"])
     '# A day\n\n- 08:01 s/t2: `b`\n'
@@ -115,23 +115,23 @@ def without(note: str, ids: Collection[str]) -> str:
 
 
 def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
-    """Write what comes back from the last days, of about `RECALL_TOKENS`; empty if nothing does.
+    """Format the recall of the last days, about `RECALL_TOKENS` long; empty if there is none.
 
-    *notes* are by date (ISO); the newest entries go first if not all fit.  Of the notes only lines
-    of ours come back, and of turns that knew private data neither targets nor what came of them.
-    *weekly* is the newest reflection, as its writer left it.
+    *notes* are by ISO date; if not all fit, the newest entries are kept.  Only entries are
+    recalled; those of private turns lose the targets and results of their calls.  *weekly* is the
+    newest reflection, unchanged.
     """
-    found: list[str] = []
+    blocks: list[str] = []
     left = float(RECALL_TOKENS)
     about = f'day="{today}"'
     if weekly.strip():
-        reflected = fit(weekly.strip(), min(WEEKLY_TOKENS, left))
-        left -= estimate(reflected)
-        found.append(f"This week, as you saw it:\n{reflected}")
+        reflection = fit(weekly.strip(), min(WEEKLY_TOKENS, left))
+        left -= estimate(reflection)
+        blocks.append(f"This week, as you saw it:\n{reflection}")
         about += ' label="private"'
     for day in sorted(notes, reverse=True)[:DAYS]:
         entries: list[str] = []
-        for (first, *calls), marks in reversed(list(parts(_end(notes[day])))):
+        for (first, *calls), marks in reversed(list(parts(_last_entries(notes[day])))):
             if marks is None:
                 continue
             shown = [_TARGET.sub("", call) for call in calls] if "private" in marks else calls
@@ -141,78 +141,79 @@ def recall(notes: Mapping[str, str], weekly: str, today: str) -> str:
                 break
             entries.insert(0, entry)
         if entries:
-            found.insert(0, "\n".join([day, *entries]))
+            blocks.insert(0, "\n".join([day, *entries]))
         if left < 0:
             break
-    if not found:
+    if not blocks:
         return ""
-    return wrap_untrusted(OPENING_TAG, "\n".join([ABOUT, *found]), about) + "\n"
+    return wrap_untrusted(OPENING_TAG, "\n".join([ABOUT, *blocks]), about) + "\n"
 
 
-def _end(note: str) -> str:
-    """Leave out what comes long before all that comes back, to the beginning of an entry."""
+def _last_entries(note: str) -> str:
+    """Cut a long note to its last entries, about `MAX_END` characters."""
     return note if len(note) <= MAX_END else note[note.find("\n- ", -MAX_END) + 1 :]
 
 
-@lru_cache(maxsize=256)  # each conversation begins with nearly the same ones
+@lru_cache(maxsize=256)  # conversations begin with nearly the same entries
 def _tokens(entry: str) -> int:
     return estimate(entry)
 
 
 def is_first(texts: Iterable[str], today: str) -> bool:
-    """Return True if none of *texts*, those of a conversation's turns, is of the day *today*."""
+    """Return True if none of *texts*, the turns of a conversation, is from the day *today*."""
     head = re.compile(rf"\[\w+ {re.escape(today)} ")
     return not any(head.match(remove_opening(text)) for text in texts)
 
 
-def days_until(today: date) -> list[str]:
+def last_days(today: date) -> list[str]:
     last = today.toordinal()
     return [date.fromordinal(max(1, n)).isoformat() for n in range(last - DAYS + 1, last + 1)]
 
 
-def _entry(
+def _format_entry(
     id_: str, turn: FinishedTurn, when: datetime, bounds: DailyNotesSettings
 ) -> Iterator[str]:
     marks = "".join(f" [{n}]" for n in (MARKED, "private") if getattr(turn.label, n))
-    said = (
+    requests = (
         [FORGOTTEN]
         if turn.forgets
         else [f"`{one_line(text, bounds.asked)}`" for text in turn.asked]
     )
     if turn.others:
-        said.append(f"{turn.others} message{'s' * (turn.others > 1)} of somebody else")
-    what = ", ".join(said) or "a call that had waited"
-    yield f"- {when:%H:%M} {id_}{marks}: {what}{' (no answer found)' * turn.failed}"
+        requests.append(f"{turn.others} message{'s' * (turn.others > 1)} of somebody else")
+    request_text = ", ".join(requests) or "a call that had waited"
+    yield f"- {when:%H:%M} {id_}{marks}: {request_text}{' (no answer found)' * turn.failed}"
     if turn.answer and bounds.answer:
         yield f"{_CALL}answered `{one_line(turn.answer, bounds.answer)}`"
     for call in turn.calls[: bounds.calls]:
-        yield f"{_CALL}{_call(call, turn.label, turn.forgets)}{_output(call.text, bounds)}"
+        output = _format_output(call.text, bounds)
+        yield f"{_CALL}{_format_call(call, turn.label, turn.forgets)}{output}"
     if more := turn.more + len(turn.calls[bounds.calls :]):
         yield f"{_CALL}and {more} more calls"
 
 
-def _call(call: CallEnded, label: Label, forgets: bool) -> str:
-    """Tell of a call; the names of tools and the ids of calls are a model's words as well."""
+def _format_call(call: CallEnded, label: Label, forgets: bool) -> str:
+    """Format a call; tool names and call ids are a model's words, so they are cleaned too."""
     tool, id_ = (re.sub(r"\W", "", name)[:64] for name in (call.tool, call.call))
     target = plain_words(call.target, MAX_TARGET)
     if label.untrusted:
         tool, id_, target = "a tool", "call", ""
-    told = f" `{target}`" if target and not forgets else ""
-    return f"{outcome_line(call.outcome, f'{tool}{told}', call.ruling)} #{call.number or id_}"
+    quoted = f" `{target}`" if target and not forgets else ""
+    return f"{outcome_line(call.outcome, f'{tool}{quoted}', call.ruling)} #{call.number or id_}"
 
 
-def _output(text: str, bounds: DailyNotesSettings) -> str:
-    """Give the first lines of what a call gave, or of its error."""
+def _format_output(text: str, bounds: DailyNotesSettings) -> str:
+    """Format the first lines of a call's result or error."""
     lines = [line for line in text.splitlines() if line.strip()][: bounds.lines]
-    told = plain_words(" / ".join(lines), bounds.output) if bounds.output else ""
-    return f" `{told}`" if told else ""
+    output = plain_words(" / ".join(lines), bounds.output) if bounds.output else ""
+    return f" `{output}`" if output else ""
 
 
 # --- entries --------------------------------------------------------------------------------------
 
 
 def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
-    r"""Cut a note into entries, with their marks, and other lines, with None; all of it.
+    r"""Split a note into entries with their marks, and other lines with None.
 
     >>> list(parts("mine\n- 08:00 s/t1: `a`\n  - ok tool"))
     [(['mine'], None), (['- 08:00 s/t1: `a`', '  - ok tool'], frozenset())]
@@ -231,24 +232,24 @@ def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
 
 
 def may_have(text: str, chosen: Sequence[str]) -> bool:
-    """Tell whether *text* could have all the words *chosen*: quick, as most have not."""
+    """Return False if *text* surely lacks one of the words *chosen*; a quick check."""
     plain = fold(text)
     return bool(chosen) and all(word in plain for word in chosen)
 
 
 def cleansed(text: str, chosen: Sequence[str], saved: str) -> str:
-    """Blank the entries of a note that tell what was forgotten: the words *chosen*.
+    """Blank the entries of a note that match a forgotten text with the words *chosen*.
 
-    Those of the turn that *saved* it, by that call, and those that have all the words, if they are
-    enough.  Lines of people stay.
+    An entry matches if it has the call *saved*, or all of at least `ENOUGH` words.  Lines that
+    people wrote stay.
     """
     if saved not in text and not may_have(text, chosen):
         return text
     kept: list[str] = []
     for lines, marks in parts(text):
         whole = "\n".join(lines)
-        tells = len(chosen) >= ENOUGH and having(whole, chosen) == len(chosen)
-        if marks is not None and (tells or saved in whole):
+        is_match = len(chosen) >= ENOUGH and having(whole, chosen) == len(chosen)
+        if marks is not None and (is_match or saved in whole):
             head = _ENTRY.match(lines[0])
             assert head is not None
             kept.append(f"{head[0]}{FORGOTTEN}")
@@ -265,7 +266,7 @@ def thread_head(name: str, about: str) -> str:
 
 
 def with_entry(thread: str, text: str, when: datetime) -> str:
-    r"""Add *text*, in one line, to a *thread*, unless it ends with that on this day, or is full.
+    r"""Append *text* as one line to a *thread*, unless today's last entry is equal or it is full.
 
     >>> when = datetime(2026, 3, 1, 8, 5)
     >>> with_entry("# run\n\n", "5 km,\nslow", when)
@@ -273,42 +274,41 @@ def with_entry(thread: str, text: str, when: datetime) -> str:
     >>> with_entry(with_entry("# run\n\n", "5 km", when), "5 km", when).count("5 km")
     1
     """
-    said = one_line(text, MAX_ENTRY)
+    entry = one_line(text, MAX_ENTRY)
     last = thread.rstrip("\n").rpartition("\n")[2]
-    again = last.startswith(f"- {when:%Y-%m-%d} ") and last.endswith(f": {said}")
-    line = f"- {when:%Y-%m-%d %H:%M}: {said}\n"
-    if again or len(thread) + len(line) > MAX_DAILY:
+    is_repeated = last.startswith(f"- {when:%Y-%m-%d} ") and last.endswith(f": {entry}")
+    line = f"- {when:%Y-%m-%d %H:%M}: {entry}\n"
+    if is_repeated or len(thread) + len(line) > MAX_DAILY:
         return thread
     return f"{thread}{'' if thread.endswith(chr(10)) else chr(10)}{line}"
 
 
 def read_thread(text: str) -> tuple[str, list[str]]:
-    """Take a thread apart: what it is about, and its entries."""
+    """Split a thread into its subject and its entries."""
     lines = [line for line in text.split("\n") if line and not line.startswith("#")]
     entries = [line for line in lines if line.startswith("- ")]
     return next((line for line in lines if not line.startswith("- ")), ""), entries
 
 
-# --- as a search sees them ------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The file *path*, a thread or about days; *last* (ISO date) is the last of them, or empty.
-
-    *names* are those of the days.
-    """
+    """A thread, or a page about days, as a search reads it."""
 
     path: str
     text: str
+    # Names of its day and months.
     names: tuple[str, ...]
+    # Its last day, an ISO date, or empty.
     last: str
     untrusted: bool
 
 
 def page(path: str, text: str, *, untrusted: bool) -> Page | None:
-    """Make of the file *path* what a search looks at; None if that is none of ours.
+    """Build the page of the file *path*; None if it is no page.
 
-    *untrusted* says that the file is marked as written after strangers' words had been read.
+    *untrusted* is True if the file is marked as written after strangers' words were read.
     """
     if path.startswith(f"{TOPICS}/"):
         dates = re.findall(r"(?m)^- (\d{4}-\d\d-\d\d) ", text)
@@ -321,36 +321,36 @@ def page(path: str, text: str, *, untrusted: bool) -> Page | None:
     return Page(path, text, tuple(dict.fromkeys(names)), last.isoformat(), untrusted)
 
 
-def excerpt(found: Page, chosen: Sequence[str]) -> SearchResult | None:
-    """Take of a page those passages that have the most of the words *chosen*, in their order.
+def excerpt(source: Page, chosen: Sequence[str]) -> SearchResult | None:
+    """Return the passages of a page that have most of the words *chosen*, in their order.
 
-    Of one that has all of them in its date the first passages are taken; of one that has only some
-    of them there, and no others, none: the words were about something.  The label is that of the
-    page and of all that is taken.
+    If its date has all the words, these are the first passages.  If the date has only some and the
+    text none, the result is None: the other words name a subject.  The label covers the page and
+    the passages.
     """
-    there = list(passages(found.text))
-    counts = [having(one, chosen) for one, _ in there]
+    found = list(passages(source.text))
+    counts = [having(one, chosen) for one, _ in found]
     most = max(counts, default=0)
-    by_name = f"{found.path} {' '.join(found.names)}"
+    by_name = f"{source.path} {' '.join(source.names)}"
     if most == 0 and having(by_name, chosen) < len(chosen):
         return None
-    best = [one for one, count in zip(there, counts, strict=True) if count == most]
+    best = [one for one, count in zip(found, counts, strict=True) if count == most]
     taken = best[:MAX_PASSAGES]
     text = "\n".join(one for one, _ in taken)[:MAX_EXCERPT]
-    untrusted = found.untrusted or any(is_marked for _, is_marked in taken)
+    untrusted = source.untrusted or any(is_marked for _, is_marked in taken)
     return SearchResult(
         text=text,
-        origin=found.path,
+        origin=source.path,
         label=Label(untrusted=untrusted, private=True),
-        updated=found.last,
+        updated=source.last,
         words=having(f"{by_name} {text}", chosen),
     )
 
 
 def passages(text: str) -> Iterator[tuple[str, bool]]:
-    """Take the text of a page apart: entries with their calls, and all lines but heads and marks.
+    """Split a page into entries with their calls, and other lines without headings and comments.
 
-    With each stands whether it is marked as untrusted.
+    Each has a flag: True if it is marked as untrusted.
     """
     for lines, marks in parts(text):
         if lines[0].strip() and not lines[0].startswith(("#", "<!--")):
@@ -358,7 +358,7 @@ def passages(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def page_days(path: str) -> tuple[date, date] | None:
-    """Say which days a page is about, the first and the last; None if *path* is no page."""
+    """Return the first and the last day of a page; None if *path* is no page about days."""
     folder, _, name = path.removesuffix(".md").rpartition("/")
     try:
         match folder:
@@ -371,7 +371,7 @@ def page_days(path: str) -> tuple[date, date] | None:
             case "threads/daily":
                 return date.fromisoformat(name), date.fromisoformat(name)
     except (ValueError, OverflowError):
-        pass  # there is no such day
+        pass  # no such day
     return None
 
 
@@ -379,17 +379,18 @@ def page_days(path: str) -> tuple[date, date] | None:
 
 
 class Reflection(msgspec.Struct, frozen=True):
-    """The note *path* (within the workspace) is to be made of *sources*, all without ``.md``."""
+    """A reflection to write; names are paths within the workspace, without ``.md``."""
 
     path: str
+    # The notes to reflect on.
     sources: tuple[str, ...]
 
 
 def due_reflections(existing: Collection[str], now: date) -> tuple[Reflection, ...]:
-    """List what is to be written now, the oldest first.
+    """List the reflections that are due, the oldest first.
 
-    *existing* are the notes there are, as ``threads/daily/2026-11-22``; *now* is the owner's date.
-    A week belongs to the month that its Thursday is in, as ISO 8601 has it for years.
+    *existing* are names of notes like ``threads/daily/2026-11-22``; *now* is the owner's date.  A
+    week belongs to the month of its Thursday, as in ISO 8601 for years.
     """
     due = []
     monday = now - timedelta(days=now.weekday())
@@ -400,18 +401,18 @@ def due_reflections(existing: Collection[str], now: date) -> tuple[Reflection, .
     months = [now.year * 12 + now.month - 1 - back for back in range(MONTHS_BACK, 0, -1)]
     firsts = [date(month // 12, month % 12 + 1, 1) for month in months]
     due += [Reflection(f"threads/monthly/{first:%Y-%m}", _weeks(first)) for first in firsts]
-    found = [
+    available = [
         msgspec.structs.replace(
             one, sources=tuple(name for name in one.sources if name in existing)
         )
         for one in due
         if one.path not in existing
     ]
-    return tuple(one for one in found if one.sources)
+    return tuple(one for one in available if one.sources)
 
 
 def week_of(day: date) -> str:
-    """Name the week of *day*.
+    """Format the ISO week of *day*.
 
     >>> week_of(date(2027, 1, 1))
     '2026-W53'

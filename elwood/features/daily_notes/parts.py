@@ -1,4 +1,4 @@
-"""What the daily notes bring to one run of the app, and to each conversation."""
+"""Build the daily notes for one run of the app and for each session."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,15 +26,15 @@ from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 DAY = 86_400.0
 NOTE = "writing the daily note"
-# Seconds that a turn waits for others, to be written together: writing is two syncs and a rename,
-# and the note as a whole.
+# Seconds that a turn waits for others, to write them together: a write takes two syncs, a rename,
+# and the whole note.
 GATHER = 2.0
-# Seconds that a note which begins waits for the head of the records.
+# Seconds that a new note waits for the head of the records.
 ANCHOR_WAIT = 5.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the notes, which all sessions share, their search, and the chores about them."""
+    """Build the notes, which all sessions share, their search and their chores."""
     blocking, paths = core.environment.blocking, core.paths
     zone = core.config.of(Owner).zone
 
@@ -46,20 +46,19 @@ async def build(core: Core, others: Gathered) -> Parts:
     bounds = core.config.of(DailyNotesSettings)
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor, bounds)
     search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
-    # The model of rules has nothing to say about a week.
+    # The offline model cannot reflect.
     thinks = can_think(core.config, "cheap")
-    reflecting = Chore(
+    chore = Chore(
         id="reflections",
         title="reflect on the week or the month",
         every=DAY,
         do=partial(reflect, notes, core.clock.now),
-        # Look at notes, and write one.
         tools=("read_file", "write_file"),
     )
     reflects = thinks and bounds.reflections
     return Parts(
         sessions=[partial(DailyNotesExtension, notes, core.clock.now)],
-        chores=[reflecting] if reflects else [],
+        chores=[chore] if reflects else [],
         searches=[search],
         tools=tools(notes),
         commands=[command(notes)],
@@ -67,7 +66,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 async def reflect(notes: DailyNotes, now: Callable[[], float], last: float) -> Report:
-    """Have the week or the month that is over reflected on, one at a time, the oldest first."""
+    """Request the oldest reflection that is due, one at a time."""
     try:
         names = await notes.names()
     except (PathRefused, Unconfined) as error:
@@ -77,11 +76,11 @@ async def reflect(notes: DailyNotes, now: Callable[[], float], last: float) -> R
 
 
 class DailyNotesExtension(SessionExtension):
-    """The daily notes as one session uses them; notes that cannot be had or written hold up nobody.
+    """The daily notes of one session; a failure to read or write them never stops a turn.
 
-    A turn that has ended stays in the session's state until the next one ends, so one that a crash
-    kept out of its note is written at the next start; whoever ends the next one, or the session,
-    must `settle` before.  *now* is Unix time.
+    A finished turn stays in the session's state until the next one ends, so after a crash it is
+    written at the next start.  Call `settle` before the next turn or the session ends.  *now* is
+    Unix time.
     """
 
     def __init__(self, notes: DailyNotes, now: Callable[[], float], log: SessionLog) -> None:
@@ -91,24 +90,24 @@ class DailyNotesExtension(SessionExtension):
         self._gathered: FinishedTurn | None = None
 
     def _is_due(self, inputs: Sequence[Received]) -> bool:
-        """Tell whether a turn on *inputs* begins with the notes: the first of a day, the owner's.
+        """Return True if a turn on *inputs* begins with the notes: the owner's first of a day.
 
-        Nobody else is told what the owner did, in a group neither.
+        Guests and groups must not see them.
         """
         if not inputs or any(one.untrusted or one.bounds for one in inputs):
             return False
         if not all(one.route.private for one in inputs):
             return False
-        said = (node.message for node in reversed(self._log.state.path))  # the newest first
-        texts = (message.text for message in said if isinstance(message, Human))
+        messages = (node.message for node in reversed(self._log.state.path))  # the newest first
+        texts = (message.text for message in messages if isinstance(message, Human))
         return is_first(texts, self._notes.today(self._now()))
 
     def opening(self, inputs: Sequence[Received]) -> Opening | None:
         return self._recall if self._is_due(inputs) else None
 
     async def _recall(self) -> str:
-        """Read the notes that come back; empty if there are none."""
-        await self.settle()  # what was said here a moment ago comes back
+        """Read the notes to recall; empty if there are none."""
+        await self.settle()  # include the last turn of this session
         try:
             return await self._notes.recall(self._now())
         except (PathRefused, Unconfined) as error:
@@ -116,7 +115,7 @@ class DailyNotesExtension(SessionExtension):
             return ""
 
     async def taken_back(self, gone: TakenBack) -> None:
-        """Take the turns out of their days' notes."""
+        """Remove the turns from their days' notes."""
         self._gathered = self._log.state.done
         try:
             await self._notes.leave_out(self._log.id, gone.turns)
@@ -124,25 +123,25 @@ class DailyNotesExtension(SessionExtension):
             report_error(NOTE, str(error))
 
     async def run(self) -> None:
-        """Have each turn that ends written soon, together with those of others."""
+        """Write each finished turn soon, together with those of other sessions."""
         while True:
-            if self._log.state.turn is None and self._hand_over():
+            if self._log.state.turn is None and self._queue_turn():
                 await trio.sleep(GATHER)
                 await self.settle()
             else:
                 await self._log.wait_change()
 
     async def settle(self) -> None:
-        """Write the newest turn that ended into its day's note now, unless it stands there."""
-        self._hand_over()
+        """Write the newest finished turn into its day's note now, unless it is there."""
+        self._queue_turn()
         try:
             if await self._notes.settle(self._log.id):
                 clear_error(NOTE)
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
-    def _hand_over(self) -> bool:
-        """Hand the newest turn that ended over, to be written; False if it was before."""
+    def _queue_turn(self) -> bool:
+        """Queue the newest finished turn for writing; False if it was queued before."""
         turn = self._log.state.done
         if turn is None or turn is self._gathered:
             return False

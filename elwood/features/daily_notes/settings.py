@@ -1,4 +1,4 @@
-"""What can be set about the daily notes: ``[daily_notes]``."""
+"""Settings of the daily notes: ``[daily_notes]``."""
 
 from typing import ClassVar
 
@@ -6,16 +6,16 @@ import attrs
 
 from elwood.foundation.settings import Section, between, setting
 
-# What is known of a turn when it has ended: the most calls, and characters of a text
-# (`agent.session.log.turns`, which is too much to be imported for settings).
+# Most calls, and characters of a text, in a finished turn (`agent.session.log.turns`, which is too
+# large to import for settings).
 MAX_CALLS, MAX_WORDS = 20, 1000
 
 
 @attrs.frozen(kw_only=True)
 class DailyNotesSettings:
-    """Bounds of one entry, and whether *reflections* are written, if anything was done.
+    """Bounds of an entry, and whether reflections on the notes are written.
 
-    What a turn knew from strangers is told in no entry.
+    An entry never contains strangers' words.
     """
 
     SECTION: ClassVar = Section(

@@ -1,7 +1,7 @@
-"""The daily notes in the workspace: written after turns, read back the next day, and searched.
+"""Store, recall and search the daily notes in the workspace.
 
-People may read and edit them, and tools too: what a conversation with strangers' words has written
-is marked, keeps its mark, and does not come back.
+People and tools may edit them.  A file that a conversation with strangers' words wrote is marked,
+keeps its mark, and is not recalled.
 """
 
 import logging
@@ -24,8 +24,8 @@ from elwood.features.daily_notes.notes import (
     Page,
     add,
     cleansed,
-    days_until,
     excerpt,
+    last_days,
     may_have,
     page,
     page_days,
@@ -54,33 +54,32 @@ log = logging.getLogger("elwood.daily_notes")
 
 T = TypeVar("T")
 
-# Bytes of one note that are read: all characters may be long ones.
+# Bytes of a note that are read: each character may have four.
 _MAX_FILE = 4 * MAX_DAILY
-# Days back in which the newest weekly reflection is sought: this week's, or that of the last.
+# Days back to the week of a recalled reflection: this week, or the last one.
 _WEEKS = (0, 7)
 # The index, in the state folder.
 INDEX = "threads.db"
-# Pages of one kind that are looked at: 27 years of days.
+# Pages of one kind that are searched: 27 years of days.
 MAX_PAGES = 10_000
-# Pages that are read for one search, as many as it may show: of each, what fits is picked out.
+# Pages that are read for one search, as many as it may show.
 MAX_READ = 20
 # Threads, each as long as a day's note at most.
 MAX_THREADS = 200
-# Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
+# Pages that are indexed in one transaction: a day is as long as a hundred notes.
 STEP = 16
-# Seconds that what comes back is not read again.
+# Seconds for which a recall is cached.
 RECALLED = 1.0
 NEVER = (float("-inf"), "")
 DAY = 86_400.0
 
 
 class DailyNotes:
-    """The notes in ``threads/`` of the folder *root*; make one for Elwood.
+    """The notes in ``threads/`` of the folder *root*; create one for Elwood.
 
-    Days begin at midnight in *zone*.  *redact* takes the secrets out of what is written and of what
-    comes back.  A note that begins carries the head of the records, which *anchor* tells; *bounds*
-    say how much of a turn is told.  Raises PathRefused and
-    Unconfined if the folder cannot be used.
+    Days begin at midnight in *zone*.  *redact* removes secrets from notes and recalls.  A new note
+    starts with the head of the records, from *anchor*; *bounds* limit each entry.  Methods raise
+    PathRefused and Unconfined if the folder cannot be used.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class DailyNotes:
         self._blocking = blocking
         self._redact = redact
         self._anchor = anchor
-        # The day whose note has begun, and what it carries.
+        # The current day, and the first line of its note.
         self._begun = ("", "")
-        # By session; written together by whoever comes first.
+        # By session; the first `settle` writes them together.
         self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
-        # What came back last, and when it was read.
+        # When the last recall was read, and its text.
         self._recalled = NEVER
 
     def today(self, now: float) -> str:
@@ -111,13 +110,13 @@ class DailyNotes:
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
     def gather(self, session: str, turn: FinishedTurn) -> None:
-        """Have *turn* written with the next one of its day; who says so must `settle` it later."""
+        """Queue *turn* for writing with others of its day; the caller must `settle` it later."""
         self._gathered[session] = turn
 
     async def settle(self, session: str) -> bool:
-        """Write what was gathered, on the disk, unless that of *session* has been written.
+        """Write the queued turns of one day to disk; return False if *session* has none.
 
-        What stands in its note is not written again.
+        A turn that is in its note already is not written again.
         """
         async with self._writing:
             if session not in self._gathered:
@@ -128,7 +127,7 @@ class DailyNotes:
                 head = await self._anchor()
                 self._begun = (day, f"{CARRIED.format(head)}\n" if head else "")
 
-            def added(text: str) -> str:
+            def add_turns(text: str) -> str:
                 for id_, turn in turns:
                     text = add(
                         text, id_, turn, self._zone, self._begun[1], self._bounds, self._redact
@@ -137,9 +136,9 @@ class DailyNotes:
 
             self._recalled = NEVER
             try:
-                await self._blocking(lambda: _rewrite(self._root, _daily(day), added))
+                await self._blocking(lambda: _rewrite(self._root, _daily(day), add_turns))
             except (PathRefused, Unconfined):
-                # It must not keep others from being written later.
+                # Later writes of other turns must not fail on it.
                 del self._gathered[session]
                 raise
             for id_, turn in turns:
@@ -148,13 +147,13 @@ class DailyNotes:
             return True
 
     async def settle_all(self) -> None:
-        """Write all that was gathered; what cannot be written is never written."""
+        """Write all queued turns; drop those that cannot be written."""
         for session in list(self._gathered):
             with suppress(PathRefused):
                 await self.settle(session)
 
     async def leave_out(self, session: str, turns: Mapping[str, float]) -> None:
-        """Take *turns* of *session*, with the Unix times of their ends, out of their notes."""
+        """Remove *turns* of *session* from their notes; the values are Unix times of their ends."""
         ids = {f"{session}/{turn}" for turn in turns}
         async with self._writing:
             self._recalled = NEVER
@@ -167,30 +166,30 @@ class DailyNotes:
     async def change_thread(
         self, name: str, change: Callable[[str], str], *, untrusted: bool, begins: bool = False
     ) -> tuple[str, bool]:
-        """Make of the thread *name* what *change* does; say why not, or whether it was changed.
+        """Apply *change* to the thread *name*; return the reason for a refusal, and if it changed.
 
         Raises PathRefused and Unconfined.
         """
 
-        def changed() -> tuple[str, bool]:
+        def change_file() -> tuple[str, bool]:
             path = f"{TOPICS}/{name}.md"
             try:
                 with self._root.file(path) as file:
-                    strange = file.untrusted
+                    is_untrusted = file.untrusted
             except PathMissing:
                 if not begins:
                     return f"there is no thread {name}; create_thread begins one", False
                 if len(PageFiles(self._root).of(TOPICS)) >= MAX_THREADS:
                     return f"there are {MAX_THREADS} threads already; add to one of them", False
             else:
-                if untrusted and not strange:
-                    # As with notes: strangers' words must not get among what the owner told us.
+                if untrusted and not is_untrusted:
+                    # As with notes: strangers' words must not mix with the owner's.
                     why = "strangers had no part in this thread, and this conversation has read "
                     return f"{why}their words; begin another one", False
-            return "", _rewrite(self._root, path, change, strange=untrusted)[1]
+            return "", _rewrite(self._root, path, change, untrusted=untrusted)[1]
 
         async with self._writing:
-            return await self._blocking(changed)
+            return await self._blocking(change_file)
 
     async def threads(self) -> list[Page]:
         def read() -> list[Page]:
@@ -201,13 +200,13 @@ class DailyNotes:
         return await self._blocking(read)
 
     def local(self, now: float) -> datetime:
-        """Give Unix time *now* in the owner's zone."""
+        """Convert Unix time *now* to the owner's zone."""
         return datetime.fromtimestamp(now, self._zone)
 
     async def recall(self, now: float) -> str:
-        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does.
+        """Return the redacted recall for the day of Unix time *now*; empty if there is none.
 
-        It may be a second old: when many conversations begin at once it is the same for all.
+        It may be a second old, so conversations that begin together share one read.
         """
         async with self._writing:
             if not 0 <= now - self._recalled[0] < RECALLED:
@@ -215,7 +214,7 @@ class DailyNotes:
             return self._recalled[1]
 
     async def names(self) -> frozenset[str]:
-        """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""
+        """List the names of all notes, without ``.md``: ``threads/daily/2026-11-22``."""
         try:
             items, _ = await self._blocking(lambda: self._root.walk("threads"))
         except PathMissing:
@@ -224,13 +223,13 @@ class DailyNotes:
 
     def _recall(self, now: float) -> str:
         today = datetime.fromtimestamp(now, self._zone).date()
-        read: Mapping[str, str] = {day: self._read(_daily(day)) for day in days_until(today)}
+        read: Mapping[str, str] = {day: self._read(_daily(day)) for day in last_days(today)}
         weeks = (week_of(today - timedelta(days=days)) for days in _WEEKS)
         weekly = next(filter(None, (self._read(f"threads/weekly/{week}.md") for week in weeks)), "")
         return self._redact(recall(read, weekly, today.isoformat()))
 
     def _read(self, path: str) -> str:
-        """Read a note; empty if there is none, or none that may come back by itself."""
+        """Read a note; empty if it is missing or untrusted."""
         try:
             with self._root.file(path) as file:
                 return "" if file.untrusted else file.read(_MAX_FILE).decode("utf-8", "replace")
@@ -243,9 +242,9 @@ def _daily(day: str) -> str:
 
 
 def read_carried_heads(config: Config) -> Iterator[CarriedHead]:
-    """Yield the heads of the anchors that daily notes carry; their days are the owner's.  Blocks.
+    """Yield the heads of the anchors in daily notes.  Blocks.
 
-    A day may begin up to a day earlier, and end up to a day later, than in UTC.
+    Days are in the owner's zone: they may begin a day earlier, or end a day later, than in UTC.
     """
     for path in sorted(config.of(Paths).workspace.glob(_daily("*"))):
         head = carried(path.read_text(encoding="utf-8", errors="replace"))
@@ -256,36 +255,36 @@ def read_carried_heads(config: Config) -> Iterator[CarriedHead]:
 
 
 def _rewrite(
-    root: Root, path: str, change: Callable[[str], str], *, strange: bool = False
+    root: Root, path: str, change: Callable[[str], str], *, untrusted: bool = False
 ) -> tuple[str, bool]:
-    """Make of a page what *change* does; return what it says then, and whether it was changed.
+    """Apply *change* to a page; return its new text, and True if it was changed.
 
-    One that is made while strangers' words are known (*strange*) is marked.  One that somebody has
-    made longer than we ever do stays.  Raises PathRefused and Unconfined.
+    A new page is marked if *untrusted*.  A page longer than `_MAX_FILE` is not changed.
+    Raises PathRefused and Unconfined.
     """
 
-    def rewritten() -> tuple[str, bool]:
+    def rewrite() -> tuple[str, bool]:
         try:
             with root.file(path) as file:
-                data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
+                data, stat, is_marked = file.read(_MAX_FILE + 1), file.stat, file.untrusted
         except PathMissing:
-            data, stat, untrusted = b"", None, strange
-        # Bytes that are not UTF-8 are somebody's too, and stay as they are.
+            data, stat, is_marked = b"", None, untrusted
+        # Keep bytes that are not UTF-8: people may have written them.
         text = data.decode("utf-8", "surrogateescape")
         new = change(text)
         if new == text or len(data) > _MAX_FILE:
             return text, False
-        root.write(path, new.encode("utf-8", "surrogateescape"), untrusted=untrusted, expect=stat)
+        root.write(path, new.encode("utf-8", "surrogateescape"), untrusted=is_marked, expect=stat)
         return new, True
 
     try:
-        return rewritten()
-    except PathRefused:  # perhaps somebody edited it at this very moment
-        return rewritten()
+        return rewrite()
+    except PathRefused:  # it may have been edited during the write
+        return rewrite()
 
 
 class PageFiles:
-    """The pages in ``threads/`` of the folder *root*; their keys are their paths."""
+    """The pages in ``threads/`` of the folder *root*, with their paths as keys."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -308,7 +307,7 @@ class PageFiles:
         )
 
     def read(self, key: str) -> tuple[Page, str] | None:
-        """Read a page and its stamp; None if there is none, or nothing that we may read."""
+        """Read a page and its stamp; None if it is missing or unreadable."""
         try:
             with self._root.file(key) as file:
                 data, stat, untrusted = file.read(_MAX_FILE), file.stat, file.untrusted
@@ -336,11 +335,10 @@ class PageFiles:
 
 
 class DailyNoteSearch:
-    """Searches the daily notes and reflections of *workspace*; make one for Elwood.
+    """Search the daily notes and reflections of *workspace*; create one for Elwood.
 
-    Their index, *state*/threads.db, is brought up to them when somebody searches: whoever edits or
-    removes a page changes what is found.  *settle* writes what is still to stand in a page, so that
-    it is forgotten there as well.
+    Each search first updates the index, *state*/threads.db, so it sees edits and removals.
+    *settle* writes pending turns before `forget`, so they are also blanked.
     """
 
     name = "daily notes"
@@ -360,7 +358,7 @@ class DailyNoteSearch:
         self._writing = trio.Lock()
 
     async def search(self, query: str, limit: int) -> list[SearchResult]:
-        """Find what the *limit* best pages say, as their files are now."""
+        """Return excerpts of the *limit* best pages, from their current files."""
         try:
             await self._indexed.look(self._write)
             return await self._blocking(partial(self._search, query, limit))
@@ -369,9 +367,9 @@ class DailyNoteSearch:
             return []
 
     async def forget(self, key: str, text: str, tool: str) -> list[str]:
-        """Blank what entries say of the note *key*; name the pages that still say its *text*.
+        """Blank entries that match the note *key*; list the pages that still contain its *text*.
 
-        Those are people's words, or pages that we may not write.  Raises ForgettingFailed.
+        Those have it in people's lines, or cannot be written.  Raises ForgettingFailed.
         """
         cleanse = partial(self._cleanse, asked(text), f"{tool} `{key}`")
         try:
@@ -392,28 +390,28 @@ class DailyNoteSearch:
             if len(found) == limit:
                 break
             read = self._files.read(key)
-            if read is not None and (said := excerpt(read[0], chosen)) is not None:
-                found.append(said)
+            if read is not None and (result := excerpt(read[0], chosen)) is not None:
+                found.append(result)
         return found
 
     def _cleanse(self, chosen: Sequence[str], saved: str) -> list[str]:
         changed, left = [], []
         for key in sorted(key for key, _ in self._files.stamps()):
             try:
-                said, is_changed = _rewrite(
+                new, is_changed = _rewrite(
                     self._root, key, lambda text: cleansed(text, chosen, saved)
                 )
             except PathRefused:
-                left.append(key)  # whoever sees to it must not be kept from the others
+                left.append(key)  # one refused page must not block the others
                 continue
             if is_changed:
                 changed.append(key)
-            if may_have(said, chosen) and any(
-                having(one, chosen) == len(chosen) for one, _ in passages(said)
+            if may_have(new, chosen) and any(
+                having(one, chosen) == len(chosen) for one, _ in passages(new)
             ):
                 left.append(key)
         self._indexed.drop(changed)
-        # And of what was removed before no byte stays there either.
+        # Also drop pages from the index that were removed before.
         for _ in self._indexed.catch_up():
             pass
         return left

@@ -1,4 +1,4 @@
-"""The tools that keep a thread, the log of a subject beside the days; and ``/threads``."""
+"""The tools that write threads, logs of one subject each, and the command ``/threads``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ from elwood.features.daily_notes.notes import (
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.text.words import KEY
 
-# Threads, or entries of one, on a page.
+# Threads, or entries of a thread, per page.
 LISTED = 15
 
 Name = Annotated[
@@ -99,7 +99,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
 
 
 def command(notes: DailyNotes) -> SlashCommand:
-    """Make ``/threads``: it lists them, or shows the entries of one, the newest first."""
+    """Build ``/threads``, which lists threads or shows the entries of one, newest first."""
 
     async def show(call: CommandCall) -> CommandAnswer:
         (name, number), threads = asked_page(call.given), await notes.threads()

@@ -19,9 +19,9 @@ from elwood.features.daily_notes.notes import (
     MORE,
     RECALL_TOKENS,
     add,
-    days_until,
     due_reflections,
     is_first,
+    last_days,
     recall,
     request,
 )
@@ -213,7 +213,7 @@ def test_three_days_come_back_in_their_order() -> None:
 
     assert [n for n in range(1, 6) if f"day {n}" in shown] == [3, 4, 5]
     assert shown.index("day 3") < shown.index("day 5")
-    assert days_until(date(1970, 1, 5)) == ["1970-01-03", "1970-01-04", "1970-01-05"]
+    assert last_days(date(1970, 1, 5)) == ["1970-01-03", "1970-01-04", "1970-01-05"]
 
 
 def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None:
