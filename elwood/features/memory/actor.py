@@ -1,8 +1,8 @@
-"""The actor that remembers: the only writer of the notes and of their index.
+"""The memory actor: the only writer of the notes and their index.
 
-It also asks for vectors of notes and questions, if a service for them is configured.  A rough copy
-of each vector, the signs of its numbers, is compared first; only the best are compared exactly, in
-plain Python.  Without the service nothing is missing but them.
+If an embedding service is configured, it also requests vectors of notes and queries.  A search
+first compares a rough copy of each vector, the signs of its numbers, then the best ones exactly,
+in plain Python.  Without the service, searches use words only.
 """
 
 import heapq
@@ -21,14 +21,14 @@ from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.embeddings import Embedder, cosine, signs, unit
 from elwood.agent.models.messages import Vector
 from elwood.agent.tools.tool import ForgettingFailed, TextSearch
-from elwood.features.memory.learning import Lesson
+from elwood.features.memory.learning import LearningPlan
 from elwood.features.memory.messages import (
     Forget,
     Forgotten,
+    GetOverview,
     Learn,
     MemoryMail,
     MemoryOverview,
-    Overlook,
     ReadNotes,
     Recall,
     Remember,
@@ -56,25 +56,23 @@ log = logging.getLogger("elwood.memory")
 
 T = TypeVar("T")
 
-# Searches at once, each in a thread; more wait their turn.
+# Concurrent searches, each in a thread; others wait.
 MAX_READERS = 4
-# Seconds given to close the index; it is sound without that.
+# Seconds to close the index; it stays consistent without that.
 LAST_CLOSE = 2.0
-# Notes that are looked at for a suggestion.
+# Notes that are read for a suggestion.
 SUGGESTED = 20
 INDEX = "memory index"
-# Seconds that a search waits for the vector of its question, and after a failure of the service
-# until it is asked again.
+# Seconds that a search waits for its vector, and from a failure of the service to the next request.
 WAIT, PAUSE = 2.0, 60.0
-# Notes that are sent for their vectors at once.
+# Notes in one embedding request.
 BATCH = 32
 SERVICE = "embeddings"
-# Every model that works takes this.
-TAKEN = "tea"
-# Before which `missing` begins.
+# A text that every working model accepts.
+PROBE = "tea"
+# Start value of `missing`: above all note numbers.
 NEWEST = 1 << 62
-# The vectors that are nearest by their rough copies are compared exactly, and so many are hits if
-# they are near enough.
+# Vectors that are compared exactly, most hits of these, and the least similarity of a hit.
 CLOSE = 200
 MOST_HITS = 20
 NEAR = 0.25
@@ -90,9 +88,10 @@ WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ? A
 
 
 class Memory:
-    """Owns the notes in *store*; what is forgotten has to go from the *others*, too.
+    """Owner of the notes in *store*.
 
-    *embedder* makes vectors, if there is one.  *now* is Unix time.
+    Forgotten notes are also removed from *others*.  *embedder*, if any, makes vectors.  *now* is
+    Unix time.
     """
 
     def __init__(
@@ -117,15 +116,15 @@ class Memory:
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._begin)
+                nursery.start_soon(self._start)
                 async for message in mailbox:
                     match message:
-                        case Suggest() | Recall() | ReadNotes() | Overlook():
+                        case Suggest() | Recall() | ReadNotes() | GetOverview():
                             nursery.start_soon(self._read, message)
                         case Remember(draft=draft):
                             [answer] = await self._write(partial(self._store.save, [draft]))
                             message.reply.set(answer)
-                            self._want_vectors()
+                            self._request_vectors()
                         case Learn():
                             message.reply.set(await self._learn(message))
                         case Unlearn(session=session, parts=parts):
@@ -145,21 +144,21 @@ class Memory:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
                 await self._blocking(self._store.indexed.close)
 
-    async def _begin(self) -> None:
-        await self._look()
+    async def _start(self) -> None:
+        await self._update_index()
         if self._vectors is not None:
             await self._vectors.run()
 
     # --- writing ---------------------------------------------------------------------------------
 
-    async def _learn(self, message: Learn) -> Lesson | Unlearned:
+    async def _learn(self, message: Learn) -> LearningPlan | Unlearned:
         learn = partial(self._store.learn, message.found, message.batch, message.settings)
         try:
-            lesson = await self._write(learn)
+            plan = await self._write(learn)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
             return Unlearned(str(error))
-        self._want_vectors()
-        return lesson
+        self._request_vectors()
+        return plan
 
     async def _command(self, fn: Callable[[], str]) -> CommandResult:
         try:
@@ -188,33 +187,33 @@ class Memory:
         async with self._writing:
             return await self._blocking(fn)
 
-    def _want_vectors(self) -> None:
+    def _request_vectors(self) -> None:
         if self._vectors is not None:
-            self._vectors.wanted()
+            self._vectors.request()
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(self, message: Suggest | Recall | ReadNotes | Overlook) -> None:
+    async def _read(self, message: Suggest | Recall | ReadNotes | GetOverview) -> None:
         store = self._store
         match message:
             case Suggest(message=text):
-                # A turn waits for it: this comes of what is known, changes are looked for later.
+                # A turn waits for the reply: use the current index, and update it afterwards.
                 query = SearchQuery(query=text, now=self._now(), any=True, untrusted=False)
                 found: list[Note] = []
                 if not (store.indexed.is_ready and store.indexed.is_empty):
                     found = await self._indexed(lambda: store.search(query, SUGGESTED), found)
                 message.reply.set(tuple(found))
-                await self._look()
+                await self._update_index()
             case Recall():
                 message.reply.set(tuple(await self._recall(message)))
             case ReadNotes(keys=keys):
                 async with self._readers:
                     message.reply.set(tuple(await self._blocking(lambda: store.read(keys))))
-            case Overlook():
+            case GetOverview():
                 message.reply.set(await self._indexed(store.overview, MemoryOverview()))
 
     async def _recall(self, message: Recall) -> Sequence[Note]:
-        await self._look()
+        await self._update_index()
         store, vectors, vector = self._store, self._vectors, None
         query = SearchQuery(query=message.query, now=self._now())
         if vectors is not None:
@@ -229,14 +228,14 @@ class Memory:
         return await self._indexed(search, [])
 
     async def _indexed(self, fn: Callable[[], T], nothing: T) -> T:
-        """Read by the index, which is brought up to the files before if it has to be.
+        """Read from the index, after an update if it is not ready.
 
-        Gives *nothing* if that cannot be done; people are told of it as a trouble.
+        Return *nothing* if the index cannot be used; that is reported as an error.
         """
         indexed = self._store.indexed
         for _ in range(2):
             if not indexed.is_ready:
-                await self._look()
+                await self._update_index()
             if indexed.is_ready:
                 try:
                     async with self._readers:
@@ -245,7 +244,7 @@ class Memory:
                     indexed.distrust(error)
         return nothing
 
-    async def _look(self) -> None:
+    async def _update_index(self) -> None:
         try:
             count = await self._store.indexed.look(self._write)
         except DatabaseUnusable as error:
@@ -255,14 +254,14 @@ class Memory:
         clear_error(INDEX)
         if count:
             log.info("memory index up to date", extra={"files taken in": count})
-            self._want_vectors()
+            self._request_vectors()
 
 
 # --- vectors -------------------------------------------------------------------------------------
 
 
 class NoteVectors:
-    """Asks *embedder* for vectors, and keeps those of the notes of *store* in its index.
+    """Request vectors from *embedder* and store those of notes in the index of *store*.
 
     *write* runs a function as the only writer of the index.
     """
@@ -284,39 +283,39 @@ class NoteVectors:
         self._silent_until = -math.inf
 
     async def of(self, question: str) -> Vector | None:
-        """Give the vector of *question*; None if there is none in time."""
+        """Return the vector of *question*; None if the service fails or is slow."""
         if trio.current_time() < self._silent_until:
             return None
         with trio.move_on_after(WAIT):
             try:
                 [vector] = (await self._embedder.embed([question])).vectors
             except EmbeddingFailed as error:
-                self._failed(error.why)
+                self._note_failure(error.why)
                 return None
-            self._worked()
+            self._note_success()
             return vector
-        self._failed(f"no answer within {WAIT:g} s")
+        self._note_failure(f"no answer within {WAIT:g} s")
         return None
 
-    def wanted(self) -> None:
+    def request(self) -> None:
         self._due.set()
 
     async def run(self) -> None:
-        """Give vectors to notes that have none, at first and whenever that is wanted."""
-        self.wanted()
+        """Add missing vectors to notes, at the start and after each `request`."""
+        self.request()
         while True:
             await self._due.wait()
             self._due = trio.Event()
             await trio.sleep_until(max(self._silent_until, trio.current_time()))
             try:
-                await self._give()
+                await self._add_missing()
             except EmbeddingFailed as error:
-                self._failed(error.why)
-                self.wanted()
+                self._note_failure(error.why)
+                self.request()
             except DatabaseUnusable as error:
                 log.warning("vectors not kept", extra={"why": str(error)})
 
-    async def _give(self) -> None:
+    async def _add_missing(self) -> None:
         before = NEWEST
         while without := await self._blocking(
             partial(missing, self._index, self.model, before, BATCH)
@@ -324,22 +323,22 @@ class NoteVectors:
             before = without[-1][1]
             read = partial(self._store.read, [key for key, _ in without])
             notes = {note.key: note for note in await self._blocking(read)}
-            told = [(id_, notes[key]) for key, id_ in without if key in notes]
-            if not told:
+            found = [(id_, notes[key]) for key, id_ in without if key in notes]
+            if not found:
                 continue
-            vectors = await self._embedded([_told(note) for _, note in told])
+            vectors = await self._embed([_text_to_embed(note) for _, note in found])
             rows = [
                 (id_, fingerprint(note.text), vector)
-                for (id_, note), vector in zip(told, vectors, strict=True)
+                for (id_, note), vector in zip(found, vectors, strict=True)
             ]
             await self._write(partial(put, self._index, self.model, rows))
-            self._worked()
+            self._note_success()
 
-    async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """Ask for the vectors of *texts*: one by one if one of them keeps the others from theirs.
+    async def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Request the vectors of *texts*, one by one if the service refuses them together.
 
-        What the service does not take gets an empty one, which is near to nothing.  Raises
-        EmbeddingFailed if it does not take anything.
+        A refused text gets an empty vector, which is never a hit.  Raises EmbeddingFailed if the
+        service refuses every text.
         """
         try:
             return (await self._embedder.embed(texts)).vectors
@@ -347,18 +346,18 @@ class NoteVectors:
             if not error.refused:
                 raise
             if len(texts) == 1:
-                await self._embedder.embed([TAKEN])
+                await self._embedder.embed([PROBE])
                 log.warning("note without a vector", extra={"why": error.why})
                 return [()]
-        return [vector for text in texts for vector in await self._embedded([text])]
+        return [vector for text in texts for vector in await self._embed([text])]
 
-    def _failed(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         if self._silent_until == -math.inf:
             log.warning("searching without vectors", extra={"why": why})
         report_error(SERVICE, why)
         self._silent_until = trio.current_time() + PAUSE
 
-    def _worked(self) -> None:
+    def _note_success(self) -> None:
         if self._silent_until != -math.inf:
             log.info("searching with vectors again")
         clear_error(SERVICE)
@@ -369,28 +368,28 @@ class NoteVectors:
 
 
 def missing(index: SearchIndex, model: str, before: int, limit: int) -> list[tuple[str, int]]:
-    """Name kept notes, newest entry first, that have no vector of *model*: key and number.
+    """List key and number of active notes without a vector of *model*, newest entry first.
 
-    Only those whose number is below *before*: go on from the last one.
+    Only numbers below *before*: pass the last number to continue.
     """
     with index.reading() as db:
         return db.execute(_MISSING, (model, before, limit)).fetchall()
 
 
 def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) -> None:
-    """Keep vectors by *model*, of the note of this number if it still says what this said."""
+    """Store vectors of *model* by note number, unless the note's text has changed since."""
     with index.writing() as db:
-        for number, said, vector in vectors:
+        for number, text_hash, vector in vectors:
             of_unit = unit(vector)
             db.execute(
                 "INSERT OR REPLACE INTO vectors SELECT id, ?, ?, ? FROM notes"
                 " WHERE id = ? AND saying = ?",
-                (model, _bits(of_unit), array("f", of_unit).tobytes(), number, said),
+                (model, _bits(of_unit), array("f", of_unit).tobytes(), number, text_hash),
             )
 
 
 def near(index: SearchIndex, model: str, vector: Vector, query: SearchQuery) -> list[SearchHit]:
-    """Find the notes whose vectors by *model* are near to *vector*, of those *query* is about."""
+    """Find the notes that *query* allows whose vectors of *model* are near to *vector*."""
     wanted = unit(vector)
     rough, size = signs(wanted), len(_bits(wanted))
     hits = []
@@ -413,5 +412,5 @@ def _bits(vector: Vector) -> bytes:
     return signs(vector).to_bytes((len(vector) + 7) // 8, "little")
 
 
-def _told(note: Note) -> str:
+def _text_to_embed(note: Note) -> str:
     return f"{note.key.replace('-', ' ')} {' '.join(note.tags)}\n{note.text}"

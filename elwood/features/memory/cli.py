@@ -1,6 +1,6 @@
-"""What ``elwood memory`` does: shows and finds notes, by their files, while Elwood runs or not.
+"""Carry out ``elwood memory``: show and search the note files, whether Elwood runs or not.
 
-What changes something is asked of the running Elwood: words are to go from more than the notes.
+The running Elwood does what changes notes, since it must remove their text from other files too.
 """
 
 import sys
@@ -83,10 +83,10 @@ def _show(notes: Iterable[Note], given: Namespace, none: str) -> None:
         marks += [note.status] if note.status != "active" else []
         marks += ["untrusted"] if note.untrusted else []
         changed = note.updated[:10]
-        with suppress(ValueError, OverflowError):  # people write these files, too
+        with suppress(ValueError, OverflowError):  # people edit these files
             changed = ago(now - datetime.fromisoformat(note.updated).timestamp())
         fields = {**msgspec.structs.asdict(note), "kind": note.kind}
-        said = f"[{', '.join(marks)}] " if marks else ""
+        prefix = f"[{', '.join(marks)}] " if marks else ""
         text = cut(" ".join(note.text.split()), GLIMPSE)
-        found.append((fields, (changed, note.key, f"{said}{text}\n")))
+        found.append((fields, (changed, note.key, f"{prefix}{text}\n")))
     show_list(("changed", "key", "note"), found, given, none)

@@ -1,6 +1,6 @@
-"""The memory's part in a conversation: notes that go along with a message, and the observer.
+"""The memory in a conversation: offered notes, and the observer.
 
-The observer learns from a conversation that has gone quiet, by a call of the cheap model.
+The observer learns from an idle conversation, by a call of the cheap model.
 """
 
 import logging
@@ -22,7 +22,14 @@ from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
-from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
+from elwood.features.memory.messages import (
+    GetOverview,
+    Learn,
+    MemoryMail,
+    Suggest,
+    Unlearn,
+    Unlearned,
+)
 from elwood.features.memory.note import Note
 from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address
@@ -32,28 +39,28 @@ from elwood.foundation.text.words import asked, having
 
 log = logging.getLogger("elwood.memory")
 
-# Seconds that a turn waits for notes that may help: an answer must not be late for them.
+# Seconds that a turn waits for notes that may help.
 SUGGEST_WAIT = 0.5
 # Seconds that an /undo waits for the memory.
 UNLEARN_WAIT = 10.0
-# Words that must be in a note's text for it to be offered, unless one is in its key or tags.
+# Words of a note's text that must match before it is offered, unless one is in its key or tags.
 ENOUGH = 2
-# What begins a list of notes that may help.
+# First line of the offered notes.
 OFFERED = "[notes that may help:"
-# Only the cheap model, and nothing in its place.
+# Role of the cheap model; it has no fallback.
 ROLE = "observer"
-# Seconds for one call: a cheap model needs a few.
+# Seconds for one call: a cheap model takes a few.
 LIMIT = 60.0
-# Tokens of the answer: ten facts, and room for models that think first.
+# Tokens of the answer: ten facts, and space for reasoning.
 MAX_TOKENS = 2_000
-# Seconds for a question to be sent; one that is lost waits under /memory pending.
+# Seconds to send a question; if it is lost, /memory pending still lists it.
 POST_LIMIT = 60.0
 
 
 class Learning:
-    """What the observers of all conversations share: the model, and the owner to ask.
+    """The parts that the observers of all conversations share.
 
-    *settings* gives what holds now, *tell* asks the owner, *redact* takes secrets out of a text.
+    *settings* returns the current settings, *tell* asks the owner, *redact* removes secrets.
     """
 
     def __init__(
@@ -77,7 +84,7 @@ class Learning:
         return self._settings()
 
     async def find(self, session: str, text: str) -> tuple[Fact, ...] | Unreadable:
-        """Ask for the facts in *text*; `Unreadable` if nobody answered.  Nonsense holds none."""
+        """Request the facts in *text*; `Unreadable` if there is no answer, () if it is invalid."""
         if not self._may_call():
             return Unreadable("the calls of this day are used up (learning.calls_per_day)")
         wanted = Complete(
@@ -97,7 +104,7 @@ class Learning:
         return found
 
     def _may_call(self) -> bool:
-        """Count one more call of the owner's day; `limits` bound what restarts add to it."""
+        """Count a call of the owner's day.  Restarts reset the count; `limits` still hold."""
         day = datetime.fromtimestamp(self.clock.now(), self.clock.zone).date().isoformat()
         self._calls = self._calls + 1 if day == self._day else 1
         self._day = day
@@ -105,12 +112,11 @@ class Learning:
 
 
 class MemoryExtension(SessionExtension):
-    """What one conversation does with the memory: notes come along, and it is learned from.
+    """The memory of one conversation: it offers notes and observes when the conversation is idle.
 
-    It is observed when nobody has said anything for a while.  What was looked at is recorded after
-    what was learned, so a crash repeats one pass at most.  A pass that fails is not tried again
-    before something new is said, or the next start.  *offered* is how many tokens of notes go
-    along; *idle* is after how many seconds the session leaves the memory.
+    The end of a pass is recorded after its facts, so a crash repeats at most one pass.  A failed
+    pass is retried after the next message or restart.  *offered* is the most tokens of offered
+    notes; *idle* is the seconds until the session is unloaded.
     """
 
     def __init__(
@@ -125,28 +131,27 @@ class MemoryExtension(SessionExtension):
         self._learning = learning
         self._offered = offered
         self._log = log_
-        # Or the session would have left the memory before.
+        # Shorter than *idle*, or the session would be unloaded first.
         self._quiet = min(learning.settings.quiet, idle / 2)
-        # How many turns there were when a pass failed.
+        # Number of turns when a pass failed last.
         self._tried = -1
 
     @property
     def _observes(self) -> bool:
-        """Whether it is learned from now; runs of tasks are not looked at."""
+        """Return True if it is observed; runs of tasks are not."""
         return self._learning.settings.mode != "off" and not is_unattended(self._log.id)
 
     async def remind(self) -> Reminded | None:
-        """Choose notes that may help in the turn that has begun; None if there are none.
+        """Choose notes that may help in the current turn; None if there are none.
 
-        Only the owner's own words, in a private chat that has read none of strangers, bring notes
-        along: they hold private data, and nobody asked for them.  What is in view is not offered
-        again.
+        Notes hold private data, so they are offered only for the owner's own words in a private
+        chat without strangers' words.  Notes in view are not offered again.
         """
         session, turn = self._log.state, self._log.state.turn
         if not self._offered or turn is None or turn.attempts > 1:
             return None
         if turn.bounds is not None:
-            return None  # it can look them up
+            return None  # the run can search
         if session.taint.label.untrusted or not turn.is_owners_alone:
             return None
         message = "\n".join(one.text for one in turn.inputs if not is_command(one))
@@ -164,11 +169,11 @@ class MemoryExtension(SessionExtension):
         if not chosen:
             return None
         label = Label(private=any(note.label.private for note in chosen))
-        return Reminded(turn.id, self._learning.redact(offered(chosen)), label)
+        return Reminded(turn.id, self._learning.redact(format_offer(chosen)), label)
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was said that has not been looked at."""
+        """Return True if there are messages that were not observed."""
         return self._observes and any(isinstance(node.message, Human) for node in self._new)
 
     @property
@@ -211,19 +216,19 @@ class MemoryExtension(SessionExtension):
                 log.info("nothing learned", extra={"why": why})
 
     async def _observe(self) -> str:
-        """Learn from what is new; say why that failed."""
+        """Learn from new messages; return the reason for a failure, or ""."""
         state, nodes = self._log.state, self._new
-        # What a member says of themselves is trusted, but nothing about the owner.
+        # Members' words must not be learned as facts about the owner.
         label = state.taint.label | Label(untrusted=state.members)
         done, upto = state.done, nodes[-1].seq
         messages = tuple(node.message for node in nodes)
-        known = await self._memory.ask(Overlook())
+        known = await self._memory.ask(GetOverview())
         shown = request(messages, (*known.newest, *known.pending), label)
         facts = await self._learning.find(self._log.account, shown)
         if isinstance(facts, Unreadable):
             return facts.why
         if nodes[-1] not in self._log.state.path:
-            return ""  # it was taken back meanwhile
+            return ""  # it was taken back during the call
         at = done.at if done else self._learning.clock.now()
         id_, batch = self._log.id, f"{self._log.id}/{upto}"
         learn = Learn(
@@ -233,46 +238,46 @@ class MemoryExtension(SessionExtension):
             batch=batch,
             settings=self._learning.settings,
         )
-        lesson = await self._memory.ask(learn)
-        if isinstance(lesson, Unlearned):
-            return lesson.why
-        for question in lesson.questions:
+        plan = await self._memory.ask(learn)
+        if isinstance(plan, Unlearned):
+            return plan.why
+        for question in plan.questions:
             with trio.move_on_after(POST_LIMIT):
                 await self._learning.tell(question.text, question.answers)
-        await self._log.record(Observed(upto, lesson.learned))
-        log.info("conversation observed", extra={"upto": upto, "facts": lesson.learned})
+        await self._log.record(Observed(upto, plan.learned))
+        log.info("conversation observed", extra={"upto": upto, "facts": plan.learned})
         return ""
 
 
 def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ...]:
-    """Choose of *notes* what may help with *message*, in at most *budget* tokens.
+    """Choose the *notes* that may help with *message*, in at most *budget* tokens.
 
-    Neither pending ones nor what may hold strangers' words: nobody asked for these.
+    Pending notes, and those that may hold strangers' words, are never chosen.
     """
     chosen = asked(message)
     fitting: list[tuple[tuple[int, str], Note]] = []
     for note in notes:
         if note.untrusted or note.status != "active":
             continue
-        different = having(note.words, chosen)
+        matched = having(note.words, chosen)
         named = having(msgspec.structs.replace(note, text="").words, chosen)
-        if named or different >= ENOUGH:
-            fitting.append(((different + named, note.updated), note))
+        if named or matched >= ENOUGH:
+            fitting.append(((matched + named, note.updated), note))
     fitting.sort(key=lambda one: one[0], reverse=True)
-    taken: list[Note] = []
+    result: list[Note] = []
     left = budget - estimate(OFFERED)
     for _, note in fitting:
         cost = estimate(_line(note))
         if cost <= left:
             left -= cost
-            taken.append(note)
-    return tuple(taken)
+            result.append(note)
+    return tuple(result)
 
 
-def offered(notes: Sequence[Note]) -> str:
-    """Write *notes* as the model is offered them.
+def format_offer(notes: Sequence[Note]) -> str:
+    """Format *notes* that are offered to the model.
 
-    >>> print(offered([Note("tea", "Green.", updated="2026-11-22T10:00:00+00:00")]))
+    >>> print(format_offer([Note("tea", "Green.", updated="2026-11-22T10:00:00+00:00")]))
     [notes that may help:
     - tea (2026-11-22): Green.]
     """

@@ -1,8 +1,7 @@
-"""What is noticed in conversations: what a model is asked, and what becomes of what it answers.
+"""Learn facts from conversations: prompt the observer, parse its answer, plan the changes.
 
-An observation is a pending note until it is kept; what it is about and where it was made stand in
-lines above its text.  What was observed where strangers had a part stays pending until the owner
-looks for it.
+An observation is a pending note until it is kept; lines above its text name its subject and
+source.  An untrusted observation stays pending until the owner decides.
 """
 
 import hashlib
@@ -31,25 +30,25 @@ from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import pieces, slug
 
-# Facts of one pass, characters of each, and observations that wait; the oldest go first.
+# Facts of one pass, characters of each, and pending observations; the oldest are dropped first.
 MAX_FACTS, MAX_TEXT, MAX_PENDING = 10, 300, 500
-# Questions of one pass: more would be a nuisance.
+# Questions of one pass: more would annoy the owner.
 MAX_QUESTIONS = 3
-# Lines of a list for the owner.
+# Lines of the list of pending observations.
 MAX_LISTED = 20
-# Seconds between two observations in one conversation that count as two: a chat with a person never
-# ends, so another part of the day stands for another conversation.
+# Seconds after which an observation in the same conversation counts again: a private chat never
+# ends, so another part of the day counts as another conversation.
 APART = 6 * 3600.0
-# Characters of the code by which a fact is named, in hexadecimal.
+# Hexadecimal characters of the code of a fact.
 CODE = 8
-# Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
-# costs less than a cent.
+# Newest tokens of the conversation that the observer reads; a pass of the cheapest models costs
+# less than a cent.
 SHOWN_TOKENS = 6_000
-# Characters of one message that are shown, and of a call's arguments.
+# Characters of one message and of a call's arguments that the observer reads.
 MAX_SAID, MAX_ARGUMENTS = 2_000, 200
-# Facts that are shown so that the same gets the same key.
+# Known facts that the observer reads, so that it uses their keys.
 MAX_KNOWN = 100
-# Words that change nothing about what a sentence says.
+# Words that `normal` removes.
 _EMPTY = frozenset(
     [
         *("the", "a", "an", "owner", "owner's", "user", "user's", "my"),
@@ -61,60 +60,51 @@ Kind = Literal["fact", "procedure", "correction"]
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """*text* was noticed about *key*, in *session* at Unix time *at*.
+    """A fact that was noticed in a conversation."""
 
-    *batch* is the pass that found it; *asked* says that the owner was asked about it.  *note* is
-    the name under which it waits, if that is another than it would be given.
-    """
-
-    key: str
+    key: str  # its subject
     text: str
     kind: Kind
     session: str
     label: Label
-    at: float
-    batch: str
-    asked: bool = False
-    note: str = ""
+    at: float  # Unix time
+    batch: str  # the pass that found it
+    asked: bool = False  # a question was sent to the owner
+    note: str = ""  # name of its pending note, if not the default
 
     @property
     def name(self) -> str:
-        """Under which name it waits; the same for the same observation."""
+        """Key of its pending note; the same for equal observations."""
         return self.note or f"seen-{_hash(f'{self.batch} {self.key} {normal(self.text)}')[:16]}"
 
     @property
     def code(self) -> str:
-        """By which the owner names what was observed; the same for equal facts."""
+        """Code of the fact in commands; the same for equal facts."""
         return _hash(f"{self.key} {normal(self.text)}")[:CODE]
 
 
 class LearningQuestion(msgspec.Struct, frozen=True):
-    """What the owner is asked; each of *answers* is a command that a button carries."""
+    """A question to the owner; each of *answers* is the command of a button."""
 
     text: str
     answers: tuple[str, ...]
 
 
-class Lesson(msgspec.Struct, frozen=True):
-    """What a look at a conversation comes to.
+class LearningPlan(msgspec.Struct, frozen=True):
+    """Changes to make after a pass; write the drafts first, then remove the observations."""
 
-    *drafts* are to be written, each in the place of a note of its key, and then the observations
-    *dropped* be removed; what has the hashes *buried* (`digests`) must not be learned again.
-    *learned* observations are new.
-    """
-
-    drafts: tuple[NoteDraft, ...] = ()
-    dropped: tuple[str, ...] = ()
-    buried: tuple[str, ...] = ()
+    drafts: tuple[NoteDraft, ...] = ()  # each replaces the note of its key
+    dropped: tuple[str, ...] = ()  # names of observations to remove
+    buried: tuple[str, ...] = ()  # hashes (`digests`) that must not be learned again
     questions: tuple[LearningQuestion, ...] = ()
-    learned: int = 0
+    learned: int = 0  # new observations
 
 
 # --- equal facts ----------------------------------------------------------------------------------
 
 
 def normal(text: str) -> str:
-    """Reduce *text* to what two sayings of the same have in common.
+    """Normalize *text* so that two wordings of a fact compare equal.
 
     >>> normal("The owner's  sister is Ada.") == normal("owner's sister is ADA")
     True
@@ -125,9 +115,9 @@ def normal(text: str) -> str:
 
 
 def digests(key: str, text: str) -> tuple[str, str]:
-    """Give the hashes by which a fact that was forgotten is known, without saying what it was.
+    """Return the hashes that identify a forgotten fact by its key and by its text.
 
-    Of *text* by its words alone: what is to stay forgotten is known by less than what is kept.
+    The text is hashed by its words alone: forgotten facts match more loosely than kept ones.
 
     >>> digests("a", "4-May, 7 pm") == digests("a", "4 May 7 PM")
     True
@@ -137,7 +127,7 @@ def digests(key: str, text: str) -> tuple[str, str]:
 
 
 def conversations(observed: Iterable[Observation]) -> int:
-    """Count in how many conversations something was noticed."""
+    """Count the conversations of *observed*; see `APART`."""
     last: dict[str, float] = {}
     count = 0
     for one in sorted(observed, key=_at):
@@ -160,12 +150,12 @@ def draft_of(one: Observation) -> NoteDraft:
         "asked": "yes" if one.asked else "no",
     }
     more = tuple(f"{name}: {one_line(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
-    label = _told(one.label)
+    label = _make_private(one.label)
     return NoteDraft(one.name, one.text, label, one.session, status="pending", more=more)
 
 
 def observation_of(note: Note) -> Observation | None:
-    """Read an observation; None if *note* is none, but was made to wait by somebody else.
+    """Parse a pending note as an observation; None if it is another pending note.
 
     >>> observation_of(Note("tea", "Likes tea.", status="pending"))
     """
@@ -183,7 +173,7 @@ def observation_of(note: Note) -> Observation | None:
         lines.get("batch", ""),
         lines.get("asked") == "yes",
     )
-    # Somebody may have put the text right.
+    # People may have edited the text, which changes the default name.
     return one if one.name == note.key else msgspec.structs.replace(one, note=note.key)
 
 
@@ -191,7 +181,7 @@ def observations_of(notes: Iterable[Note]) -> list[Observation]:
     return [one for note in notes if (one := observation_of(note)) is not None]
 
 
-# --- what becomes of it ---------------------------------------------------------------------------
+# --- planning -------------------------------------------------------------------------------------
 
 
 def learn(
@@ -199,15 +189,15 @@ def learn(
     pending: Iterable[Observation],
     known: Iterable[Note],
     settings: LearningSettings,
-) -> Lesson:
-    """Decide what becomes of the facts *found* in one pass.
+) -> LearningPlan:
+    """Plan the changes for the facts *found* in one pass.
 
-    What is *known* already is passed over.  Strangers' words neither promote nor correct anything.
-    What was said the same in `threshold` conversations, or corrects what is known, is asked about,
-    once; in mode `auto` it is kept without a question unless it contradicts what is known.
+    *known* facts are skipped.  Untrusted observations neither promote nor correct anything.  Ask
+    the owner once about a fact from `threshold` conversations, or a correction; in mode `auto`
+    it is kept without a question unless it contradicts a known fact.
     """
     if settings.mode == "off":
-        return Lesson()
+        return LearningPlan()
     before = {one.name: one for one in pending}
     waiting = dict(before)
     facts = {note.key: note for note in known}
@@ -225,14 +215,14 @@ def learn(
         old = facts.get(key)
         rival = old.text if old is not None and not old.untrusted else ""
         for seen in ways:
-            # Of a note that says more than one thing a sentence could not take the place.
+            # One sentence must not replace a longer note.
             corrects = seen[-1].kind == "correction" and 0 < len(rival) <= MAX_TEXT
             if any(one.asked for one in seen):
                 continue
             if not corrects and conversations(seen) < settings.threshold:
                 continue
             if settings.mode == "auto" and (corrects or (not rival and len(ways) == 1)):
-                kept[key] = _kept(seen[-1])
+                kept[key] = _note_draft(seen[-1])
                 waiting = {name: one for name, one in waiting.items() if one.key != key}
                 break
             if len(questions) < MAX_QUESTIONS:
@@ -243,7 +233,7 @@ def learn(
     for one in sorted(waiting.values(), key=_at)[:surplus]:
         del waiting[one.name]
     new = [draft_of(one) for name, one in waiting.items() if before.get(name) != one]
-    return Lesson(
+    return LearningPlan(
         (*kept.values(), *new),
         tuple(name for name in before if name not in waiting),
         questions=tuple(questions),
@@ -252,13 +242,13 @@ def learn(
 
 
 def _is_known(one: Observation, old: Note) -> bool:
-    # What strangers said is not known by that: the owner may say it, too.
-    said = one.label.untrusted or not old.untrusted
-    return said and normal(old.text) == normal(one.text)
+    # An untrusted note does not make a fact known: the owner may say it, too.
+    is_comparable = one.label.untrusted or not old.untrusted
+    return is_comparable and normal(old.text) == normal(one.text)
 
 
 def _trusted_by_key(waiting: Iterable[Observation]) -> Mapping[str, list[list[Observation]]]:
-    """Sort what may be relied on by what it is about, and by what it says; the oldest first."""
+    """Group trusted observations by key, then by equal text, the oldest first."""
     found: dict[str, dict[str, list[Observation]]] = {}
     for one in sorted(waiting, key=_at):
         if not one.label.untrusted:
@@ -266,25 +256,29 @@ def _trusted_by_key(waiting: Iterable[Observation]) -> Mapping[str, list[list[Ob
     return {key: list(ways.values()) for key, ways in found.items()}
 
 
-def _kept(one: Observation) -> NoteDraft:
-    """Make a note of *one*; what it corrects keeps its tags."""
+def _note_draft(one: Observation) -> NoteDraft:
+    """Build the note of *one*; a note that it replaces keeps its tags."""
     kind = one.kind if one.kind == "procedure" else None
-    return NoteDraft(one.key, one.text, _told(one.label), f"{one.session}, noticed", kind=kind)
+    return NoteDraft(
+        one.key, one.text, _make_private(one.label), f"{one.session}, noticed", kind=kind
+    )
 
 
-def _told(label: Label) -> Label:
-    """Label as `save_memory` does: what people tell is theirs."""
+def _make_private(label: Label) -> Label:
+    """Return the label as private, as `save_memory` does."""
     return Label(untrusted=label.untrusted, private=True)
 
 
-# --- the owner's word -----------------------------------------------------------------------------
+# --- the owner's decision -------------------------------------------------------------------------
 
 
-def settled(code: str, pending: Iterable[Observation], *, is_kept: bool) -> Lesson | None:
-    """Keep or drop what the owner calls *code*; None if there is no such thing.
+def plan_decision(
+    code: str, pending: Iterable[Observation], *, is_kept: bool
+) -> LearningPlan | None:
+    """Plan to keep or drop the observation *code*; None if there is none.
 
-    The owner's word makes it trusted, and replaces what was kept; whatever else was noticed about
-    its key goes.  What is dropped is not learned again in these words.
+    A kept one becomes trusted, replaces the note of its key, and removes other observations of it.
+    A dropped one is not learned again in these words.
     """
     waiting = list(pending)
     chosen = [one for one in waiting if one.code == code.lower()]
@@ -292,13 +286,13 @@ def settled(code: str, pending: Iterable[Observation], *, is_kept: bool) -> Less
         return None
     one = msgspec.structs.replace(max(chosen, key=_at), label=CLEAN)
     if is_kept:
-        return Lesson((_kept(one),), tuple(o.name for o in waiting if o.key == one.key))
+        return LearningPlan((_note_draft(one),), tuple(o.name for o in waiting if o.key == one.key))
     buried = digests(one.key, one.text)[1:]
-    return Lesson(dropped=tuple(one.name for one in chosen), buried=buried)
+    return LearningPlan(dropped=tuple(one.name for one in chosen), buried=buried)
 
 
 def listing(pending: Iterable[Observation]) -> str:
-    """List what waits, the newest first, for the owner.
+    """Format the pending observations, the newest first, for the owner.
 
     >>> listing([])
     'Nothing waits.'
@@ -339,7 +333,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# --- what the observer is shown, and answers ------------------------------------------------------
+# --- prompt and answer of the observer ------------------------------------------------------------
 
 PROMPT = Prompt(
     "You read a part of a conversation between a person and an assistant, and note what will still "
@@ -372,15 +366,15 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """The answer is not what was asked for; *why* is for the model and the log."""
+    """The answer is invalid; *why* is for the model and the log."""
 
     why: str
 
 
 def request(messages: Iterable[Message], known: Iterable[Note], label: Label) -> str:
-    """Write *messages* and what is *known* as data, newest messages first to find room.
+    """Format *messages* and *known* notes as data; old messages are left out if there is no room.
 
-    What strangers may have steered among the known is not shown: it would steer this as well.
+    Untrusted notes are left out: they could steer the observer.
     """
     trusted = "" if not label.untrusted else " trusted=no"
     by_age = sorted(known, key=lambda note: note.updated)
@@ -389,7 +383,7 @@ def request(messages: Iterable[Message], known: Iterable[Note], label: Label) ->
     parts: list[str] = []
     left = SHOWN_TOKENS
     for message in reversed(list(messages)):
-        by, text = _said(message)
+        by, text = _format_message(message)
         if not text.strip():
             continue
         part = wrap_untrusted("said", text, f'by="{by}"{trusted}')
@@ -401,32 +395,32 @@ def request(messages: Iterable[Message], known: Iterable[Note], label: Label) ->
 
 
 def read(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] | Unreadable:
-    """Read what the observer answered; total, whatever the model says.
+    """Parse the observer's answer; never raises, for any answer.
 
-    What is too long, has no key or holds a secret (found by *redact*) is left out.
+    Facts that are too long, have no key or contain a secret (by *redact*) are left out.
     """
     if answer.stop != "end":
         return Unreadable(f"it ended with {answer.stop!r}")
-    text = well_formed(answer.message.text)
-    start, end = text.find("{"), text.rfind("}")
+    answer_text = well_formed(answer.message.text)
+    start, end = answer_text.find("{"), answer_text.rfind("}")
     if start < 0 or end < start:
         return Unreadable("there is no JSON object in it")
     try:
-        facts = msgspec.json.decode(text[start : end + 1], type=_Answer).facts
+        facts = msgspec.json.decode(answer_text[start : end + 1], type=_Answer).facts
     except (msgspec.DecodeError, RecursionError) as error:
         return Unreadable(str(error))
     found: dict[tuple[str, str], Fact] = {}
     for fact in facts:
-        key, said = slug(fact.key), one_line(fact.text, MAX_TEXT + 1)
-        if not key or not normal(said) or len(said) > MAX_TEXT:
+        key, text = slug(fact.key), one_line(fact.text, MAX_TEXT + 1)
+        if not key or not normal(text) or len(text) > MAX_TEXT:
             continue
-        if redact(said) != said or MASK in said or redact(key) != key:
+        if redact(text) != text or MASK in text or redact(key) != key:
             continue
-        found.setdefault((key, normal(said)), Fact(fact.kind, key, said))
+        found.setdefault((key, normal(text)), Fact(fact.kind, key, text))
     return tuple(found.values())[:MAX_FACTS]
 
 
-def _said(message: Message) -> tuple[str, str]:
+def _format_message(message: Message) -> tuple[str, str]:
     match message:
         case Human(text):
             return "person", remove_opening(text)[:MAX_SAID]
@@ -434,7 +428,7 @@ def _said(message: Message) -> tuple[str, str]:
             calls = [f"(calls {one.name} {one.arguments[:MAX_ARGUMENTS]})" for one in message.calls]
             return "assistant", "\n".join([message.text[:MAX_SAID], *calls])
         case Results(results):
-            # Not what tools gave: strangers' words may be in it, and it is nobody's to be learned.
+            # Leave out results of tools: they may hold strangers' words and must not be learned.
             return "tools", ", ".join("failed" if one.failed else "ok" for one in results)
         case _:
             return "house", ""

@@ -1,7 +1,7 @@
 import msgspec
 
 from elwood.agent.conversation.inbound import CommandResult
-from elwood.features.memory.learning import Lesson, Observation
+from elwood.features.memory.learning import LearningPlan, Observation
 from elwood.features.memory.note import Note, NoteDraft
 from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import Request
@@ -9,24 +9,21 @@ from elwood.foundation.storage.search_index import IndexCounts
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """The note stands in its file."""
+    """The note was written."""
 
     key: str
     replaced: bool = False
 
 
 class Unsaved(msgspec.Struct, frozen=True):
-    """Nothing was written; *why* is for who wanted it saved.
-
-    *forgotten* says that it was to be learned, and had been forgotten.
-    """
+    """Nothing was written."""
 
     key: str
     why: str
-    forgotten: bool = False
+    forgotten: bool = False  # it was learned, but had been forgotten before
 
 
-# What forgetting does not reach, said wherever something was forgotten.
+# The limits of forgetting, part of each message about it.
 STAYS = (
     "No file of the memory has it any more, nor have the entries of the daily notes, and it will "
     "not be learned again by itself. What was said in conversations still stands in their logs."
@@ -34,78 +31,75 @@ STAYS = (
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """These notes are gone; *absent* ones were not there.  *why* says what could not be done.
+    """Result of forgetting notes."""
 
-    *left* names what else still has the words of one of them, and is the owner's to edit.
-    """
-
-    keys: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    why: str = ""
-    left: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # forgotten notes
+    absent: tuple[str, ...] = ()  # keys without a note
+    why: str = ""  # the reason if a part failed
+    left: tuple[str, ...] = ()  # files that still have the text, for the owner to edit
 
     @property
     def text(self) -> str:
-        """Say what was forgotten, and what was not."""
-        told = [f"Forgot {', '.join(self.keys)}. {STAYS}"] if self.keys else []
+        """Message for the owner."""
+        parts = [f"Forgot {', '.join(self.keys)}. {STAYS}"] if self.keys else []
         if self.left:
-            told.append(f"These say it, can be edited, and are searched: {', '.join(self.left)}.")
+            parts.append(f"These say it, can be edited, and are searched: {', '.join(self.left)}.")
         if self.absent:
-            told.append(f"There is no note called {', '.join(self.absent)}.")
+            parts.append(f"There is no note called {', '.join(self.absent)}.")
         if self.why:
-            told.append(f"Not all could be done: {self.why}.")
-        return " ".join(told)
+            parts.append(f"Not all could be done: {self.why}.")
+        return " ".join(parts)
 
     @property
     def ok(self) -> bool:
-        """Whether something was forgotten, and wholly."""
+        """Return True if notes were forgotten without a failure."""
         return bool(self.keys) and not self.why
 
 
 class MemoryOverview(msgspec.Struct, frozen=True):
-    """What was remembered last, and all that waits or is archived; no *counts*: nobody knows."""
+    """The newest notes, and all pending and archived ones."""
 
-    counts: IndexCounts | None = None
+    counts: IndexCounts | None = None  # None: the index is not available
     newest: tuple[Note, ...] = ()
     pending: tuple[Note, ...] = ()
     archived: tuple[Note, ...] = ()
 
 
 class Unlearned(msgspec.Struct, frozen=True):
-    """Not all of it was written; doing it again later does no harm."""
+    """A part could not be written; repeating the request is harmless."""
 
     why: str
 
 
 class Remember(Request[Saved | Unsaved], frozen=True, kw_only=True):
-    """Keep *draft*.  Repeating it changes nothing but the time."""
+    """Save *draft*.  Repeating it changes only the time."""
 
     draft: NoteDraft
 
 
 class Recall(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """Find kept notes by the words, and the meaning, of *query*."""
+    """Find active notes by the words and the meaning of *query*."""
 
     query: str
     limit: int
 
 
 class Suggest(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """Find notes that may help with *message*, which nobody asked for: none of strangers' words."""
+    """Find trusted notes that may help with *message*."""
 
     message: str
 
 
 class ReadNotes(Request[tuple[Note, ...]], frozen=True, kw_only=True):
-    """Read these notes, pending ones too, as far as they are there."""
+    """Read those of these notes that exist, including pending ones."""
 
     keys: tuple[str, ...]
 
 
-class Learn(Request[Lesson | Unlearned], frozen=True, kw_only=True):
-    """Take in the facts *found* by one look at a conversation, the *batch*.
+class Learn(Request[LearningPlan | Unlearned], frozen=True, kw_only=True):
+    """Learn the facts *found* by one pass, the *batch*.
 
-    What was forgotten is not learned again.  Repeating it changes nothing.
+    Forgotten facts are not learned again.  Repeating it changes nothing.
     """
 
     found: tuple[Observation, ...]
@@ -114,7 +108,7 @@ class Learn(Request[Lesson | Unlearned], frozen=True, kw_only=True):
 
 
 class Unlearn(Request[CommandResult], frozen=True, kw_only=True):
-    """Let go of what was noticed in *parts* of the log of *session*: they were taken back.
+    """Remove observations of *parts* of the log of *session*, which were taken back.
 
     Repeating it changes nothing.
     """
@@ -124,7 +118,7 @@ class Unlearn(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class SettleObservation(Request[CommandResult], frozen=True, kw_only=True):
-    """The owner says to keep or to drop what is called *code*."""
+    """Keep or drop the observations with *code*, as the owner decided."""
 
     code: str
     keep: bool
@@ -137,11 +131,11 @@ class Forget(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Undo(Request[CommandResult], frozen=True, kw_only=True):
-    """Take back what was written last."""
+    """Undo the newest batch of changes."""
 
 
-class Overlook(Request[MemoryOverview], frozen=True, kw_only=True):
-    """How much is remembered, and what?"""
+class GetOverview(Request[MemoryOverview], frozen=True, kw_only=True):
+    """Return the overview."""
 
 
 MemoryMail = (
@@ -154,5 +148,5 @@ MemoryMail = (
     | SettleObservation
     | Forget
     | Undo
-    | Overlook
+    | GetOverview
 )

@@ -1,8 +1,8 @@
-"""A note: what is remembered across conversations, as a Markdown file that people may edit.
+"""A note: text kept across conversations, as a Markdown file that people may edit.
 
-Reading is total: whatever stands in the file, a note comes of it, and nothing that it says is
-lost.  Whatever cannot be read above a note is taken for the worst: it counts as untrusted unless
-it says that it is not, and as pending if it says what we do not know.
+Parsing never fails and loses nothing: each file is a note.  A header that cannot be parsed means
+the worst: the note is untrusted unless the header says otherwise, and pending if its status is
+unknown.
 """
 
 import re
@@ -20,72 +20,67 @@ TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
 # Characters of one note: about ten pages.
 MAX_NOTE = 20_000
-# Tags of one note, and characters of where it is from.
+# Tags of one note, and characters of its source.
 MAX_TAGS, MAX_SOURCE = 10, 200
 # Characters of a time: ISO 8601 with a zone.
 MAX_TIME = 32
-# Bytes of a file that are read: a note in the longest encoding, and what stands above it.
+# Bytes of a file that are read: a note in the longest encoding, and its header.
 MAX_FILE = 4 * MAX_NOTE + 4096
 
 Status = Literal["active", "pending", "archived"]
-# What files call them, older ones too; what we do not know waits for the owner.
+# Names in files, including older ones; an unknown status means pending.
 STATUSES: dict[str, Status] = {one: one for one in get_args(Status)} | {"kept": "active"}
 Kind = Literal["fact", "preference", "procedure", "episode"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WORST = Label(untrusted=True, private=True)
-# Seconds of what a time to live is counted in; months and years are those of a calendar, roughly.
+# Seconds of the units of a time to live; months and years are rounded.
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 _HEAD = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n+(.*))?", re.DOTALL)
 _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
-
-    *ttl* is how long it is of use after *updated* (``30d``), for ever if empty.  *pending* ones
-    wait for the owner, *archived* ones are put away: neither are found or offered.  *more* are the
-    other lines above the text, its kind among them.
-    """
+    """A note.  Pending and archived ones are neither found nor offered."""
 
     key: str
     text: str
     tags: tuple[str, ...] = ()
     source: str = ""
-    ttl: str = ""
-    status: Status = "active"
+    ttl: str = ""  # time to live after *updated*, as ``30d``; empty: unlimited
+    status: Status = "active"  # pending ones wait for the owner
     label: Label = WORST
-    created: str = ""
+    created: str = ""  # ISO 8601, UTC
     updated: str = ""
-    more: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()  # other lines of the header, also the kind
 
     @property
     def untrusted(self) -> bool:
-        """Whether it may hold strangers' words."""
+        """Return True if it may hold strangers' words."""
         return self.label.untrusted
 
     @property
     def kind(self) -> Kind:
-        """What kind of thing it says.
+        """Kind of the note, "fact" by default.
 
         >>> Note("tea", "Green.", more=("kind: preference",)).kind, Note("tea", "Green.").kind
         ('preference', 'fact')
         """
-        said = fields_of(self.more).get("kind")
-        return next((kind for kind in KINDS if kind == said), "fact")
+        value = fields_of(self.more).get("kind")
+        return next((kind for kind in KINDS if kind == value), "fact")
 
     @property
     def is_observation(self) -> bool:
-        """Whether it was noticed in a conversation (`learning.Observation`): many may be alike."""
+        """Return True if it is an observation (`learning.Observation`); several may be alike."""
         return "about" in fields_of(self.more)
 
     @property
     def words(self) -> str:
-        """By what it is found."""
+        """Text that a search matches."""
         return f"{self.key} {' '.join(self.tags)} {self.text}"
 
     @property
     def subject(self) -> str:
-        """What it is about: as what it is kept, or would be.
+        """Key of the note, or of the note that an observation would become.
 
         >>> Note("tea", "Green.").subject, Note("seen-1", "Green.", more=("about: tea",)).subject
         ('tea', 'tea')
@@ -94,7 +89,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class NoteDraft(msgspec.Struct, frozen=True):
-    """What is to be remembered; None leaves what a note of this key says already."""
+    """A note to save; a field that is None keeps the value of an existing note."""
 
     key: str
     text: str
@@ -108,7 +103,7 @@ class NoteDraft(msgspec.Struct, frozen=True):
 
 
 def wrong(draft: NoteDraft) -> str | None:
-    """Say why *draft* cannot be kept as it is; None if it can.
+    """Return the reason why *draft* cannot be saved; None if it can.
 
     >>> wrong(NoteDraft("tea", "Green.", Label()))
     >>> wrong(NoteDraft("Tea!", "Green.", Label()))
@@ -133,21 +128,21 @@ def seconds(ttl: str) -> int | None:
 
 
 def expires(note: Note) -> float | None:
-    """Say when (Unix time) *note* stops being of use; None if never, or if nobody can tell."""
-    lasts = seconds(note.ttl)
+    """Return the Unix time when *note* expires; None if never or unknown."""
+    ttl = seconds(note.ttl)
     since = moment(note.updated)
     if since is None:
         since = moment(note.created)
-    return since + lasts if lasts is not None and since is not None else None
+    return since + ttl if ttl is not None and since is not None else None
 
 
 def stamped(now: float) -> str:
-    """Write the Unix time *now* as it stands in notes."""
+    """Format the Unix time *now* for a note."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
 
 
 def moment(value: str) -> float | None:
-    """Read a time as it stands in notes, as Unix time; None if it is none."""
+    """Parse a time of a note as Unix time; None if it is invalid."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
@@ -159,19 +154,19 @@ def moment(value: str) -> float | None:
 
 
 def fields_of(more: Iterable[str]) -> dict[str, str]:
-    """Read the lines that stand above a text."""
+    """Parse header lines into a dictionary."""
     return {name.strip(): value.strip() for name, _, value in (m.partition(":") for m in more)}
 
 
 def render(note: Note) -> str:
-    """Write *note* as the file that it is; `parse` gives it back."""
+    """Format *note* as a file, which `parse` reads back."""
     head = {
-        # May name what strangers call their files; it must not become a line of its own.
+        # It may contain file names of strangers, which must not add header lines.
         "source": one_line(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
         "ttl": note.ttl,
         "status": note.status,
-        "label": _said(note.label),
+        "label": _format_label(note.label),
         "created": note.created,
         "updated": note.updated,
     }
@@ -180,7 +175,7 @@ def render(note: Note) -> str:
 
 
 def parse(key: str, content: str) -> Note:
-    """Read the file of *key*, whatever it holds.
+    """Parse the file of *key*, whatever its content.
 
     >>> note = parse("tea", "---\\nlabel: trusted\\ntags:\\n  - hot\\n---\\nGreen.")
     >>> note.text, note.tags, note.untrusted
@@ -215,7 +210,7 @@ _KNOWN = ("source", "tags", "ttl", "status", "label", "created", "updated")
 
 
 def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Read the known fields; the lines of all others stay as they are."""
+    """Parse the known fields; return other lines unchanged."""
     fields: dict[str, str] = {}
     more: list[str] = []
     name = ""
@@ -230,7 +225,7 @@ def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
         elif field is None:  # a list over several lines
             fields[name] = f"{fields[name]} {line.strip()}".strip()
         else:
-            # The last of two lines of one name does not win: neither can be relied on.
+            # Of two lines with one name neither is reliable.
             fields[name] = "" if name in fields else field[2].strip()
     return fields, tuple(more)
 
@@ -241,13 +236,13 @@ def _tags(value: str) -> list[str]:
 
 
 def _label(value: str) -> Label:
-    said = set(re.split(r"[\s,]+", value.strip()))
+    words = set(re.split(r"[\s,]+", value.strip()))
     return Label(
-        untrusted=not (said <= {"trusted", "private", "public"} and "trusted" in said),
-        private=not (said <= {"trusted", "untrusted", "public"} and "public" in said),
+        untrusted=not (words <= {"trusted", "private", "public"} and "trusted" in words),
+        private=not (words <= {"trusted", "untrusted", "public"} and "public" in words),
     )
 
 
-def _said(label: Label) -> str:
+def _format_label(label: Label) -> str:
     trust = "untrusted" if label.untrusted else "trusted"
     return trust if label.private else f"{trust}, public"

@@ -1,4 +1,4 @@
-"""What memory brings to one run of the app; and ``/memory``, what is remembered, for the owner."""
+"""Build the memory for one run of the app, and the command ``/memory``."""
 
 import re
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     Forget,
+    GetOverview,
     MemoryMail,
     MemoryOverview,
-    Overlook,
     ReadNotes,
     Remember,
     SettleObservation,
@@ -35,16 +35,23 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import Note, NoteDraft, Status
 from elwood.features.memory.settings import LearningSettings, MemorySettings, OwnLearning
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
+from elwood.features.memory.tools import (
+    MAX_FOUND,
+    NoteSearch,
+    format_results,
+    results,
+    search_all,
+    tools,
+)
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
 from elwood.foundation.text.lines import cut
 
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
-# Notes of each kind in an overview, and found; characters of each in a list.
+# Notes per list of an overview or a search; characters of each in a list.
 LISTED, GLIMPSE = 5, 120
-# What is listed alone, so many notes to a page.
+# Lists that can be shown alone, and notes per page.
 LISTS, MANY = ("archived", "facts", "preferences", "procedures", "episodes"), 30
 # Characters of notes in one answer.
 MAX_SHOWN = 12_000
@@ -61,9 +68,9 @@ UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
 async def build(core: Core, others: Gathered, embedder: Embedder | None = None) -> Parts:
-    """Make the actor that remembers, and all that asks it.
+    """Build the memory actor and its clients.
 
-    *embedder* takes the place of the one that the configuration names.
+    *embedder* replaces the configured one.
     """
     settings, state = core.config.of(MemorySettings), core.paths.state
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
@@ -106,31 +113,30 @@ def control_command(memory: Address[MemoryMail]) -> ControlCommand:
 
 
 def search_command(searches: Sequence[TextSearch]) -> ControlCommand:
-    """Make what other programs on this machine look up."""
+    """Build the search for other programs on this machine."""
 
     async def search(words: Sequence[str]) -> CommandResult:
         match words:
             case [query, limit] if re.fullmatch("[0-9]{1,3}", limit):
                 found = await search_all(searches, (query,), min(int(limit), MAX_FOUND))
-                return CommandResult(shown(found, MAX_SHOWN) or NOTHING, ok=True)
+                return CommandResult(format_results(found, MAX_SHOWN) or NOTHING, ok=True)
         return CommandResult("words and a number of notes are wanted", ok=False)
 
     return ControlCommand(name="search", run=search)
 
 
 def _learning(core: Core) -> Learning:
-    """Make what sessions learn with.
-
-    The model of rules cannot observe anything, so it is not asked to.
-    """
-    written = core.config.of(LearningSettings)
+    """Build what observers share; learning is off if the observer's model is the offline one."""
+    configured = core.config.of(LearningSettings)
     if not can_think(core.config, ROLE):
-        written = attrs.evolve(written, mode="off")
+        configured = attrs.evolve(configured, mode="off")
 
     def settings() -> LearningSettings:
         own = core.own.now.of(OwnLearning)
-        mode = written.mode if own.on else "off"
-        return attrs.evolve(written, mode=mode, threshold=max(written.threshold, own.threshold))
+        mode = configured.mode if own.on else "off"
+        return attrs.evolve(
+            configured, mode=mode, threshold=max(configured.threshold, own.threshold)
+        )
 
     return Learning(settings, core.models, core.tell_owner, core.redactor, core.clock)
 
@@ -138,33 +144,39 @@ def _learning(core: Core) -> Learning:
 async def command(
     memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
 ) -> CommandAnswer:
-    """Carry ``/memory`` out; *searches* are asked for what is looked up."""
+    """Run ``/memory``; *searches* answer ``/memory search``."""
     given, number = asked_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
         if given:
             if given in LISTS:
-                return _list(await memory.ask(Overlook()), given, number)
-            return CommandAnswer(await _answer(call.given, memory, searches))
-        seen = await memory.ask(Overlook())
+                return _list(await memory.ask(GetOverview()), given, number)
+            return CommandAnswer(await _run_subcommand(call.given, memory, searches))
+        seen = await memory.ask(GetOverview())
         notes, pages = page(seen.newest, number, LISTED, "/memory")
         return CommandAnswer(overview(seen, notes), pages=pages)
     return CommandAnswer(UNAVAILABLE)
 
 
-async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> str:
+async def _run_subcommand(
+    given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]
+) -> str:
     match given.split(maxsplit=1):
         case ["undo"]:
             return (await memory.ask(Undo())).text
         case ["search", words]:
             found = await search_all(searches, (words,), LISTED)
-            return shown(found, MAX_SHOWN) or NOTHING
+            return format_results(found, MAX_SHOWN) or NOTHING
         case ["show", key]:
             notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
-            return shown(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
+            return (
+                format_results(results(notes, ""), MAX_SHOWN) or f"There is no note called {key}."
+            )
         case ["archive" | "activate" as word, key]:
-            return await _put(memory, key.lower(), "archived" if word == "archive" else "active")
+            return await _set_status(
+                memory, key.lower(), "archived" if word == "archive" else "active"
+            )
         case ["pending"]:
-            return listing(observations_of((await memory.ask(Overlook())).pending))
+            return listing(observations_of((await memory.ask(GetOverview())).pending))
         case ["keep" | "drop" as word, code]:
             settle = SettleObservation(code=code.strip(), keep=word == "keep")
             return (await memory.ask(settle)).text
@@ -176,10 +188,12 @@ def _list(seen: MemoryOverview, which: str, number: int) -> CommandAnswer:
     newest = [note for note in seen.newest if f"{note.kind}s" == which]
     notes = seen.archived if which == "archived" else newest
     listed, pages = page(notes, number, MANY, f"/memory {which}")
-    return CommandAnswer("\n".join(map(_glimpse, listed)) or f"There are no {which}.", pages=pages)
+    return CommandAnswer(
+        "\n".join(map(_list_line, listed)) or f"There are no {which}.", pages=pages
+    )
 
 
-async def _put(memory: Address[MemoryMail], key: str, status: Status) -> str:
+async def _set_status(memory: Address[MemoryMail], key: str, status: Status) -> str:
     for note in await memory.ask(ReadNotes(keys=(key,))):
         draft = NoteDraft(key, note.text, note.label, note.source, status=status)
         saved = await memory.ask(Remember(draft=draft))
@@ -199,15 +213,15 @@ def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
         (counts.untrusted, "may hold strangers' words"),
         (counts.expired, "are out of date"),
     ]
-    told = [f"{number} {what}" for number, what in kinds if number]
+    counted = [f"{number} {what}" for number, what in kinds if number]
     number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
-    lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
+    lines = [f"I remember {number}" + (f"; {', '.join(counted)}." if counted else ".")]
     for title, notes in (("Newest", newest), ("Waiting", seen.pending[:LISTED])):
         if notes:
-            lines += ["", f"{title}:", *map(_glimpse, notes)]
+            lines += ["", f"{title}:", *map(_list_line, notes)]
     return "\n".join([*lines, "", USAGE])
 
 
-def _glimpse(note: Note) -> str:
+def _list_line(note: Note) -> str:
     kind = f" ({note.kind})" if note.kind != "fact" else ""
     return f"- {note.key}{kind}: {cut(' '.join(note.text.split()), GLIMPSE)}"

@@ -1,4 +1,4 @@
-"""What can be set about the memory: ``[memory]`` and ``[learning]``, also of agent.toml."""
+"""Settings of the memory: ``[memory]`` and ``[learning]``, also of agent.toml."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -17,9 +17,9 @@ def _makes_vectors(loaded: Loaded) -> Iterator[Complaint]:
 
 @attrs.frozen(kw_only=True)
 class MemorySettings:
-    """*embeddings* names a model, ``provider/model``; without one notes are found by words alone.
+    """Settings of notes; without *embeddings* they are found by words alone.
 
-    *offered* is how many tokens of fitting notes a message may bring along, 0 for none.
+    If *offered* is 0, messages bring no notes.
     """
 
     SECTION: ClassVar = Section(
@@ -49,10 +49,9 @@ class MemorySettings:
 
 @attrs.frozen(kw_only=True)
 class LearningSettings:
-    """How things noticed become memories; times in seconds.
+    """Settings of the observer.
 
-    A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
-    nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
+    By default the owner confirms each fact; the mode `auto` keeps those seen *threshold* times.
     """
 
     SECTION: ClassVar = Section(
@@ -79,7 +78,7 @@ class LearningSettings:
 
 @attrs.frozen(kw_only=True)
 class OwnLearning:
-    """How the assistant holds itself back from learning; config.toml says how far it may go."""
+    """Limits that the assistant sets for itself, within those of config.toml."""
 
     SECTION: ClassVar = Section("learning", "Less learning than config.toml allows, never more.")
 

@@ -1,7 +1,7 @@
-"""What is remembered across conversations: notes as files, which are the truth, and their index.
+"""Store notes as files, the source of truth, and index them.
 
-One writer; searches may run beside it.  Everything here blocks, and a crash between any two steps
-loses nothing that was there before.
+There is one writer; searches may run concurrently.  All functions block, and a crash between any
+two steps loses no existing note.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from elwood.agent.session.reading.records import is_on
 from elwood.features.memory.learning import (
     MAX_KNOWN,
     MAX_PENDING,
-    Lesson,
+    LearningPlan,
     Observation,
     digests,
     learn,
     observations_of,
-    settled,
+    plan_decision,
 )
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
 from elwood.features.memory.note import (
@@ -54,49 +54,48 @@ from elwood.foundation.text.words import KEY
 
 K = TypeVar("K", bound=Hashable)
 
-# Hits whose files are read to make up for those that have gone or changed since they were indexed.
+# Extra hits to read, as some files may be gone or changed since they were indexed.
 SPARE = 5
-# Notes that are looked at for those that wait: twice as many as observations are let be, for others
-# may have made notes wait, by hand.
+# Unlisted notes that are read: twice the most observations, as people may add pending notes.
 MOST_PENDING = 2 * MAX_PENDING
-# Batches that can be taken back; and lines of their log, which then is written anew.
+# Batches that can be undone; lines of their log before it is compacted.
 MAX_BATCHES, MAX_LINES = 10, 50
-# Notes whose return is watched for, each by two hashes; the oldest are let go.
+# Forgotten notes that are recognized, by two hashes each; the oldest are dropped.
 MAX_FORGOTTEN = 20_000
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
 FUSION = 60
-# What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
+# Prefixes of leftover files: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
 _MARKS = ".#"
 _SUFFIX = ".md"
 
 
 class NotesUnwritten(Exception):
-    """Not all that was learned could be written; doing it again does no harm."""
+    """A part of the changes could not be written; repeating them is harmless."""
 
 
 @attrs.frozen
 class NoteFile:
-    """A note as its file has it, of *data*; *stamp* is as `stamp_of` makes it."""
+    """A note with the content of its file."""
 
     note: Note
-    stamp: str
+    stamp: str  # from `stamp_of`
     data: bytes = attrs.field(repr=False)
 
     @property
     def is_cut(self) -> bool:
-        """Whether *data* are not all of the file."""
+        """Return True if the file is longer than *data*."""
         return len(self.data) > MAX_FILE
 
 
 class NoteFiles:
-    """The notes in *folder*; it is made with the first one."""
+    """The notes in *folder*, which is created with the first one."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self._disk = disk
 
     def read(self, key: str) -> NoteFile | None:
-        """Read a note; None if there is none, or nothing that could be one."""
+        """Read a note; None if there is no readable regular file."""
         if not _is_key(key):
             return None
         try:
@@ -128,7 +127,7 @@ class NoteFiles:
         )
 
     def write(self, key: str, data: bytes) -> None:
-        """Let the note be *data*: after a crash it is the old or the new one.
+        """Write the note atomically.
 
         Raises DiskFull, JournalBroken.
         """
@@ -137,7 +136,7 @@ class NoteFiles:
         self._disk.replace(path, data)
 
     def remove(self, key: str) -> None:
-        """Remove the note, for good, and what editors and crashes left of it; a folder is none."""
+        """Remove the note durably, with leftovers of editors and crashes, but no folder."""
         name = f"{key}{_SUFFIX}"
         for entry in self._entries():
             is_left = entry.name.lstrip(_MARKS).startswith(name)
@@ -157,7 +156,7 @@ class NoteFiles:
                     )
 
     def passed_over(self) -> list[str]:
-        """Name the Markdown files that are no notes, as their names cannot be keys."""
+        """List the Markdown files whose names cannot be keys."""
         return sorted(
             entry.name
             for entry in self._entries()
@@ -173,15 +172,15 @@ class NoteFiles:
 
 
 class NoteWrite(msgspec.Struct, frozen=True):
-    """The note *key* was *before* (None: not there), and then had the hash *after*."""
+    """A change of one note."""
 
     key: str
-    before: bytes | None
-    after: bytes
+    before: bytes | None  # None: there was no note
+    after: bytes  # hash of the new content
 
 
 class UndoBatch(msgspec.Struct, frozen=True):
-    """What one call, or one look back at a conversation, wrote."""
+    """The changes of one call or one pass of the observer."""
 
     id: str
     at: float
@@ -190,9 +189,9 @@ class UndoBatch(msgspec.Struct, frozen=True):
 
 
 class UndoLog:
-    """The newest batches, in the file *path*; what cannot be read there is as good as none.
+    """The newest batches, in the file *path*; each line adds to them.
 
-    Each line has some, and adds to those before it.
+    Lines that cannot be read are ignored.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -200,16 +199,16 @@ class UndoLog:
         self._disk = disk
 
     def read(self) -> list[UndoBatch]:
-        """List them, the newest last.  Raises DiskFull, JournalBroken."""
+        """Read all batches, the newest last.  Raises DiskFull, JournalBroken."""
         return _batches(_read(self._path))
 
     def add(self, id_: str, at: float, write: NoteWrite, *, learned: bool) -> None:
-        """Note *write* before it is done, in the batch *id_*: the newest, or a new one.
+        """Record *write* before it is done, in the batch *id_*: the newest, or a new one.
 
         Raises DiskFull, JournalBroken.
         """
         data = _read(self._path)
-        # It begins a line: what was torn off at the end of the last one costs itself alone.
+        # Start with a newline, so that a torn last line does not damage this one.
         line = b"\n" + msgspec.json.encode([UndoBatch(id_, at, learned, (write,))])
         if data.count(b"\n") < MAX_LINES:
             self._disk.append(self._path, line, at=len(data), last_words=False, synced=True)
@@ -217,11 +216,11 @@ class UndoLog:
             self._write(_batches(data + line))
 
     def drop(self, id_: str) -> None:
-        """Let go of a batch.  Raises DiskFull, JournalBroken."""
+        """Remove a batch.  Raises DiskFull, JournalBroken."""
         self._write([batch for batch in self.read() if batch.id != id_])
 
     def clear(self) -> None:
-        """Let go of all of them.  Raises DiskFull, JournalBroken."""
+        """Remove all batches.  Raises DiskFull, JournalBroken."""
         self._disk.remove(self._path, durably=True)
         self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
 
@@ -230,7 +229,7 @@ class UndoLog:
 
 
 def _batches(data: bytes) -> list[UndoBatch]:
-    """Read an undo log; what one batch wrote may stand in several lines."""
+    """Parse an undo log; a batch may span several lines."""
     batches: list[UndoBatch] = []
     for line in data.split(b"\n"):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -243,26 +242,27 @@ def _batches(data: bytes) -> list[UndoBatch]:
 
 
 class Tombstones:
-    """Hashes of what was forgotten, in the file *path*: salted, and nothing else of it."""
+    """Salted hashes of forgotten notes, in the file *path*."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
         self._disk = disk
 
-    def buried(self, hashes: Iterable[str]) -> frozenset[str]:
+    def find(self, hashes: Iterable[str]) -> frozenset[str]:
+        """Return those of *hashes* that have a tombstone."""
         salt, marks = self._read()
         known = set(marks)
         return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
 
-    def bury(self, hashes: Iterable[str]) -> None:
-        """Remember that what has these hashes was forgotten.  Raises DiskFull, JournalBroken."""
+    def add(self, hashes: Iterable[str]) -> None:
+        """Add tombstones for these hashes.  Raises DiskFull, JournalBroken."""
         salt, marks = self._read()
         salt = salt or secrets.token_hex(16)
         new = (_mark(salt, hash_) for hash_ in hashes)
         self._write(salt, list(dict.fromkeys([*marks, *new])))
 
-    def lift(self, hashes: Iterable[str]) -> None:
-        """The owner wants these again.  Raises DiskFull, JournalBroken."""
+    def remove(self, hashes: Iterable[str]) -> None:
+        """Remove the tombstones of these hashes.  Raises DiskFull, JournalBroken."""
         salt, marks = self._read()
         gone = {_mark(salt, hash_) for hash_ in hashes}
         if not gone.isdisjoint(marks):
@@ -270,7 +270,7 @@ class Tombstones:
 
     def _read(self) -> tuple[str, list[str]]:
         data = _read(self._path)
-        # What is damaged costs itself alone: all of it is written again with the next one.
+        # Damaged hashes are skipped; the next change writes the whole file.
         salt, *marks = data.decode("ascii", "ignore").split() or [""]
         return salt, marks
 
@@ -279,8 +279,8 @@ class Tombstones:
         self._disk.replace(self._path, f"{lines}\n".encode())
 
 
-def said_hash(note: Note) -> str:
-    """Name what *note* says, as what was forgotten is known by."""
+def text_hash(note: Note) -> str:
+    """Return the hash of the note's text, as tombstones have it."""
     return digests("", note.text)[1]
 
 
@@ -299,19 +299,19 @@ class NoteStore:
         self._disk = disk
         self._max_notes = max_notes
 
-    # --- reading, also beside the writer --------------------------------------------------------
+    # --- reading, also concurrent with the writer -----------------------------------------------
 
     def search(self, query: SearchQuery, limit: int, close: Sequence[str] = ()) -> list[Note]:
-        """Find the *limit* best notes by words, together with those that are *close* by meaning.
+        """Return the *limit* best notes by words, merged with those that are *close* by meaning.
 
         Raises DatabaseUnusable.
         """
         groups = grouped(self.indexed.index.search(query))
         keys = [hit.key for group in groups for hit in group]
         if close:
-            # Of versions that fit about equally well by words, meaning must not choose the old.
+            # Meaning must not rank an old version above a new one with the same words.
             versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
-            keys = placed(fused(keys, close), versions)
+            keys = sort_group(fuse_rankings(keys, close), versions)
         notes = self.read(keys[: limit + SPARE])
         return [note for note in notes if _is_found(note, query)][:limit]
 
@@ -319,18 +319,18 @@ class NoteStore:
         return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
-        """Read the newest notes, kept or not (*pending*), the newest first.
+        """Read the newest listed or unlisted (*pending*) notes, the newest first.
 
         Raises DatabaseUnusable.
         """
         return self.read(self.indexed.index.newest(limit, pending=pending))
 
     def observations(self) -> list[Observation]:
-        """List what was noticed and waits.  Raises DatabaseUnusable."""
+        """Return the pending observations.  Raises DatabaseUnusable."""
         return observations_of(self.newest(MOST_PENDING, pending=True))
 
     def overview(self) -> MemoryOverview:
-        """Say how much there is, what came last, and what waits.  Raises DatabaseUnusable."""
+        """Return counts, and the newest, pending and archived notes.  Raises DatabaseUnusable."""
         unlisted = self.newest(MOST_PENDING, pending=True)
         return MemoryOverview(
             self.indexed.index.counts(self._disk.clock()),
@@ -344,11 +344,10 @@ class NoteStore:
     def save(
         self, drafts: Iterable[NoteDraft], *, batch: str = "", learned: bool = False
     ) -> list[Saved | Unsaved]:
-        """Remember *drafts*, on the disk when this returns.
+        """Save *drafts* durably.
 
-        What is saved can be taken back together, with what had the same *batch* just before.
-        *learned* ones are wanted by nobody in particular: what was forgotten stays so.  Raises
-        JournalBroken.
+        They join the newest undo batch if that has the id *batch*.  *learned* drafts that were
+        forgotten before are not saved.  Raises JournalBroken.
         """
         batch = batch or secrets.token_hex(8)
         answers: list[Saved | Unsaved] = []
@@ -364,19 +363,20 @@ class NoteStore:
         if (why := wrong(draft)) is not None:
             return Unsaved(draft.key, why)
         hashes = digests(draft.key, draft.text)
-        forgotten = self._tombstones.buried(hashes)
+        forgotten = self._tombstones.find(hashes)
         if forgotten and learned:
             return Unsaved(draft.key, "it was forgotten, and is not learned again", forgotten=True)
         before = self.files.read(draft.key)
-        if (why := self._refused(draft, before)) is not None:
+        if (why := self._find_conflict(draft, before)) is not None:
             return Unsaved(draft.key, why)
         if forgotten:
-            self._tombstones.lift(hashes)
-        note = self._made(draft, before.note if before is not None else None)
+            self._tombstones.remove(hashes)
+        note = self._build_note(draft, before.note if before is not None else None)
         self._write(note, before, batch, learned=learned)
         return Saved(draft.key, replaced=before is not None)
 
-    def _refused(self, draft: NoteDraft, before: NoteFile | None) -> str | None:
+    def _find_conflict(self, draft: NoteDraft, before: NoteFile | None) -> str | None:
+        """Return the reason why *draft* must not replace *before*; None if it may."""
         if before is None:
             if os.path.lexists(self.files.path(draft.key)):
                 return "what is there under this name cannot be read"
@@ -386,7 +386,7 @@ class NoteStore:
         if before.is_cut:
             return "its file is longer than any note, and what was not read of it would be lost"
         if draft.label.untrusted and not before.note.untrusted:
-            # Strangers' words must not make us forget what the owner told us.
+            # Strangers' words must not replace the owner's.
             return (
                 "a note of this key is from a conversation that strangers had no part in, and this "
                 "one has read strangers' words; choose another key"
@@ -401,7 +401,7 @@ class NoteStore:
                 return self.indexed.index.count()
         return sum(1 for _ in self.files.stamps())
 
-    def _made(self, draft: NoteDraft, before: Note | None) -> Note:
+    def _build_note(self, draft: NoteDraft, before: Note | None) -> Note:
         now = stamped(self._disk.clock())
         old = before or Note(draft.key, "")
         return Note(
@@ -414,10 +414,10 @@ class NoteStore:
             draft.label,
             old.created or now,
             now,
-            self._more(draft, old),
+            self._header_lines(draft, old),
         )
 
-    def _more(self, draft: NoteDraft, old: Note) -> tuple[str, ...]:
+    def _header_lines(self, draft: NoteDraft, old: Note) -> tuple[str, ...]:
         more = old.more if draft.more is None else draft.more
         if draft.kind is None:
             return more
@@ -436,66 +436,68 @@ class NoteStore:
 
     # --- learning --------------------------------------------------------------------------------
 
-    def learn(self, found: Sequence[Observation], batch: str, settings: LearningSettings) -> Lesson:
-        """Take in what one look at a conversation found (`learning.learn`).
+    def learn(
+        self, found: Sequence[Observation], batch: str, settings: LearningSettings
+    ) -> LearningPlan:
+        """Apply the plan for the facts *found* in one pass (`learning.learn`).
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
         hashes = {one: digests(one.key, one.text) for one in found}
-        buried = self._tombstones.buried(chain.from_iterable(hashes.values()))
+        buried = self._tombstones.find(chain.from_iterable(hashes.values()))
         facts = [one for one in found if buried.isdisjoint(hashes[one])]
         pending = self.indexed.look_up(self.observations)
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
         known = [note for note in notes if note.status == "active"]
-        lesson = learn(facts, pending, known, settings)
-        self._carry_out(lesson, batch, learned=True)
-        return lesson
+        plan = learn(facts, pending, known, settings)
+        self._apply(plan, batch, learned=True)
+        return plan
 
     def settle(self, code: str, *, is_kept: bool) -> str:
-        """Keep or drop what the owner calls *code*; say what was done.
+        """Keep or drop the observation *code*; return a message for the owner.
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
         pending = self.indexed.look_up(self.observations)
-        lesson = settled(code, pending, is_kept=is_kept)
-        if lesson is None:
+        plan = plan_decision(code, pending, is_kept=is_kept)
+        if plan is None:
             return "There is nothing of that kind."
-        self._carry_out(lesson, "", learned=False)
-        said = " ".join(one.text for one in lesson.drafts)
-        return f"Remembered: {said}" if is_kept else "Dropped."
+        self._apply(plan, "", learned=False)
+        text = " ".join(one.text for one in plan.drafts)
+        return f"Remembered: {text}" if is_kept else "Dropped."
 
-    def _carry_out(self, lesson: Lesson, batch: str, *, learned: bool) -> None:
-        """Write first, then drop: a crash between them leaves observations of what is kept."""
-        for answer in self.save(lesson.drafts, batch=batch, learned=learned):
+    def _apply(self, plan: LearningPlan, batch: str, *, learned: bool) -> None:
+        """Save first, then remove: after a crash between them the observations are still there."""
+        for answer in self.save(plan.drafts, batch=batch, learned=learned):
             if isinstance(answer, Unsaved) and not answer.forgotten:
                 raise NotesUnwritten(f"{answer.key}: {answer.why}")
-        if lesson.buried:
-            self._tombstones.bury(lesson.buried)
-        self._remove([note.key for note in self.read(lesson.dropped) if note.status == "pending"])
+        if plan.buried:
+            self._tombstones.add(plan.buried)
+        self._remove([note.key for note in self.read(plan.dropped) if note.status == "pending"])
 
-    # --- forgetting and taking back --------------------------------------------------------------
+    # --- forgetting and undo ---------------------------------------------------------------------
 
     def forget(self, keys: Sequence[str]) -> Forgotten:
-        """Forget these notes: no byte of them, or noticed of them, stays in the memory's files.
+        """Remove these notes, and observations of them, from all files of the memory.
 
-        What stays are salted hashes, which keep them from being learned again.  Raises DiskFull
-        (nothing was forgotten yet) and JournalBroken.
+        Salted hashes remain, so that they are not learned again.  Raises DiskFull (before any
+        removal) and JournalBroken.
         """
         there = [key for key in dict.fromkeys(keys) if self._is_there(key)]
         known = self.read(there)
         if known:
-            self._tombstones.bury(
+            self._tombstones.add(
                 hash_ for note in known for hash_ in digests(note.subject, note.text)
             )
-        said = {said_hash(note) for note in known}
-        about = {note.subject for note in known}
-        self._undo_log.clear()  # also of one that is gone: it may have what that was
+        texts = {text_hash(note) for note in known}
+        subjects = {note.subject for note in known}
+        self._undo_log.clear()  # also for a missing note: the log may have its text
         noticed, why = list[str](), ""
         try:
             noticed = [
                 note.key
                 for note in self.indexed.look_up(lambda: self.newest(MOST_PENDING, pending=True))
-                if note.is_observation and (note.subject in about or said_hash(note) in said)
+                if note.is_observation and (note.subject in subjects or text_hash(note) in texts)
             ]
         except DatabaseUnusable as error:
             why = f"what was noticed of it may still be there: {error}"
@@ -506,24 +508,24 @@ class NoteStore:
         return Forgotten(tuple(there), tuple(key for key in keys if key not in there), why)
 
     def _is_there(self, key: str) -> bool:
-        """Tell whether there is something of this name that can be removed: no folder."""
+        """Return True if there is a file or link of this name, but no folder."""
         path = self.files.path(key)
         return _is_key(key) and (path.is_symlink() or (path.exists() and not path.is_dir()))
 
     def undo(self) -> str:
-        """Take the newest batch back, and say what came of its notes, by what they are about.
+        """Undo the newest batch; return a message that lists its notes by subject.
 
         Raises DiskFull, JournalBroken, DatabaseUnusable.
         """
         batches = self._undo_log.read()
         if not batches:
             return "There is nothing to take back."
-        return self._take_back(batches[-1], for_good=batches[-1].learned)
+        return self._undo_batch(batches[-1], for_good=batches[-1].learned)
 
     def unlearn(self, session: str, parts: Sequence[tuple[int, int]]) -> str:
-        """Let go of what looks back at *parts* of the log of *session* have found.
+        """Remove the facts and observations from *parts* of the log of *session*.
 
-        What is said again may be learned again.  Raises DiskFull, JournalBroken, DatabaseUnusable.
+        They may be learned again.  Raises DiskFull, JournalBroken, DatabaseUnusable.
         """
 
         def is_gone(batch: str) -> bool:
@@ -532,12 +534,12 @@ class NoteStore:
 
         for batch in reversed(self._undo_log.read()):
             if batch.learned and is_gone(batch.id):
-                self._take_back(batch, for_good=False)
+                self._undo_batch(batch, for_good=False)
         pending = self.indexed.look_up(self.observations)
         self._remove([one.name for one in pending if is_gone(one.batch)])
         return "Let go of."
 
-    def _take_back(self, batch: UndoBatch, *, for_good: bool) -> str:
+    def _undo_batch(self, batch: UndoBatch, *, for_good: bool) -> str:
         removed, restored, changed = dict[str, str](), dict[str, str](), dict[str, str]()
         for write in reversed(batch.writes):
             now = self.files.read(write.key)
@@ -548,21 +550,21 @@ class NoteStore:
                 restored[write.key] = write.key
             else:
                 if for_good:
-                    # The text alone: something else may be learned of the same.
-                    self._tombstones.bury((said_hash(now.note),))
+                    # Only the text: another fact may be learned with the same key.
+                    self._tombstones.add((text_hash(now.note),))
                 removed[write.key] = now.note.subject
                 restored.pop(write.key, None)
         self._remove(tuple(removed))
         self._undo_log.drop(batch.id)
-        told = []
+        lines = []
         for what, notes in (
             ("Removed", removed),
             ("As before", restored),
             ("Left, as changed since", changed),
         ):
             if notes:
-                told.append(f"{what}: {', '.join(dict.fromkeys(notes.values()))}.")
-        return " ".join(told)
+                lines.append(f"{what}: {', '.join(dict.fromkeys(notes.values()))}.")
+        return " ".join(lines)
 
     def _remove(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -570,8 +572,8 @@ class NoteStore:
         self.indexed.drop(keys)
 
 
-def fused(*lists: Sequence[K]) -> list[K]:
-    """Join rankings by the places that each gives (reciprocal rank fusion)."""
+def fuse_rankings(*lists: Sequence[K]) -> list[K]:
+    """Merge rankings by reciprocal rank fusion."""
     scores: dict[K, float] = {}
     for keys in lists:
         for place, key in enumerate(keys, 1):
@@ -579,10 +581,10 @@ def fused(*lists: Sequence[K]) -> list[K]:
     return sorted(scores, key=lambda key: -scores[key])
 
 
-def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
-    """Bring those of *keys* that are in *group* into its order, in the places they have.
+def sort_group(keys: Sequence[str], group: Sequence[str]) -> list[str]:
+    """Sort those *keys* that are in *group* by its order; others keep their places.
 
-    >>> placed(["old", "a", "new"], ["new", "old", "b"])
+    >>> sort_group(["old", "a", "new"], ["new", "old", "b"])
     ['new', 'a', 'old']
     """
     in_order = iter([key for key in group if key in keys])
@@ -591,7 +593,7 @@ def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
 
 
 def _is_found(note: Note, query: SearchQuery) -> bool:
-    """Tell whether *note*, as its file is now, may be an answer."""
+    """Return True if *note*, from its current file, may be a result of *query*."""
     until = expires(note)
     alive = until is None or until > query.now
     return note.status == "active" and alive and (query.untrusted or not note.untrusted)
@@ -607,13 +609,13 @@ def _is_note(entry: "os.DirEntry[str]") -> bool:
 
 
 def _read(path: Path) -> bytes:
-    """Read a file that may be missing; what cannot be read now must not be taken for nothing."""
+    """Read a file, b"" if it is missing.  Raises if it cannot be read."""
     with judged(path), suppress(FileNotFoundError):
         return path.read_bytes()
     return b""
 
 
 def _mark(salt: str, hash_: str) -> str:
-    # Salted, as the hashes alone could be guessed.
+    # Salted, since plain hashes could be guessed.
     key = salt.encode()[:64]
     return hashlib.blake2b(hash_.encode(), digest_size=16, key=key).hexdigest()

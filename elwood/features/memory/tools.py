@@ -1,4 +1,4 @@
-"""The tools that keep facts for later conversations, look them up, and forget them."""
+"""The tools that save, search and forget notes."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
+    GetOverview,
     MemoryMail,
-    Overlook,
     ReadNotes,
     Recall,
     Remember,
@@ -22,20 +22,20 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, TAG, TTL, Kind, Note, NoteDraft
-from elwood.features.memory.store import fused
+from elwood.features.memory.store import fuse_rankings
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked, having
 
 _MARKED = ", marked as from a conversation with strangers' words"
 
-# Daily notes know by it which turn saved a note.
+# Daily notes use it to find the turn that saved a note.
 SAVE = "save_memory"
-# Notes that one search may show, and characters of all of them: below the limit of the tool.
+# Results of one search, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20
 MAX_SHOWN = 45_000
-# Sets of words besides the first, in one search.
+# Alternative queries in one search.
 MAX_ALSO = 4
-# Words from which on another search's result comes before notes that have fewer.
+# Words that a result of another search must match to come before notes with fewer.
 ENOUGH = 2
 
 
@@ -82,7 +82,7 @@ class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NoteTools:
-    """Keeps, finds and forgets notes of *memory*; *searches* are what there is to find besides."""
+    """Save, search and forget notes of *memory*; *searches* are all searches, also of notes."""
 
     def __init__(self, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> None:
         self._memory = memory
@@ -118,10 +118,10 @@ class NoteTools:
             found = [one for one in found if one.kind == given.kind][: given.limit]
         if not found:
             return "no note has any of these words"
-        text = shown(found, MAX_SHOWN, "## ")
-        strange = [one.origin for one in found if one.label.untrusted]
-        origin = f"memory: {', '.join(strange)}" if strange else ""
-        return Output(text, untrusted=bool(strange), private=True, origin=origin)
+        text = format_results(found, MAX_SHOWN, "## ")
+        untrusted = [one.origin for one in found if one.label.untrusted]
+        origin = f"memory: {', '.join(untrusted)}" if untrusted else ""
+        return Output(text, untrusted=bool(untrusted), private=True, origin=origin)
 
     async def forget(self, given: ForgetMemory, context: ToolContext) -> Output:
         keys = tuple(context.facts.get("notes", "").split())
@@ -135,19 +135,17 @@ class NoteTools:
         return Output(done.text, bool(strange), private=True, origin=origin)
 
     async def plan_forget(self, given: ForgetMemory, context: ToolContext) -> Plan:
-        """Find which notes would be forgotten: a yes is for these and no others.
+        """Find the notes to forget; an approval is for these only.
 
-        The owner is asked each time, as for all that is destroyed: not even `/memory undo` brings a
-        forgotten note back, and so nobody's words but a yes to these very keys may cause it.  The
-        question names the keys alone, for it is kept with the approvals: a text that is to vanish
-        must not be copied there.
+        Ask the owner each time, as `/memory undo` cannot restore a forgotten note.  The
+        question has only the keys: it is stored with the approvals, where the text would survive.
         """
-        waiting = (await self._memory.ask(Overlook())).pending
+        waiting = (await self._memory.ask(GetOverview())).pending
         noticed = [note for note in waiting if note.subject in given.keys]
         notes = {n.key: n for n in (*await self._memory.ask(ReadNotes(keys=given.keys)), *noticed)}
         if not notes:
             raise ToolFailure("there is no such note; nothing was forgotten")
-        names = dict.fromkeys(map(_named, notes.values()))
+        names = dict.fromkeys(map(_display_name, notes.values()))
         count = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
         question = f"Forget {count} for good: {', '.join(names)}"
         strange = ", ".join(key for key, note in notes.items() if note.untrusted)
@@ -167,26 +165,26 @@ async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     return Plan(ReadFiles(), f"Look up in the memory: {words}")
 
 
-def _named(note: Note) -> str:
+def _display_name(note: Note) -> str:
     return f"{note.subject} (noticed)" if note.is_observation else note.key
 
 
 async def search_all(
     searches: Sequence[TextSearch], queries: Sequence[str], limit: int
 ) -> list[SearchResult]:
-    """Find the best *limit* texts of all *searches*; notes come first.
+    """Return the best *limit* results of all *searches*; notes come first.
 
-    Each of *queries* says in other words what is looked for.
+    *queries* are alternative wordings of one query.
     """
     notes, others = list[Sequence[SearchResult]](), list[Sequence[SearchResult]]()
     for one in sorted(searches, key=lambda one: one.name):
         found = [await one.search(each, limit) for each in queries]
         (notes if isinstance(one, NoteSearch) else others).extend(found)
-    return joined(merged(notes), merged(others), asked(queries[0]))[:limit]
+    return put_notes_first(merge_results(notes), merge_results(others), asked(queries[0]))[:limit]
 
 
-def merged(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:
-    """Join what several searches found, what many have high up first."""
+def merge_results(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:
+    """Merge the results of several searches by rank."""
     rankings, most = [], dict[tuple[str, str], SearchResult]()
     for found in lists:
         rankings.append([(one.origin, one.text) for one in found])
@@ -194,16 +192,16 @@ def merged(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:
             before = most.setdefault((one.origin, one.text), one)
             if one.words > before.words:
                 most[one.origin, one.text] = one
-    return [most[key] for key in fused(*rankings)]
+    return [most[key] for key in fuse_rankings(*rankings)]
 
 
-def joined(
+def put_notes_first(
     notes: Sequence[SearchResult], others: Iterable[SearchResult], chosen: Sequence[str]
 ) -> list[SearchResult]:
-    """Put *notes* first, which keep their order, but what has more of the words before them.
+    """Put *notes* first, in their order, after those of *others* that match more words.
 
-    It must have several, or all: notes that are near by meaning alone are worth more than a word
-    that is everywhere.
+    These must match at least `ENOUGH` words, or all: a note that is near by meaning is better than
+    a match of one common word.
     """
     enough = max([min(ENOUGH, len(chosen)), *(one.words + 1 for one in notes)])
     found = sorted(others, key=lambda one: -one.words)
@@ -211,24 +209,24 @@ def joined(
     return [*better, *notes, *found[len(better) :]]
 
 
-def shown(found: Sequence[SearchResult], room: int, head: str = "") -> str:
-    """Show what was *found*, as far as it fits into *room* characters, each behind a *head*."""
+def format_results(found: Sequence[SearchResult], room: int, head: str = "") -> str:
+    """Format results in about *room* characters, each after *head*."""
     room //= max(1, len(found))
     parts = []
     for one in found:
         about = [f"updated {one.updated[:10]}"] if one.updated else []
         about += [one.about] if one.about else []
         about += ["may hold strangers' words"] if one.label.untrusted else []
-        said = f" ({'; '.join(about)})" if about else ""
+        suffix = f" ({'; '.join(about)})" if about else ""
         text = one.text
         if len(text) > room:
             text = f"{text[:room]}\n[cut: {len(text) - room} more characters]"
-        parts.append(f"{head}{one.origin}{said}\n{text}")
+        parts.append(f"{head}{one.origin}{suffix}\n{text}")
     return "\n\n".join(parts)
 
 
 class NoteSearch:
-    """The search for notes of the *memory*; what is forgotten there it forgets by itself."""
+    """Search for notes of *memory*; `forget` does nothing, as the memory removes them itself."""
 
     name = "notes"
 
@@ -245,7 +243,7 @@ class NoteSearch:
 
 
 def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
-    """Show *notes* as what a search for *query* has found."""
+    """Convert *notes* to results of a search for *query*."""
     chosen = asked(query)
     found = []
     for note in notes:

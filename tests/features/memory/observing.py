@@ -16,7 +16,13 @@ from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import Kind, Observation, observations_of
-from elwood.features.memory.messages import Learn, MemoryMail, MemoryOverview, Overlook, Unlearned
+from elwood.features.memory.messages import (
+    GetOverview,
+    Learn,
+    MemoryMail,
+    MemoryOverview,
+    Unlearned,
+)
 from elwood.features.memory.note import Note
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.store import NoteStore
@@ -66,7 +72,7 @@ class Notebook(Address[MemoryMail]):
     async def ask(self, message: Any) -> Any:
         await trio.lowlevel.checkpoint()
         match message:
-            case Overlook():
+            case GetOverview():
                 return self.overview
             case Learn(found=found, batch=batch, settings=settings):
                 if self.full:

@@ -15,11 +15,11 @@ from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.features.memory.actor import PAUSE
-from elwood.features.memory.learning import Lesson, Observation
+from elwood.features.memory.learning import LearningPlan, Observation
 from elwood.features.memory.messages import (
+    GetOverview,
     Learn,
     MemoryMail,
-    Overlook,
     ReadNotes,
     Recall,
     Remember,
@@ -109,18 +109,18 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         await memory.ask(Remember(draft=draft("maybe", "Tea at five", status="pending")))
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
         assert [note.key for note in found] == ["tea"]
-        assert (await memory.ask(Overlook())).counts == IndexCounts(3, 1, 1)
+        assert (await memory.ask(GetOverview())).counts == IndexCounts(3, 1, 1)
 
 
 AUTO = LearningSettings(mode="auto", threshold=2)
 
 
-async def learn(memory: Mail, *found: Observation) -> Lesson:
+async def learn(memory: Mail, *found: Observation) -> LearningPlan:
     batch = found[0].batch
     learn = Learn(found=found, batch=batch, settings=AUTO)
-    lesson = await memory.ask(learn)
-    assert isinstance(lesson, Lesson)
-    return lesson
+    plan = await memory.ask(learn)
+    assert isinstance(plan, LearningPlan)
+    return plan
 
 
 async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from elwood.features.memory.learning import (
     MAX_QUESTIONS,
     MAX_TEXT,
     SHOWN_TOKENS,
-    Lesson,
+    LearningPlan,
     Observation,
     Unreadable,
     draft_of,
@@ -70,18 +70,20 @@ def filed(draft: NoteDraft) -> Note:
     return parse(draft.key, render(note))
 
 
-def apply(lesson: Lesson, before: Sequence[Observation], known: Sequence[Note]) -> dict[str, Note]:
-    """Carry a lesson out."""
+def apply(
+    plan: LearningPlan, before: Sequence[Observation], known: Sequence[Note]
+) -> dict[str, Note]:
+    """Carry a plan out."""
     notes = {one.name: filed(draft_of(one)) for one in before}
     notes |= {one.key: one for one in known}
-    notes |= {one.key: filed(one) for one in lesson.drafts}
-    for name in lesson.dropped:
+    notes |= {one.key: filed(one) for one in plan.drafts}
+    for name in plan.dropped:
         del notes[name]
     return notes
 
 
-def promoted(lesson: Lesson) -> list[NoteDraft]:
-    return [one for one in lesson.drafts if one.status == "active"]
+def promoted(plan: LearningPlan) -> list[NoteDraft]:
+    return [one for one in plan.drafts if one.status == "active"]
 
 
 # --- what becomes of it ---------------------------------------------------------------------------
@@ -107,21 +109,21 @@ def promoted(lesson: Lesson) -> list[NoteDraft]:
 def test_only_what_was_seen_alike_in_three_conversations_is_promoted(
     found: Sequence[Observation], mode: LearningMode, is_promoted: bool
 ) -> None:
-    lesson = learn(found[:1], found[1:], [], LearningSettings(mode=mode))
-    assert bool(lesson.questions or promoted(lesson)) is is_promoted
+    plan = learn(found[:1], found[1:], [], LearningSettings(mode=mode))
+    assert bool(plan.questions or promoted(plan)) is is_promoted
 
 
 @pytest.mark.parametrize("settings", [AUTO, SUGGEST])
 def test_a_contradiction_is_asked_about_and_keeps_nothing(settings: LearningSettings) -> None:
     waiting = [seen("Likes coffee.", session=one) for one in "ab"]
     found = seen("Likes coffee.", session="c")
-    lesson = learn([found], waiting, [kept()], settings)
+    plan = learn([found], waiting, [kept()], settings)
 
-    assert "Likes tea." in lesson.questions[0].text
-    assert "Likes coffee." in lesson.questions[0].text
-    notes = apply(lesson, waiting, [kept()])
+    assert "Likes tea." in plan.questions[0].text
+    assert "Likes coffee." in plan.questions[0].text
+    notes = apply(plan, waiting, [kept()])
     assert notes["tea"] == kept()
-    assert learn([], observations_of(notes.values()), [kept()], settings) == Lesson()
+    assert learn([], observations_of(notes.values()), [kept()], settings) == LearningPlan()
 
 
 def test_a_correction_needs_to_be_said_once() -> None:
@@ -139,10 +141,10 @@ def test_a_correction_needs_to_be_said_once() -> None:
 
 def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_learned() -> None:
     theirs = kept("Likes tea.", label=STRANGE)
-    lesson = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
-    [note] = apply(lesson, THREE[:2], [theirs]).values()
+    plan = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
+    [note] = apply(plan, THREE[:2], [theirs]).values()
     assert (note.status, note.untrusted) == ("active", False)
-    assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == Lesson()
+    assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == LearningPlan()
 
 
 def test_what_differs_by_a_symbol_alone_is_put_right_and_not_promoted() -> None:
@@ -161,10 +163,10 @@ def test_neither_strangers_nor_a_sentence_in_place_of_a_page_correct(
 ) -> None:
     old = kept("4 May. " * (MAX_TEXT if long else 1), "birthday")
     new = seen("5 May", "birthday", kind="correction", label=label)
-    lesson = learn([new], [], [old], AUTO)
+    plan = learn([new], [], [old], AUTO)
 
-    assert apply(lesson, [], [old])["birthday"] == old
-    assert not lesson.questions
+    assert apply(plan, [], [old])["birthday"] == old
+    assert not plan.questions
 
 
 def test_the_oldest_make_room() -> None:
@@ -204,16 +206,16 @@ def test_no_stranger_is_remembered_whatever_is_seen(
     """Total; bounded; strangers' words are neither kept nor asked about."""
     waiting = list({one.name: one for one in before}.values())
     settings = LearningSettings(mode=mode, threshold=2)
-    lesson = learn(found, waiting, known, settings)
+    plan = learn(found, waiting, known, settings)
 
     trusted = {(s.key, s.text) for s in [*found, *waiting] if not s.label.untrusted}
-    for note in promoted(lesson):
+    for note in promoted(plan):
         assert (note.key, note.text) in trusted
         assert not note.label.untrusted
         assert mode == "auto"
-    assert len(lesson.questions) <= MAX_QUESTIONS
-    assert lesson.learned <= MAX_FACTS
-    assert mode != "off" or lesson == Lesson()
+    assert len(plan.questions) <= MAX_QUESTIONS
+    assert plan.learned <= MAX_FACTS
+    assert mode != "off" or plan == LearningPlan()
     listing(waiting)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Output, ToolContext
-from elwood.features.memory.extension import offered, relevant
+from elwood.features.memory.extension import format_offer, relevant
 from elwood.features.memory.note import Note
 from elwood.features.memory.tools import NoteQuery
 from elwood.foundation.storage.search_index import Document, SearchIndex, SearchQuery
@@ -149,4 +149,4 @@ def test_an_offer_keeps_to_its_budget(written: list[str], budget: int) -> None:
     notes = [Note("tea", text.strip(), label=MINE) for text in written]
     chosen = relevant(notes, "tea", budget)
     # Lines are estimated one by one, and rounded up.
-    assert not chosen or estimate(offered(chosen)) <= budget + len(chosen)
+    assert not chosen or estimate(format_offer(chosen)) <= budget + len(chosen)

@@ -236,7 +236,7 @@ def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: i
             memory.forget([name])
         assert path.stat().st_size < (2 * len(names) + 3) * 33
         hashes = [hash_ for name in names for hash_ in digests(name, f"text {name}")]
-        assert memory._tombstones.buried(hashes) == set(hashes)
+        assert memory._tombstones.find(hashes) == set(hashes)
 
 
 def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
