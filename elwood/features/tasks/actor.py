@@ -1,8 +1,7 @@
-"""The two actors of tasks: the timetable keeps what is to be done, the scheduler has it done.
+"""The two actors of tasks: the timetable stores tasks, the scheduler runs them.
 
-They are two because sessions ask the timetable, and the scheduler asks sessions.  A run is the same
-two asks however often it is gone on with: the session takes a message once, by its id, and has one
-answer for it.
+They are separate because sessions ask the timetable, and the scheduler asks sessions.  A resumed
+run repeats the same two requests: a session accepts a message once, by its id, and has one answer.
 """
 
 import logging
@@ -25,13 +24,13 @@ from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.messages import (
     Adopt,
-    Begin,
     Change,
-    Consult,
-    End,
-    Heard,
+    FinishRun,
+    GetAgenda,
     ListTasks,
+    NewsDelivered,
     PlanTask,
+    StartRun,
     TimetableMail,
     WhichCancelled,
     Woken,
@@ -48,7 +47,7 @@ from elwood.features.tasks.state import (
     TimetableEntry,
     is_cancelled,
 )
-from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, placed, session_of
+from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, session_of, with_session
 from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import (
     Address,
@@ -70,34 +69,33 @@ RUNS = "writing the logs of runs"
 HEARTBEAT = "heartbeat"
 RECORD, ADOPT = "writing the timetable", "taking tasks in"
 CLOCK = "the clock was put back"
-# Runs at once, of different tasks: each may be a conversation with a model.  So many reminders run
-# beside them: a session says them at once, and runs take half an hour.  Its mailbox holds 16.
+# Concurrent runs of tasks, each maybe half an hour with a model, and as many concurrent reminders,
+# which are short.  A session's mailbox holds 16.
 MAX_RUNS = 8
-# Seconds between two looks at the wall clock: how late a suspend, or a clock that was set, is
-# noticed at most.
+# Most seconds until the scheduler notices a suspend or a changed wall clock.
 LOOK = 60.0
-# Seconds until what found no room, or did not reach the owner, is tried again.
+# Seconds until a failed write, or failed news to the owner, is retried.
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
-# Seconds for a run: a turn may take 15 minutes, and another one may be before it.
+# Seconds for a run: a turn may take 15 minutes, and may wait for another one.
 RUN_LIMIT = 1_800.0
-# Seconds for its conversation to stop a run at that limit: it writes down what was under way.
+# Seconds for a session to stop a run at that limit and record it.
 STOP_LIMIT = 60.0
-# Seconds for the conversation that is to know what was told: the run is done without.
+# Seconds to add a note to the conversation of the route; the run is done without it.
 NOTE_LIMIT = 60.0
-# Instead of what a run said in the end whose model strangers may have steered.
-UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
+# Replaces the words of a failed run that strangers may have steered.
+HIDDEN_FAILURE = "it failed after reading what strangers wrote; elwood session show {} tells how"
 
 Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
-"""Posts a text with buttons to the owner, marked as a repeat or not; says if it has arrived."""
+"""Post a text with buttons to the owner, maybe marked as a repeat; return True if it arrived."""
 
 
 class TimetableActor:
-    """Answers what is to be done, and records what was.
+    """Owner of the timetable: it answers requests and records changes.
 
-    *hint* wakes the scheduler, and must not wait.  *log_runs* is given lines by task, for people:
-    its failure is shown and changes nothing here.  *clock* tells Unix time, *zone* is the owner's.
-    No task of a conversation gets one of the ids *reserved*.  What was planned before *restored_at*
-    may have been done by the state that a backup replaced.
+    *hint* wakes the scheduler, and must not wait.  *log_runs* writes lines by task for people; its
+    failure is only reported.  *clock* returns Unix time, *zone* is the owner's.  Tasks of
+    conversations do not get *reserved* ids.  Runs planned before *restored_at* may have been done
+    by the state that a backup replaced.
     """
 
     def __init__(
@@ -123,16 +121,16 @@ class TimetableActor:
         """Replay, then answer until stopped."""
         await self._journal.open()
         if self._restored_at is not None:
-            # What may have been done is closed before anybody is answered.
+            # Close runs that may have been done before answering requests.
             found = rules.restored(self._table, self._restored_at, self._zone)
             while True:
                 if await self._record(found):
                     break
                 await trio.sleep(RECORD_AGAIN)
         async for message in mailbox:
-            await self._answer(message)
+            await self._handle(message)
 
-    async def _answer(self, message: TimetableMail) -> None:
+    async def _handle(self, message: TimetableMail) -> None:
         match message:
             case PlanTask():
                 message.reply.set(await self._schedule(message.task))
@@ -146,13 +144,13 @@ class TimetableActor:
             case Adopt():
                 await self._adopt(message)
                 message.reply.set(None)
-            case Consult(now=now):
-                message.reply.set(await self._consult(now))
-            case Begin():
-                message.reply.set(await self._begin(message))
-            case End():
+            case GetAgenda(now=now):
+                message.reply.set(await self._get_agenda(now))
+            case StartRun():
+                message.reply.set(await self._start_run(message))
+            case FinishRun():
                 message.reply.set(await self._end(message))
-            case Heard(upto=upto):
+            case NewsDelivered(upto=upto):
                 if self._table.news and self._table.news[0].seq <= upto:
                     await self._record([NewsTold(upto)])
                 message.reply.set(None)
@@ -168,7 +166,7 @@ class TimetableActor:
         task, decision = rules.schedule(self._table, task, now, self._reserved)
         if not decision.ok:
             return CommandResult(decision.words, ok=False)
-        if not await self._settle(decision, task.id):
+        if not await self._record_decision(decision, task.id):
             return CommandResult("there is no room on the disk to write it down", ok=False)
         return rules.task_status(self._table.tasks[task.id], now)
 
@@ -176,7 +174,7 @@ class TimetableActor:
         decision = rules.change(
             self._table, change.id, change.verb, change.by, self._clock(), own=change.own
         )
-        if not await self._settle(decision, change.id):
+        if not await self._record_decision(decision, change.id):
             return CommandResult("There is no room on the disk to write that down.", ok=False)
         return CommandResult(decision.words, decision.ok)
 
@@ -186,10 +184,10 @@ class TimetableActor:
             report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
             clear_error(f"{ADOPT} ({adopt.origin})")
-        await self._settle(decision, adopt.origin)
+        await self._record_decision(decision, adopt.origin)
 
-    async def _settle(self, decision: Decision, about: str) -> bool:
-        """Write down what was decided, and have the scheduler look; False if there is no room."""
+    async def _record_decision(self, decision: Decision, about: str) -> bool:
+        """Record a decision and wake the scheduler; False if the disk is full."""
         cancelled = [
             self._table.tasks[entry.task].task
             for entry in decision.entries
@@ -201,12 +199,12 @@ class TimetableActor:
             kinds = [type(entry).__name__ for entry in decision.entries]
             log.info("tasks changed", extra={"of": about, "entries": kinds})
             stop = [Interrupt(f"{SESSION}{decision.stop}")] if decision.stop else []
-            # They may wait for a yes to what is cancelled.
+            # Sessions may wait for an approval that is now void.
             self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
         return True
 
-    async def _consult(self, now: float) -> Agenda:
-        """Settle what has passed by; without room to write that down nothing new is begun."""
+    async def _get_agenda(self, now: float) -> Agenda:
+        """Record missed runs and return the agenda; if the disk is full, without new runs."""
         if behind := rules.clock_behind(self._table, now, self._zone):
             report_warning(CLOCK, behind)
         else:
@@ -221,7 +219,7 @@ class TimetableActor:
             return Agenda(tuple(run for run in agenda.runs if run.begun))
         return agenda
 
-    async def _begin(self, begin: Begin) -> bool:
+    async def _start_run(self, begin: StartRun) -> bool:
         one, run = self._table.tasks.get(begin.run.task), begin.run
         if one is None:
             return False
@@ -230,7 +228,7 @@ class TimetableActor:
         may = rules.may_begin(one, run, self._clock())
         return may and await self._record([RunStarted(run, begin.seen, begin.session)])
 
-    async def _end(self, end: End) -> bool:
+    async def _end(self, end: FinishRun) -> bool:
         one, run = self._table.tasks.get(end.run.task), end.run
         if one is None:
             return True
@@ -238,8 +236,8 @@ class TimetableActor:
             entries = rules.on_run_finished(one, run, end.outcome, self._clock(), self._zone)
             return await self._record(entries, last_words=True)
         if end.outcome.result == "unchanged" and rules.may_begin(one, run, self._clock()):
-            # It stands in no log, so that doing nothing writes nothing: after a restart it is
-            # looked at again, which repeats nothing.
+            # Not journaled, so an unchanged watch writes nothing; checking it again after a restart
+            # is harmless.
             self._table.apply(0, self._clock(), RunFinished(run, "unchanged"))
         return True
 
@@ -259,12 +257,12 @@ class TimetableActor:
 
 
 class TaskRunner:
-    """Carries out runs by *sessions* and *chores*.
+    """Carry out runs by *sessions* and *chores*.
 
-    *watching* gives the fingerprint of what a task watches.  *route* says where the answer of a
-    task goes, None if nobody knows; *home* names the conversation that lives there, if one does:
-    it is told what was said, or the person could not answer.  *refusal* says why no model may be
-    asked for a task now, if none may.  *now* tells Unix time, *zone* is the owner's.
+    *watching* returns the fingerprint of a task's watch.  *route* returns the route of its answer,
+    None if unknown; *home* the session of a route, if any, which gets a note of each answer so that
+    people can reply.  *refusal* returns the reason if a task may not use a model now.  *now*
+    returns Unix time, *zone* is the owner's.
     """
 
     def __init__(
@@ -290,7 +288,7 @@ class TaskRunner:
         self._zone = zone
 
     async def look(self, task: Task) -> WatchedState | Outcome:
-        """Look at what *task* watches; the fingerprint is "" if it watches nothing."""
+        """Return the state of the watch of *task*; the fingerprint is "" if it has none."""
         if task.watch is None:
             return WatchedState()
         try:
@@ -299,22 +297,22 @@ class TaskRunner:
             raise
         except BadSetting as wrong:
             return Outcome("failed", str(wrong))
-        except Exception as error:  # a bug there is this task's failure, not the scheduler's
+        except Exception as error:  # a bug there must not stop the scheduler
             log.exception("watching failed", extra={"task": task.id})
             return Outcome("failed", f"what it watches cannot be read: {error}")
 
     async def carry_out(self, run: DueRun) -> Outcome:
-        """Do what is to be done, or go on with it, and say what came of it."""
+        """Start or resume a run and return its outcome."""
         with trio.move_on_after(RUN_LIMIT):
             return await self._follow_up(run, await self._carry_out(run))
         return await self._stop(run)
 
     def hint(self, hint: Interrupt | Decided) -> None:
-        """Pass a hint on to the session that it is for."""
+        """Forward a hint to its session."""
         self._offer(hint)
 
     def session(self, task: Task) -> str:
-        """Name the conversation where *task* is to run, if it leaves that open."""
+        """Return the session of a task with `CURRENT`, else ""."""
         if task.session != CURRENT:
             return ""
         route = self._route(task)
@@ -322,7 +320,7 @@ class TaskRunner:
         return home or f"{SESSION}{task.id}"
 
     async def _stop(self, run: DueRun) -> Outcome:
-        """Stop a run that has reached its limit, and what follows it; report its recorded end."""
+        """Stop a run at its limit, and its follow-up; return the recorded outcome."""
         took = f"took longer than {RUN_LIMIT / 60:.0f} minutes"
         session, done = session_of(run.task), None
         with trio.move_on_after(STOP_LIMIT):
@@ -330,12 +328,12 @@ class TaskRunner:
                 why = f"The run {took}"
                 done = await self._runs.stop(session, _message_of(part), why) or done
         if done is not None and done.failed:
-            return await self._ended(run, done)
-        # It is unknown how far the run came.  A chore may be done twice.
+            return await self._report_end(run, done)
+        # The run may have acted.  Only a chore may be repeated.
         return Outcome("failed", f"it {took}", acted=not run.task.chore)
 
     async def _follow_up(self, run: DueRun, outcome: Outcome) -> Outcome:
-        """Have the model do what the task wants after such an end, in the same conversation."""
+        """Run the task's follow-up for this outcome, if any, in the same session."""
         task, failed = run.task, outcome.result == "failed"
         prompt = task.on_failure if failed else task.on_success
         is_again = failed and run.planned.attempt > 1
@@ -345,16 +343,16 @@ class TaskRunner:
         trouble = outcome.words if failed else ""
         following = replace(run, task=asking, trouble=trouble, follows=True, looks=())
         done = await self._carry_out(following)
-        # What was done is not done again for what follows it.
+        # A run that was done is not repeated because its follow-up failed.
         return outcome if failed else replace(done, acted=done.result == "failed")
 
     async def _carry_out(self, run: DueRun) -> Outcome:
         task = run.task
-        if run.begun and isinstance(done := await self._await(run), RunResult):
-            return await self._ended(run, done)
+        if run.begun and isinstance(done := await self._wait_result(run), RunResult):
+            return await self._report_end(run, done)
         prompt = task.prompt
         if task.chore:
-            report = await self._do(task, run)
+            report = await self._run_chore(task, run)
             if report.failed or not report.prompt:
                 return Outcome("failed" if report.failed else "done", report.words)
             prompt = report.prompt
@@ -365,19 +363,25 @@ class TaskRunner:
             return Outcome("failed", "there is no place yet where it could be said")
         now = self._now()
         frame = partial(texts.framed, prompt, run.trouble, run.said)
-        make_words = texts.said if task.message else texts.called if task.tool else frame
+        make_words = (
+            texts.format_reminder
+            if task.message
+            else texts.format_tool_call
+            if task.tool
+            else frame
+        )
         words = make_words(task, run.planned.due, now, self._zone)
         taken = await self._runs.begin(partial(self._inbound, run, words, route, now))
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)
-        done = await self._await(run)
+        done = await self._wait_result(run)
         if done is None:
             return Outcome("failed", "the run is not in the log of its conversation", acted=True)
         if route is None:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
-        return await self._ended(run, done)
+        return await self._report_end(run, done)
 
-    async def _do(self, task: Task, run: DueRun) -> Report:
+    async def _run_chore(self, task: Task, run: DueRun) -> Report:
         chore = self._chores.get(task.chore)
         if chore is None:
             return Report(f"there is no chore {task.chore!r}", failed=True)
@@ -385,7 +389,7 @@ class TaskRunner:
             return await chore(run.good)
         except Halt:
             raise
-        except Exception as error:  # a bug in a chore is its own failure, not the scheduler's
+        except Exception as error:  # a bug in a chore must not stop the scheduler
             log.exception("chore broke", extra={"task": task.id})
             return Report(f"{task.chore} broke: {type(error).__name__}: {error}", failed=True)
 
@@ -417,8 +421,8 @@ class TaskRunner:
             ),
         )
 
-    async def _ended(self, run: DueRun, done: RunResult) -> Outcome:
-        """Let the conversation know that lives where the answer went; say what came of the run."""
+    async def _report_end(self, run: DueRun, done: RunResult) -> Outcome:
+        """Note the answer in the conversation of its route; return the outcome of the run."""
         route = done.told
         home = self._home(route) if route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
@@ -428,15 +432,15 @@ class TaskRunner:
                 log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
         words = done.text
-        # In a group others read what the owner must hear as well.
+        # A failure that was posted to a group is also reported to the owner.
         told = done.failed and route is not None and route.private
         thinks = not (run.task.message or run.task.tool)
         if done.failed and thinks and (why := await self._refusal(run.task)):
-            return Outcome("spent", why, done.acted, told)  # it used up what it may spend
+            return Outcome("spent", why, done.acted, told)  # it used up its budget
         if done.failed and done.label.untrusted and not run.task.untrusted:
-            # The next try is told why, in a conversation without the label of this one.
-            words = UNTOLD.format(session_of(run.task))
-        # A heartbeat looks at the same things again and again, and is not to repeat itself.
+            # The words go to the next try, in a conversation without this label.
+            words = HIDDEN_FAILURE.format(session_of(run.task))
+        # A heartbeat must not repeat its last answer.
         repeats = result == "done" and run.task.origin == "heartbeat" and done.told is not None
         said = done.text if repeats and not done.label.untrusted else ""
         return Outcome(result, words, done.acted, told, said, done.denied)
@@ -452,12 +456,12 @@ class TaskRunner:
             bounds=RunBounds(run.task.id, says="note", private=done.label.private),
         )
 
-    async def _await(self, run: DueRun) -> RunResult | None:
+    async def _wait_result(self, run: DueRun) -> RunResult | None:
         return await self._runs.wait(session_of(run.task), _message_of(run))
 
 
 def message_of(run: PlannedRun) -> str:
-    """Name the message that a run is, for ever."""
+    """Return the permanent message id of a run."""
     due = int(run.due) if run.due.is_integer() else repr(run.due)
     return f"{MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
 
@@ -467,11 +471,11 @@ def _message_of(run: DueRun) -> str:
 
 
 class Scheduler:
-    """Asks the timetable what is to be done, has it done, and says what came of it.
+    """Get the agenda from the timetable, carry out its runs, and report their outcomes.
 
-    *refresh* is called before each look: it reads what people may have changed.  *now* tells Unix
-    time, and is asked each time anew.  *full* says why no new work is taken, if none is: runs then
-    wait, and come late.  *look* is how many seconds it sleeps at most.
+    *refresh* is called before each agenda: it reads files that people edit.  *now* returns Unix
+    time.  *full* returns the reason if no new work is accepted: runs then wait.  *look* is the
+    most seconds between two agendas.
     """
 
     def __init__(
@@ -498,14 +502,14 @@ class Scheduler:
         self._telling = False
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
-        """Work until stopped; runs under way are left to their sessions, and gone on with later."""
+        """Work until stopped.  Sessions keep runs in progress; the next start resumes them."""
         self._telling = False
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
                 await self._refresh()
                 now = self._now()
-                agenda = await self._timetable.insist(partial(Consult, now=now))
+                agenda = await self._timetable.insist(partial(GetAgenda, now=now))
                 self._start(agenda, nursery, wake)
                 pause = self._look
                 if agenda.next is not None:
@@ -518,26 +522,26 @@ class Scheduler:
         full = self._full()
         for run in agenda.runs:
             if full and not run.begun:
-                continue  # a session would refuse it, and five times of that pause a task
+                continue  # a session would refuse it, and five failures pause a task
             if run.task.id not in self._busy:
                 self._busy.add(run.task.id)
                 nursery.start_soon(self._carry_out, run, wake)
         if agenda.tell is not None and not self._telling:
             self._telling = True
-            nursery.start_soon(self._bring, agenda.tell, wake)
+            nursery.start_soon(self._send_news, agenda.tell, wake)
 
     async def _carry_out(self, run: DueRun, wake: Address[Woken]) -> None:
-        """Do one run from its beginning, or from wherever the life before this one left it."""
+        """Start a run, or resume it after a restart."""
         try:
             async with self._reminders if run.task.message else self._room:
-                await self._do(run)
+                await self._start_or_resume(run)
         finally:
             self._busy.discard(run.task.id)
         wake.offer(Woken())
 
-    async def _do(self, run: DueRun) -> None:
+    async def _start_or_resume(self, run: DueRun) -> None:
         failure: Outcome | None = None
-        begin = partial(Begin, run=run.planned)
+        begin = partial(StartRun, run=run.planned)
         if not run.begun:
             found = await self._runner.look(run.task)
             if isinstance(found, Outcome):
@@ -551,8 +555,8 @@ class Scheduler:
             session = self._runner.session(run.task)
             begin = partial(begin, seen=seen, session=session)
             looks = found.receipts(run.unchanged)
-            run = replace(run, task=placed(run.task, session), looks=looks)
-        # Also if it has begun: since the agenda was made it may have ended.
+            run = replace(run, task=with_session(run.task, session), looks=looks)
+        # Also for a resumed run: it may have ended since the agenda was made.
         if not await self._timetable.insist(begin):
             if not run.begun:
                 await trio.sleep(RECORD_AGAIN)
@@ -572,26 +576,26 @@ class Scheduler:
         await self._end(run, outcome)
 
     async def _end(self, run: DueRun, outcome: Outcome) -> None:
-        end = partial(End, run=run.planned, outcome=outcome)
+        end = partial(FinishRun, run=run.planned, outcome=outcome)
         while True:
             if await self._timetable.insist(end):
                 return
             await trio.sleep(RECORD_AGAIN)
 
-    async def _bring(self, news: Telling, wake: Address[Woken]) -> None:
+    async def _send_news(self, news: Telling, wake: Address[Woken]) -> None:
         if await self._tell(news.text, news.buttons, news.again):
-            await self._timetable.insist(partial(Heard, upto=news.upto))
+            await self._timetable.insist(partial(NewsDelivered, upto=news.upto))
         else:
             await trio.sleep(TELL_AGAIN)
         self._telling = False
         wake.offer(Woken())
 
     async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
-        """Wait for *seconds*, or until woken; False if we are stopped."""
+        """Wait for *seconds* or a wake; return False if the mailbox is closed."""
         with trio.move_on_after(seconds), suppress(trio.WouldBlock):
             try:
                 woken = await mailbox.receive()
-                while True:  # several hints to look are one
+                while True:  # merge all pending wakes
                     for hint in woken.hints:
                         self._runner.hint(hint)
                     woken = mailbox.receive_nowait()

@@ -1,4 +1,4 @@
-"""What ``elwood tasks`` does: it reads the timetable's journal, while Elwood runs or not."""
+"""Carry out ``elwood tasks`` from the timetable's journal, whether Elwood runs or not."""
 
 import time
 from argparse import Namespace
@@ -15,7 +15,7 @@ from elwood.foundation.text.tables import Styled
 
 
 def list_tasks(config: Config, given: Namespace) -> int:
-    """Print what is planned, what comes next at the top; return the exit code."""
+    """Print the tasks, the next one first; return the exit code."""
     table = journal_state(config.of(Paths).state / SCHEDULE, TimetableEntry, Timetable)
     zone, now, found = config.of(Owner).timezone, time.time(), []
     for seen in task_list(table, now, chores=given.all):

@@ -1,4 +1,4 @@
-"""The clock of Elwood: the timetable, the scheduler, and what they act with."""
+"""Tasks: the timetable, the scheduler, their tools and commands."""
 
 from typing import TYPE_CHECKING
 

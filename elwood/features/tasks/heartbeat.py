@@ -1,8 +1,7 @@
-"""The tasks that the owner writes into HEARTBEAT.md.
+"""Parse the tasks in HEARTBEAT.md.
 
-A section under a ``##`` heading that has a line ``Cadence:`` or ``Prompt:`` is an entry, a task of
-its own; everything else is one checklist, gone through at intervals.  Comments (``<!-- -->``) count
-for nothing.
+A section under a ``##`` heading with a line ``Cadence:`` or ``Prompt:`` is an entry, a separate
+task; all other text is one checklist, run at intervals.  Comments (``<!-- -->``) are ignored.
 """
 
 import re
@@ -26,40 +25,40 @@ from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
 KEYS = ("Cadence", "Prompt", "Hours", "Watch", "Model", "Silent")
-# Characters of a title that are repeated where something is wrong, and of an id.
+# Characters of a title in an error, and of an id.
 _TITLE, _MAX_SLUG = 80, 50
 _CHECKLIST = (
     "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
     f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
 )
 _MAKES_AN_ENTRY = re.compile(r"^(?:[-*+] )?(?:\*\*)?(?:Cadence|Prompt):", re.IGNORECASE | re.M)
-# Lines are not lost, for they are counted.
+# Line breaks of comments are kept, for line numbers.
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING, _ENTRY_HEADING = re.compile(r"##?(?:[ \t]|$)"), re.compile(r"##(?:[ \t]|$)")
-# A line without any words, its white space squeezed: a heading, an empty bullet or box, a rule.
+# A line without words, its white space squeezed: a heading, an empty bullet or box, a rule.
 _EMPTY = re.compile(r"|#{1,6}(?: .*)?|(?:[-*+]|\d{1,9}[.)])?(?: ?\[[ xX]?\])?|([-*_])(?: ?\1){2,}")
 _KEY = re.compile(r"([-*+] )?(?:\*\*)?([A-Za-z]{2,20}):(?:\*\*)?(?=[ \t]|$)")
-# A comma may stand in an address, and in a command, which goes on to the end of the line.
+# A URL may contain commas, and so may a command, which ends at the end of the line.
 _PART = re.compile(r"\s*(?:`?\$ .*|https?://\S*[^\s,]|[^,]+)")
 _WATCH = re.compile(r"[ \t]*(?:\*\*)?Watch:(?:\*\*)?(?=[ \t]|$)", re.IGNORECASE)
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The text of HEARTBEAT.md, "" if there is none; *problem* says why not, or not all of it."""
+    """The text of HEARTBEAT.md, or ""; *problem* is the reason if it is refused or cut."""
 
     text: str = ""
     problem: str = ""
 
 
 class Checklist(msgspec.Struct, frozen=True):
-    """What HEARTBEAT.md asks for; *problems* say what is left out of it, and why."""
+    """The tasks of HEARTBEAT.md; *problems* lists ignored parts with reasons."""
 
     tasks: tuple[Task, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def read(config: Config, written: Written) -> Checklist:
-    r"""Make the tasks of HEARTBEAT.md.
+    r"""Parse HEARTBEAT.md.
 
     >>> text = "- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look."
     >>> found = read(Config.holding(), Written(text))
@@ -77,14 +76,14 @@ def read(config: Config, written: Written) -> Checklist:
 
 
 class _Reader:
-    """Makes tasks of a text; what is wrong is collected in *problems*."""
+    """Parse a text into *tasks*, and collect *problems*."""
 
     def __init__(self, config: Config) -> None:
         self._settings, owner = config.of(HeartbeatSettings), config.of(Owner)
         self.tasks: dict[str, Task] = {}
         self.problems: list[str] = []
         self._zone = owner.timezone
-        # Others have no client.
+        # Only these have a client.
         self._providers = {split_name(model)[0] for model in models_in_use(config)}
         self._usual = TaskForm(
             when="hourly",
@@ -101,7 +100,7 @@ class _Reader:
         open_ = whole.rfind("<!--")
         if open_ > whole.rfind("-->"):
             number = whole.count("\n", 0, open_) + 1
-            self._complain(number, "", "the comment is not closed: write --> behind it")
+            self._add_problem(number, "", "the comment is not closed: write --> behind it")
         for number, lines in _sections(_COMMENT.sub(_line_breaks, whole)):
             title = lines[0].strip(" \t#")
             if not (_ENTRY_HEADING.match(lines[0]) and _MAKES_AN_ENTRY.search("\n".join(lines))):
@@ -110,15 +109,15 @@ class _Reader:
             try:
                 entries.append((number, self._entry(title, lines[1:])))
             except BadSetting as wrong:
-                self._complain(number, title, f"{wrong.what}: {wrong.remedy}")
+                self._add_problem(number, title, f"{wrong.what}: {wrong.remedy}")
         self._checklist(plain)
         for number, task in entries:
             if task.id in self.tasks:
-                self._complain(number, task.title, "another title is too like it: change one")
+                self._add_problem(number, task.title, "another title is too like it: change one")
             else:
                 self.tasks[task.id] = task
 
-    def _complain(self, number: int, title: str, why: str) -> None:
+    def _add_problem(self, number: int, title: str, why: str) -> None:
         entry = f', "{title[:_TITLE]}"' if title else ""
         self.problems.append(f"{FILE}, line {number}{entry}: {why}")
 
@@ -126,7 +125,7 @@ class _Reader:
         watch: list[str] = []
         kept: list[str] = []
         for line in lines:
-            # Beneath the point that it is for it is meant as well; "- Watch: the birds" is a point.
+            # Also indented below its item; "- Watch: the birds" is an item itself.
             if named := _WATCH.match(line):
                 watch += _patterns(line[named.end() :])
             else:
@@ -136,7 +135,7 @@ class _Reader:
         text = "\n".join(kept).strip()
         if _MAKES_AN_ENTRY.search(text):
             why = "Cadence and Prompt stand in no entry: write a heading above, like ## News"
-            self._complain(1, "", why)
+            self._add_problem(1, "", why)
         form = attrs.evolve(
             self._usual,
             title="Heartbeat",
@@ -146,12 +145,12 @@ class _Reader:
         try:
             task = self._make(form, HEARTBEAT, Every(self._settings.every))
         except BadSetting as wrong:
-            self._complain(1, "", f"{wrong.what}: {wrong.remedy}")
+            self._add_problem(1, "", f"{wrong.what}: {wrong.remedy}")
             return
         self.tasks[HEARTBEAT] = task
 
     def _entry(self, title: str, lines: list[str]) -> Task:
-        """Make the task of a section.  Raises BadSetting."""
+        """Parse a section as a task.  Raises BadSetting."""
         if not title:
             raise BadSetting("it has no title", "write one behind ##")
         values = _values(lines)
@@ -178,12 +177,12 @@ class _Reader:
         if isinstance(task.when, Once):
             remedy = "ask Elwood in a chat to remind you"
             raise BadSetting("Cadence: a single time is no cadence", remedy)
-        # The usual hours are not for a time of day: it was meant as it was written.
+        # The default hours do not apply to an explicit time of day.
         is_time = isinstance(task.when, Cron) and "*" not in cron_fields(task.when.expression)[1]
         return replace(task, hours=None) if is_time and "Hours" not in values else task
 
     def _make(self, form: TaskForm, id: str, when: When | None = None) -> Task:
-        """Check each field of *form* and make its task.  Raises BadSetting."""
+        """Check each field of *form* and build its task.  Raises BadSetting."""
         for field, key in keys(TaskForm):
             value = getattr(form, field.name)
             for one in value if isinstance(value, tuple) else (value,):
@@ -201,7 +200,7 @@ def _line_breaks(comment: re.Match[str]) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Cut before each heading of the first two levels; return each part and its line's number."""
+    """Split before each heading of level 1 or 2; yield the first line's number and the lines."""
     begin, lines = 1, list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         if _HEADING.match(line) and lines:
@@ -212,13 +211,13 @@ def _sections(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _values(lines: list[str]) -> dict[str, str]:
-    """Read the keys of an entry; prompts have many lines.  Raises BadSetting."""
+    """Parse the keys of an entry; a prompt may have several lines.  Raises BadSetting."""
     values: dict[str, str] = {}
     last, in_list = "", None
     for line in lines:
         found = _KEY.match(line)
         key = found[2].capitalize() if found else ""
-        # In an entry whose keys are no list, a list is part of the prompt.
+        # If the keys are not list items, list items are part of the prompt.
         in_list = bool(found[1]) if found and in_list is None else in_list
         if found is not None and key in KEYS and bool(found[1]) == in_list:
             if key in values:
@@ -242,7 +241,7 @@ def _patterns(text: str) -> tuple[str, ...]:
 
 
 def _slug(title: str) -> str:
-    """Make the part of the id; a title without Latin letters gets one of its hash."""
+    """Build the id suffix of a title; its hash if it has no Latin letters."""
     made = slug(title)[:_MAX_SLUG].strip("-")
     return made or sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
@@ -259,7 +258,7 @@ def _is_understood(loaded: Loaded) -> Iterator[Complaint]:
 
 @attrs.frozen(kw_only=True)
 class OwnHeartbeat:
-    """What the assistant adds to the checklist."""
+    """Additions of the assistant to the checklist."""
 
     SECTION: ClassVar = Section(
         "heartbeat", "What is gone through with HEARTBEAT.md.", verify=_is_understood

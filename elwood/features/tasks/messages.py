@@ -1,4 +1,4 @@
-"""What the timetable is asked: about tasks by tools and commands, about runs by the scheduler."""
+"""Requests to the timetable: about tasks by tools and commands, about runs by the scheduler."""
 
 import msgspec
 
@@ -12,36 +12,34 @@ from elwood.foundation.runtime import Request
 
 
 class PlanTask(Request[TaskStatus | CommandResult], frozen=True, kw_only=True):
-    """Take *task*, made in a conversation.  Without an id it gets one of its title.
+    """Add *task*, made in a conversation.  Without an id it gets one from its title.
 
-    What differs from a task that is there in nothing but the id is that task: repeating it changes
-    nothing.
+    If an equal task exists, that is returned: repeating it changes nothing.
     """
 
     task: Task
 
 
 class ListTasks(Request[tuple[TaskStatus, ...]], frozen=True, kw_only=True):
-    """All tasks, those that run next first; with *chores* also what Elwood does itself."""
+    """List all tasks, the next run first; with *chores* also Elwood's own."""
 
     chores: bool = False
 
 
 class WhichCancelled(Request[frozenset[tuple[str, int]]], frozen=True, kw_only=True):
-    """Which of *runs*, each a task and the series of its run, belong to a task that was cancelled?
+    """Return those *runs*, each a task id and a series, whose task was cancelled.
 
-    From sessions, before they do what the owner has allowed such a run.
+    Sessions ask before they carry out an approved call of a run.
     """
 
     runs: frozenset[tuple[str, int]]
 
 
 class Change(Request[CommandResult], frozen=True, kw_only=True):
-    """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
+    """Pause, resume or cancel the task *id*, run it now, or stop its run.  *by* names the actor.
 
-    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  The run of a task
-    that is cancelled is stopped.  What its *own* run cancels has come to its end: that goes on,
-    and what waits for the owner's yes goes on waiting.
+    Tasks of config.toml or HEARTBEAT.md can be paused, not cancelled.  Cancelling stops a run in
+    progress, unless its *own* run does it: then the run goes on, and its approvals stay pending.
     """
 
     id: str
@@ -51,23 +49,23 @@ class Change(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Adopt(Request[None], frozen=True, kw_only=True):
-    """These are the tasks of *origin* now; others of it are gone.  From the scheduler."""
+    """Replace the tasks of *origin*.  From the scheduler."""
 
     origin: Origin
     tasks: tuple[Task, ...]
 
 
-class Consult(Request[Agenda], frozen=True, kw_only=True):
-    """What is to be done at Unix time *now*, and when to ask again.  From the scheduler."""
+class GetAgenda(Request[Agenda], frozen=True, kw_only=True):
+    """Return the agenda at Unix time *now*.  From the scheduler."""
 
     now: float
 
 
-class Begin(Request[bool], frozen=True, kw_only=True):
-    """Write down that a run begins; False if it must not, as things have changed meanwhile.
+class StartRun(Request[bool], frozen=True, kw_only=True):
+    """Record the start of a run; False if it must not start any longer.
 
-    *seen* is the fingerprint of what its task watches, *session* where it runs if that was left
-    open.  Repeating it changes nothing.
+    *seen* is the fingerprint of its watch, *session* replaces `CURRENT`.  Repeating it changes
+    nothing.
     """
 
     run: PlannedRun
@@ -75,33 +73,39 @@ class Begin(Request[bool], frozen=True, kw_only=True):
     session: str = ""
 
 
-class End(Request[bool], frozen=True, kw_only=True):
-    """Write down what became of a run; False if there is no room: ask again later.
+class FinishRun(Request[bool], frozen=True, kw_only=True):
+    """Record the outcome of a run; False if the disk is full: retry later.
 
-    One that found things `unchanged` has not begun, and is not written.  Repeating it changes
-    nothing.
+    An `unchanged` run was never started and is not journaled.  Repeating it changes nothing.
     """
 
     run: PlannedRun
     outcome: Outcome
 
 
-class Heard(Request[None], frozen=True, kw_only=True):
-    """The owner has been told what `Agenda.tell` said, up to the entry *upto*."""
+class NewsDelivered(Request[None], frozen=True, kw_only=True):
+    """Record that the news of `Agenda.tell`, up to the entry *upto*, reached the owner."""
 
     upto: int
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The timetable has changed: look again, and pass the *hints* on to sessions.
+    """The timetable has changed: get the agenda, and forward the *hints* to sessions.
 
-    A run is to be stopped, or waits for a yes that is of no use any more.  It may be lost, and
-    repeating it is harmless.
+    A hint stops a run or ends the wait for a void approval.  It may be lost or repeated.
     """
 
     hints: tuple[Interrupt | Decided, ...] = ()
 
 
 TimetableMail = (
-    PlanTask | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
+    PlanTask
+    | ListTasks
+    | WhichCancelled
+    | Change
+    | Adopt
+    | GetAgenda
+    | StartRun
+    | FinishRun
+    | NewsDelivered
 )

@@ -1,4 +1,4 @@
-"""What tasks bring to one run of the app: two actors, ``/tasks``, and what they act with."""
+"""Build the actors and chores of tasks for one run of the app, and the command ``/tasks``."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -61,27 +61,27 @@ from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.tasks")
 
-# Characters of the problems of HEARTBEAT.md that are told: one message of any channel.
+# Characters of the problems of HEARTBEAT.md in a message: one message of any channel.
 MAX_PROBLEMS = 3_500
 # In the state folder: the logs of the runs of tasks, for people.
 RUNS = "runs"
-# Seconds: chores missed in a week of holidays are made up for.
+# Seconds: a chore that was missed for a week is still run.
 HOUR, DAY = 3_600.0, 86_400.0
 LATE = 8 * DAY
 # Seconds for a command, and tasks on a page of the list: they have up to six lines each.
 COMMAND_LIMIT, PAGE = 20.0, 6
-# Seconds that a turn waits to know what is planned.
+# Seconds that a turn waits for the list of tasks.
 REMIND_WAIT = 0.5
-# Who changes a task, as the model and people read it.
-# What begins the reminder of what is planned.
+# Prefix of the reminder of planned tasks.
 PLANNED = "[planned: "
+# The actor of a change, as the model and people read it.
 BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
 HEARTBEAT = "reading HEARTBEAT.md"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the timetable, and the scheduler that asks it."""
+    """Build the timetable and the scheduler."""
     clock = TaskClock(core, others)
     timetable = clock.timetable.address
     messenger = Messenger(core.channels, core.approvals)
@@ -98,9 +98,9 @@ async def build(core: Core, others: Gathered) -> Parts:
         path = core.paths.state / RUNS / f"{id_}.log"
         return await core.environment.blocking(partial(read_runs, path))
 
-    sweeping = Chore(id="sweep", title="remove old records", every=DAY, do=sweep)
+    sweeper = Chore(id="sweep", title="remove old records", every=DAY, do=sweep)
     return Parts(
-        chores=[sweeping] if kept.keep or kept.keep_runs else [],
+        chores=[sweeper] if kept.keep or kept.keep_runs else [],
         actors=actors,
         tools=tools(timetable, messenger, core.config.of(Limits).budget(None)),
         sessions=[partial(TaskExtension, timetable, str(core.clock.zone))],
@@ -117,7 +117,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 class TaskExtension(SessionExtension):
-    """Tasks in one conversation: what is planned is told, what a cancelled one wanted let go."""
+    """Tasks in one session: remind of planned tasks, void calls of cancelled ones."""
 
     def __init__(self, timetable: Address[TimetableMail], zone: str, log: SessionLog) -> None:
         self._timetable = timetable
@@ -125,7 +125,7 @@ class TaskExtension(SessionExtension):
         self._log = log
 
     async def remind(self) -> Reminded | None:
-        """Tell what is planned, if the conversation is private already and the owner's alone."""
+        """List planned tasks, if the conversation is already private and only the owner's."""
         turn = self._log.turn
         if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.bounds:
             return None
@@ -136,7 +136,7 @@ class TaskExtension(SessionExtension):
         return None
 
     async def cancelled(self, runs: Runs) -> Runs:
-        """Ask until the timetable answers: what it forbids must not be done."""
+        """Ask until the timetable answers: calls of cancelled runs must not be done."""
         return await self._timetable.insist(partial(WhichCancelled, runs=runs))
 
 
@@ -159,7 +159,7 @@ async def tasks_command(
                 shown, pages = page(tasks, number, PAGE, f"/tasks {given}".rstrip())
                 text = "There are no tasks. Say what shall be done and when."
                 if shown:
-                    # The owner's zone: its name is what it was made of.
+                    # str() of the owner's zone is its IANA name.
                     text = f"{listing(shown, str(clock.zone), clock.now())}\n\n{USAGE}"
                 return CommandAnswer(text, buttons=buttons(shown), pages=pages)
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
@@ -179,7 +179,7 @@ async def tasks_command(
 
 
 class TaskClock:
-    """The bodies of the two actors, with what they act with."""
+    """The bodies of the two actors, and their dependencies."""
 
     def __init__(self, core: Core, others: Gathered) -> None:
         self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
@@ -221,7 +221,7 @@ class TaskClock:
         runner = TaskRunner(
             self._core.sessions,
             chores={one.id: one.do for one in chores},
-            watching=self._watching,
+            watching=self._read_watch,
             route=self._route,
             home=self._core.channels.session_at,
             refusal=self._refusal,
@@ -240,10 +240,10 @@ class TaskClock:
             await scheduler.run(mailbox)
             nursery.cancel_scope.cancel()
 
-    # --- what is to be done ----------------------------------------------------------------------
+    # --- tasks and watches -----------------------------------------------------------------------
 
     async def _refresh(self, nursery: trio.Nursery) -> None:
-        """Take in what agent.toml and HEARTBEAT.md say, and tell what is wrong with the latter."""
+        """Read the tasks of agent.toml and HEARTBEAT.md; send the owner problems of the latter."""
         own = self._core.own.now
         if self._own != (tasks := own.of(OwnTasks).tasks):
             await self._adopt("own", tasks)
@@ -267,7 +267,7 @@ class TaskClock:
         if found.problems:
             log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(found.problems)})
             told = "\n".join(["These parts of HEARTBEAT.md do not count:", *found.problems])
-            # The channel may be away: nothing else waits for that.
+            # The channel may be down: nothing else waits for it.
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
@@ -280,22 +280,22 @@ class TaskClock:
         )
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
-    async def _watching(self, task: Task) -> WatchedState:
+    async def _read_watch(self, task: Task) -> WatchedState:
         watch = task.watch or ()
         by_tool = [one for one in watch if one.startswith(BY_TOOL)]
-        looks = [await self._look(task, one) for one in by_tool]
+        looks = [await self._run_look(task, one) for one in by_tool]
         files = [one for one in watch if not one.startswith(BY_TOOL)]
         seen = (f"{what}: {one.text}" for what, one in zip(by_tool, looks, strict=True))
         text = "\n".join((task.prompt, *seen))
         watched = partial(fingerprint, self._core.workspace, files, text)
-        # What was seen is compared, and told to nobody.
+        # The output is compared only, never sent.
         receipts = tuple(msgspec.structs.replace(one, text="") for one in looks)
         return WatchedState(await self._core.environment.blocking(watched), receipts)
 
-    async def _look(self, task: Task, what: str) -> Look:
-        """Have a tool look at *what*, unasked; that it cannot be seen is a state as any other.
+    async def _run_look(self, task: Task, what: str) -> Look:
+        """Run a tool on *what* without an approval; a failure counts as a state.
 
-        Raises BadSetting if that would be asked about, or do more than look.
+        Raises BadSetting if the call would need an approval or is not read-only.
         """
         core, tools = self._core, self._others.tools
         offered = ((tool, tool.watched(what)) for tool in tools if tool.watched)
@@ -316,19 +316,19 @@ class TaskClock:
         ask = partial(MayAsk, session=session, job=task.id, budget=budget)
         return await self._core.models.insist(ask)
 
-    # --- where it is said ------------------------------------------------------------------------
+    # --- routes ----------------------------------------------------------------------------------
 
     def _route(self, task: Task) -> Route | None:
         wanted, places = task.route, self._core.channels.owner_routes()
         if wanted is not None and wanted.chat and wanted.channel in self._core.channels.outboxes:
             return wanted
-        # Without a chat any place of the owner's in that channel is meant.
+        # Without a chat, use any route of the owner in that channel.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
         return next(iter([*near, *places]), None)
 
 
 def chore_task(chore: Chore, zone: str) -> Task:
-    """Make the task that does *chore*."""
+    """Build the task of *chore*."""
     words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,
@@ -344,7 +344,7 @@ def chore_task(chore: Chore, zone: str) -> Task:
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Find limits of tasks in dollars alone that what they think with, having no price, ignores."""
+    """Find tasks with a limit in dollars only whose models have no price."""
     await trio.lowlevel.checkpoint()
     config, found = context.config, list[Finding]()
     models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
@@ -358,7 +358,7 @@ async def check(context: CheckContext) -> list[Finding]:
     return found
 
 
-# --- what `elwood init` asks ----------------------------------------------------------------------
+# --- `elwood init` --------------------------------------------------------------------------------
 
 MORNING = "Tell me in a few lines what is on today: what is due, and what I said that I would do."
 

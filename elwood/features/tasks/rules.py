@@ -1,4 +1,4 @@
-"""What becomes of tasks: by what people and files say, as time passes, and when a run ends."""
+"""Decide changes of tasks: by people and files, by time, and at the end of a run."""
 
 from collections.abc import Collection, Sequence
 from itertools import islice, takewhile
@@ -39,17 +39,17 @@ from elwood.features.tasks.task import (
 from elwood.features.tasks.when import Once
 from elwood.foundation.text.words import slug
 
-# Failed tries in a row: after so many the owner is told, and after so many the task is paused.
+# Failures in a row after which the owner is notified, and after which the task is paused.
 TELL_AFTER, PAUSE_AFTER = 2, 5
-# Seconds after a failed try until the next; a task that fails for longer is paused.
+# Seconds from a failure to the next try.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
-# Seconds for which a heartbeat is reminded of what it has told: after a day it may say so again.
+# Seconds for which a heartbeat must not repeat its last answer.
 SAID_FOR = 86_400.0
 # Characters of news in one message; channels take some 4,000.
 MAX_TELL = 3_000
-# Seconds: of very many planned times that passed only the last ones are looked at.
+# Seconds: of very many missed times only the last ones are examined.
 LAST_DAYS = 86_400.0
-# Seconds by which two runs are apart at least that were wanted at once.
+# Fewest seconds between two requested runs.
 APART = 0.001
 
 Verb = Literal["pause", "resume", "cancel", "run", "stop"]
@@ -68,41 +68,33 @@ _FILES = {
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to write down, and in *words* what that means; not *ok* means that nothing is done.
-
-    What is at work for the task *stop* is to be stopped.
-    """
+    """A change to record."""
 
     entries: tuple[TimetableEntry, ...] = ()
-    words: str = ""
-    ok: bool = True
-    stop: str = ""
+    words: str = ""  # message for people
+    ok: bool = True  # False: nothing is done
+    stop: str = ""  # the task whose session must stop
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a run, in *words*.
-
-    *acted* says that it did something, or may have, that must not be done twice, so it is not tried
-    again, and *denied* that the owner did not want it; *told* that the owner hears of the failure
-    from its conversation.  *said* is what the answer told them.
-    """
+    """The outcome of a run."""
 
     result: Result
     words: str = ""
-    acted: bool = False
-    told: bool = False
-    said: str = ""
-    denied: bool = False
+    acted: bool = False  # it may have had side effects, so it is not retried
+    told: bool = False  # its session reported the failure to the owner
+    said: str = ""  # the answer that the owner got
+    denied: bool = False  # the owner denied a call
 
 
 class WatchedState(msgspec.Struct, frozen=True):
-    """The *fingerprint* of what a task watches, and the receipts of the *looks* of tools."""
+    """The *fingerprint* of a watch, and the receipts of its tool calls (*looks*)."""
 
     fingerprint: str = ""
     looks: tuple[Look, ...] = ()
 
     def receipts(self, unchanged: int) -> tuple[Look, ...]:
-        """Return the receipts for the log; *unchanged* looks before these had found the same."""
+        """Return the receipts for the log; *unchanged* earlier looks had the same result."""
         if not unchanged:
             return self.looks
         count = f"({unchanged + 1} looks)"
@@ -110,53 +102,44 @@ class WatchedState(msgspec.Struct, frozen=True):
 
 
 class DueRun(msgspec.Struct, frozen=True):
-    """A run to begin, or to go on with if it has *begun*.
-
-    *seen* is the fingerprint of what the task watched when it was last done well, at Unix time
-    *good* (0: never); *trouble* why the last try failed; *said* what the owner was told last.
-    It *follows* if it is what the task wants when a run has ended.  Before it *unchanged* looks
-    in a row found nothing new; *looks* are the receipts of those that led to it.
-    """
+    """A run to start or to resume."""
 
     task: Task
     planned: PlannedRun
-    begun: bool = False
-    seen: str = ""
-    good: float = 0.0
-    trouble: str = ""
-    said: str = ""
-    follows: bool = False
-    unchanged: int = 0
-    looks: tuple[Look, ...] = ()
+    begun: bool = False  # it was started before: resume it
+    seen: str = ""  # fingerprint of the watch at the last success
+    good: float = 0.0  # Unix time of the last success; 0: never
+    trouble: str = ""  # why the last try failed
+    said: str = ""  # the last answer to the owner
+    follows: bool = False  # it is the follow-up of a run
+    unchanged: int = 0  # looks in a row without a change before it
+    looks: tuple[Look, ...] = ()  # receipts of the looks that led to it
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """News for the owner, which stand in the timetable up to its entry *upto*.
-
-    They may have been told before if *again*.  *buttons* type what stands on them.
-    """
+    """News for the owner."""
 
     text: str
-    upto: int
-    buttons: tuple[str, ...] = ()
-    again: bool = False
+    upto: int  # last entry of the timetable that is included
+    buttons: tuple[str, ...] = ()  # commands
+    again: bool = False  # it may have been sent before
 
 
 class Agenda(msgspec.Struct, frozen=True):
-    """What is to be done; *next* is when to ask again."""
+    """Runs and news that are due; *next* is the Unix time of the next agenda."""
 
     runs: tuple[DueRun, ...] = ()
     next: float | None = None
     tell: Telling | None = None
 
 
-# --- what people and files say -------------------------------------------------------------------
+# --- changes by people and files -----------------------------------------------------------------
 
 
 def schedule(
     table: Timetable, task: Task, now: float, reserved: Collection[str] = ()
 ) -> tuple[Task, Decision]:
-    """Take *task*, made in a conversation; it gets an id if it has none, none of the *reserved*.
+    """Add *task*, made in a conversation; without an id it gets a new one, not *reserved*.
 
     >>> task = Task("", "Call mum", Once(60.0), message="m")
     >>> schedule(Timetable(), task, 0.0)[0].id, schedule(Timetable(), task, 99.0)[1].words
@@ -173,13 +156,15 @@ def schedule(
         words = "that time has passed: nothing would ever be done"
     elif there is None and len(table.tasks) >= MAX_TASKS:
         words = f"there are {MAX_TASKS} tasks already: cancel one first"
-    return task, Decision(words=words, ok=False) if words else Decision(_taken(there, task, now))
+    return task, Decision(words=words, ok=False) if words else Decision(
+        _add_entries(there, task, now)
+    )
 
 
 def adopt(
     table: Timetable, origin: Origin, tasks: Sequence[Task], now: float
 ) -> tuple[Decision, list[str]]:
-    """Make *tasks* those of *origin*; return also which could not be taken, and why."""
+    """Replace the tasks of *origin*; return also the refused ones with reasons."""
     entries: list[TimetableEntry] = []
     problems: list[str] = []
     wanted: dict[str, Task] = {}
@@ -194,16 +179,18 @@ def adopt(
             wanted[task.id] = replace(task, origin=origin)
     for id_, one in table.tasks.items():
         if one.task.origin == origin and id_ not in wanted and not one.removed:
-            entries += _removed(one, now, f"it is gone from {_FILES[origin]}", cancelled=True)
+            entries += _remove_entries(
+                one, now, f"it is gone from {_FILES[origin]}", cancelled=True
+            )
     for id_, task in wanted.items():
-        entries += _taken(table.tasks.get(id_), task, now)
+        entries += _add_entries(table.tasks.get(id_), task, now)
     return Decision(tuple(entries)), problems
 
 
 def change(
     table: Timetable, id_: str, verb: Verb, by: str, now: float, *, own: bool = False
 ) -> Decision:
-    """Pause, resume or cancel a task, run it now, or stop its run; its *own* run may want it."""
+    """Pause, resume or cancel a task, run it now, or stop its run; *own*: for its own run."""
     one = table.tasks.get(id_)
     if one is None or one.removed:
         return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
@@ -222,11 +209,11 @@ def change(
         case "run":
             if one.run is not None or one.requested is not None:
                 return Decision(words="It runs already.", ok=False)
-            return Decision((_requested(one, now),), "It runs now.")
+            return Decision((_request_run(one, now),), "It runs now.")
 
 
 def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
-    """Close all that was planned before *at*, when this state was taken from a backup."""
+    """Close all runs planned before *at*, when this state was restored from a backup."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
         begun = [] if one.run is None else [one.run.planned]
@@ -244,7 +231,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     return found
 
 
-def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
+def _add_entries(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
     if one is None:
         return (TaskScheduled(task, now),)
     old = one.task
@@ -254,7 +241,9 @@ def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntr
     return () if old == task else (TaskScheduled(task),)
 
 
-def _removed(one: TaskState, now: float, why: str, *, cancelled: bool) -> list[TimetableEntry]:
+def _remove_entries(
+    one: TaskState, now: float, why: str, *, cancelled: bool
+) -> list[TimetableEntry]:
     close = [] if one.paused else close_times(one, now, CANCELLED)
     return [*close, TaskRemoved(one.task.id, why, cancelled)]
 
@@ -263,7 +252,7 @@ def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
     if one.task.origin != "talk":
         words = f"It is a task of {_FILES[one.task.origin]}: it can be paused, not cancelled here."
         return Decision(words=words, ok=False)
-    entries = tuple(_removed(one, now, f"cancelled by {by}", cancelled=not own))
+    entries = tuple(_remove_entries(one, now, f"cancelled by {by}", cancelled=not own))
     if own or (one.run is None and one.result != "waiting"):
         return Decision(entries, "Cancelled.")
     stopped = _stop(one)
@@ -271,7 +260,7 @@ def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
 
 
 def _stop(one: TaskState) -> Decision:
-    """Stop what works in the task's own conversation; others are stopped where they are read."""
+    """Stop the task's own session; people stop a shared session with /stop there."""
     task = one.task if one.run is None else one.run.task
     if one.run is None and one.result != "waiting":
         return Decision(words="Nothing of it is running.", ok=False)
@@ -289,11 +278,11 @@ def _resume(one: TaskState, now: float) -> Decision:
         return Decision(words="It is not paused.")
     resumed, is_at_work = TaskResumed(one.task.id, now), one.run or one.requested
     if one.paused and next_run(one.task, max(now, one.mark)) is None and not is_at_work:
-        return Decision((resumed, _requested(one, now)), "Its last time has passed: it runs now.")
+        return Decision((resumed, _request_run(one, now)), "Its last time has passed: it runs now.")
     return Decision((resumed,), "It goes on.")
 
 
-def _requested(one: TaskState, now: float) -> RunRequested:
+def _request_run(one: TaskState, now: float) -> RunRequested:
     return RunRequested(one.task.id, max(now, (one.last or 0.0) + APART))
 
 
@@ -305,17 +294,17 @@ def _free_id(table: Timetable, key: str, reserved: Collection[str]) -> str:
     return next(name for name in names if name not in table.tasks)
 
 
-# --- what has passed -----------------------------------------------------------------------------
+# --- missed times --------------------------------------------------------------------------------
 
 
 def clock_behind(table: Timetable, now: float, zone: str) -> str:
-    """Say that the clock is far behind what it has shown; "" if it is not."""
+    """Return a warning if the clock is far behind an earlier time, else ""."""
     latest = max((one.mark for one in table.tasks.values() if not one.paused), default=0.0)
     return texts.clock_behind(latest, zone) if latest - now > FAR_BEHIND else ""
 
 
 def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """List the planned times that can never run any more."""
+    """Close the planned times that can no longer run."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
         if one.run is None and not one.removed and not one.paused:
@@ -324,10 +313,10 @@ def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]
 
 
 def close_times(one: TaskState, now: float, why: str = "", zone: str = "") -> list[RunsMissed]:
-    """Close the planned times up to *now*, in one entry; the owner is told if there is a *zone*.
+    """Close the planned times up to *now*, in one entry; with a *zone* it notifies the owner.
 
-    With *why* nothing may run any more, else the newest perhaps.  What watches misses nothing: its
-    next look sees what those before would have seen.
+    Without *why* the newest may still run.  A task with a watch misses nothing: its next run sees
+    the same changes.
     """
     task = one.task
     if task.watch is not None:
@@ -348,22 +337,22 @@ def close_times(one: TaskState, now: float, why: str = "", zone: str = "") -> li
 
 
 def _is_news(task: Task) -> bool:
-    """Tell whether the owner hears of it when *task* is missed.
+    """Return True if the owner is notified when *task* is missed.
 
-    What looks at something can as well do so the next time.
+    Watches, chores and heartbeats can wait for the next time.
     """
     can_wait = task.watch is not None or bool(task.chore) or task.origin == "heartbeat"
     return task.notify and not can_wait
 
 
-# --- what is due ---------------------------------------------------------------------------------
+# --- due runs ------------------------------------------------------------------------------------
 
 
 def agenda(table: Timetable, now: float) -> Agenda:
-    """Say what is to be done, oldest first, when all that was missed is written down."""
+    """Build the agenda, oldest run first; missed runs must be recorded before."""
     runs, times = [], []
     for one in table.tasks.values():
-        run, at = _look(one, now)
+        run, at = _next_due(one, now)
         if run is not None:
             runs.append(run)
         if at is not None:
@@ -373,21 +362,21 @@ def agenda(table: Timetable, now: float) -> Agenda:
 
 
 def may_begin(one: TaskState, run: PlannedRun, now: float) -> bool:
-    """Tell whether *run* may begin now; meanwhile the clock may have been set."""
-    found, _ = _look(one, now)
+    """Return True if *run* may start now; the clock may have changed since the agenda."""
+    found, _ = _next_due(one, now)
     in_time = run.is_requested or now - run.due <= one.task.catch_up
     return found is not None and found.planned == run and in_time
 
 
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
-    """List the tasks made in conversations for which nothing is left to do."""
+    """Remove the tasks of conversations that have no further run."""
     return [
         TaskRemoved(one.task.id, FINISHED)
         for one in table.tasks.values()
         if one.task.origin == "talk"
         and not (one.paused or one.run is not None or one.requested is not None)
         and not _may_retry(one, now)
-        and _planned(one, now) is None
+        and _next_planned(one, now) is None
     ]
 
 
@@ -395,8 +384,8 @@ def _may_retry(one: TaskState, now: float) -> bool:
     return one.retry is not None and now - one.retry.planned.due <= one.task.catch_up
 
 
-def _planned(one: TaskState, now: float) -> float | None:
-    """Return the planned time to deal with next; what watches looks once for all that passed."""
+def _next_planned(one: TaskState, now: float) -> float | None:
+    """Return the next planned time; a task with a watch runs once for all missed times."""
     task = one.task
     if task.watch is None:
         return next_run(task, one.mark)
@@ -406,18 +395,18 @@ def _planned(one: TaskState, now: float) -> float | None:
     return at
 
 
-def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
-    """Return what may run now of a task of which nothing is missed, and when to look again."""
+def _next_due(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
+    """Return the run of a task that is due, and the next time; missed runs must be recorded."""
     task = one.task
     if one.run is not None:
         return DueRun(one.run.task, one.run.planned, True, good=one.good), None
     if one.removed:
         return None, None
     if one.requested is not None:
-        return _due(one, PlannedRun(task.id, one.requested, 0, one.series)), None
+        return _due_run(one, PlannedRun(task.id, one.requested, 0, one.series)), None
     if one.paused:
         return None, None
-    coming = _planned(one, now)
+    coming = _next_planned(one, now)
     if coming is not None and coming <= now:
         planned, at = PlannedRun(task.id, coming, 1, one.series), now
     elif one.retry is not None and _may_retry(one, now):
@@ -427,11 +416,11 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
     if not isinstance(task.when, Once):
         at = next_active(task.hours, max(at, now), task.zone)
     if at <= now:
-        return _due(one, planned), None
+        return _due_run(one, planned), None
     return None, at if coming is None or coming <= now else min(at, coming)
 
 
-def _due(one: TaskState, planned: PlannedRun) -> DueRun:
+def _due_run(one: TaskState, planned: PlannedRun) -> DueRun:
     trouble = one.words if one.failures and one.result == "failed" else ""
     said = one.said if planned.due - one.said_at < SAID_FOR else ""
     unchanged = one.unchanged
@@ -444,7 +433,7 @@ def _due(one: TaskState, planned: PlannedRun) -> DueRun:
 def on_run_finished(
     one: TaskState, run: PlannedRun, outcome: Outcome, now: float, zone: str
 ) -> list[TimetableEntry]:
-    """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
+    """Return the entries for the end of a run: a retry, news for the owner, or a pause."""
     task, words = one.task, texts.brief(outcome.words)
     then = texts.ACTED if outcome.acted else ""
     if outcome.result != "failed":
@@ -454,7 +443,7 @@ def on_run_finished(
         return [RunFinished(run, outcome.result, words, tell=line, said=texts.brief(outcome.said))]
     owns = run.series == one.series
     count = one.failures + 1 if owns else 1
-    # A heartbeat goes on by itself when its model is there again: its budget bounds the cost.
+    # A heartbeat is never paused: its budget bounds the cost.
     is_paused = one.paused or one.removed or task.origin == "heartbeat"
     if count >= PAUSE_AFTER and not is_paused:
         why = f"it failed {count} times in a row: {words}"
@@ -469,7 +458,7 @@ def on_run_finished(
         if (following is not None and following <= again) or again - run.due > task.catch_up:
             again = None
     is_last = again is None and next_run(task, one.mark) in (None, run.due)
-    # What it did nobody has seen: the answer of a failed run is not sent.
+    # The owner has not seen its actions: the answer of a failed run is not sent.
     is_news = count == TELL_AFTER or run.is_requested or is_last or outcome.acted or outcome.denied
     if outcome.told or not is_news or not task.notify:
         return [RunFinished(run, "failed", words, again)]
@@ -482,9 +471,9 @@ def on_run_finished(
 def run_log(
     table: Timetable, entries: Sequence[TimetableEntry], now: float, zone: str
 ) -> dict[str, str]:
-    """Say what *entries* add to the logs of runs, by task; "" ends one.
+    """Format *entries* as lines of the run logs, by task; "" removes a log.
 
-    What is planned once has none: it ends with its only run.
+    A task that runs once has no log.
     """
     lines: dict[str, str] = {}
     for entry in entries:
@@ -492,19 +481,19 @@ def run_log(
             case RunFinished(run=PlannedRun(task=id_)) | RunsMissed(task=id_):
                 one = table.tasks.get(id_)
                 if one is not None and not (one.removed or isinstance(one.task.when, Once)):
-                    lines[id_] = texts.logged(one, entry, now, zone)
+                    lines[id_] = texts.format_log_line(one, entry, now, zone)
             case TaskRemoved(task=id_):
                 lines[id_] = ""
     return lines
 
 
-# --- what people see -----------------------------------------------------------------------------
+# --- status for people ---------------------------------------------------------------------------
 
 
 def task_status(one: TaskState, now: float) -> TaskStatus:
-    """Show a task as people see it."""
+    """Return the status of a task for people."""
     since = None if one.run is None else one.run.at
-    due, at = _look(replace(one, run=None), now)
+    due, at = _next_due(replace(one, run=None), now)
     following = None if one.paused else at if due is None else now
     return TaskStatus(
         one.task, following, since, one.last, one.result, one.words, one.paused, one.failures
@@ -512,14 +501,14 @@ def task_status(one: TaskState, now: float) -> TaskStatus:
 
 
 def task_list(table: Timetable, now: float, *, chores: bool) -> tuple[TaskStatus, ...]:
-    """List all tasks, what comes next at the top, perhaps with what Elwood does by itself."""
+    """List all tasks, the next run first; with *chores* also Elwood's own."""
     ones = [one for one in table.tasks.values() if not one.removed]
     seen = [task_status(one, now) for one in ones if chores or not one.task.chore]
     return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
 
 
 def telling(table: Timetable) -> Telling | None:
-    """Say what the owner must be told next, as much as one message holds."""
+    """Build the next message of news, as much as one message holds."""
     lines, buttons, upto, size = [], [], 0, 0
     again = bool(table.news) and table.news[0].seq <= table.shown
     for news in table.news:

@@ -1,4 +1,4 @@
-"""What can be set about tasks: ``[heartbeat]`` and ``[[tasks]]`` of config.toml; and agent.toml."""
+"""Settings of tasks: ``[heartbeat]`` and ``[[tasks]]`` of config.toml and agent.toml."""
 
 import json
 import re
@@ -41,16 +41,16 @@ from elwood.foundation.text.words import slug
 
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
-# What a session may be called; it becomes the name of a file.
+# A session name, which is also a file name.
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # A channel, an id of a chat, an id of a thread.
 _ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::([^:\s]{1,64})(?::([^:\s]{1,64}))?)?")
-# Characters of a title that is made of what is asked or said.
+# Characters of a title that is made from the prompt or message.
 _TITLE = 60
 
 
 def _readable(read: Callable[[str], object]) -> Check:
-    """Check for a text that *read* understands; there may be none."""
+    """Return a check that *read* can parse a text, if it is not empty."""
 
     def check(text: str) -> None:
         if text:
@@ -61,10 +61,7 @@ def _readable(read: Callable[[str], object]) -> Check:
 
 @attrs.frozen(kw_only=True)
 class HeartbeatSettings:
-    """How HEARTBEAT.md is gone through: each *every* seconds, within *hours*, by *model*.
-
-    *hours* "" are the owner's.  *tokens* and *usd* bound the checklist, and each entry, in a day.
-    """
+    """Settings of HEARTBEAT.md; *hours*, *model* and the limits are also defaults of entries."""
 
     SECTION: ClassVar = Section(
         "heartbeat",
@@ -110,10 +107,10 @@ def _shorter(most: int) -> Check:
 
 
 def read_route(text: str) -> Route:
-    """Read where answers go: a channel, a chat of it, a thread in that.  Raises BadSetting.
+    """Parse a route: channel[:chat[:thread]].  Raises BadSetting.
 
-    Without a chat, `Route.chat` is empty: the owner's own there.  The channel knows whether the
-    chat is private (`Channels.completed`).
+    Without a chat, `Route.chat` is empty: the owner's chat.  `Channels.completed` adds whether the
+    chat is private.
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
@@ -123,16 +120,16 @@ def read_route(text: str) -> Route:
     return Route(channel, chat or "", thread or "")
 
 
-# A text must mean the same whenever it is read; only moments depend on the zone.
+# The check needs no real zone: only the value of a moment depends on it.
 _is_when = _readable(partial(read_when, zone="UTC"))
 _is_moment = _readable(partial(read_moment, zone="UTC"))
 
 
 @attrs.frozen(kw_only=True)
 class TaskForm:
-    """The keys of a task as people write them; `Task` says what they mean.
+    """The keys of a task in a file; see `Task`.
 
-    *deliver* is the route, *start* that of an interval; *zone* "" is the owner's.
+    *deliver* is the route, *start* belongs to an interval; *zone* "" is the owner's.
     """
 
     title: str = setting(
@@ -226,10 +223,9 @@ class TaskForm:
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = None) -> Task:
-    """Make the task that *form* describes; *zone* is the owner's.
+    """Build the task of *form*, whose fields were checked before; *zone* is the owner's.
 
-    *when* replaces what the form says about it.  The checks of the fields were made before.
-    Raises BadSetting for what they cannot tell.
+    *when* replaces that of the form.  Raises BadSetting if fields contradict each other.
     """
     zone = form.zone or zone
     kinds = [kind for kind in (form.prompt, form.message, form.tool) if kind]
@@ -244,7 +240,7 @@ def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = Non
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
         raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
     when, id = when or read_when(form.when, zone), form.id or slug(title)
-    if origin not in ("heartbeat", "talk"):  # they name theirs otherwise
+    if origin not in ("heartbeat", "talk"):  # these build ids in another way
         check_id(id)
     if isinstance(when, Every) and form.start:
         when = Every(when.seconds, start=read_moment(form.start, zone))
@@ -285,7 +281,7 @@ def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = Non
 def _collect(
     forms: Mapping[int, TaskForm], config: Config, report: Report, origin: Origin = "config"
 ) -> "ConfiguredTasks":
-    """Make the tasks of the *forms*, and report what does not go together."""
+    """Build the tasks of *forms*, and report conflicts."""
     tasks: dict[str, Task] = {}
     for index, form in forms.items():
         if index == MAX_TASKS:
@@ -334,13 +330,13 @@ class ConfiguredTasks:
     tasks: tuple[Task, ...] = ()
 
     def roles(self) -> tuple[str, ...]:
-        """Name what the tasks think with."""
+        """List the model roles of the tasks."""
         return tuple(task.role for task in self.tasks)
 
 
 # --- [[tasks]] of agent.toml ----------------------------------------------------------------------
 
-# What reaches others, spends more, or vouches for words is for the owner to write.
+# Only the owner may set keys that reach others, spend more, or change trust.
 _FOR_THE_OWNER = ("deliver", "session", "tool", "arguments", "tools", "tokens", "usd", "untrusted")
 
 
@@ -357,7 +353,7 @@ def _collect_own(forms: Mapping[int, TaskForm], config: Config, report: Report) 
 
 @attrs.frozen
 class OwnTasks:
-    """The tasks that the assistant has set itself; `limits` bound what they spend."""
+    """The tasks that the assistant set for itself; `limits` bound their cost."""
 
     SECTION: ClassVar = Section(
         "tasks",

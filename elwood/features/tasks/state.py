@@ -1,8 +1,8 @@
-"""What stands in schedule.jsonl: which tasks there are and what came of them; and its fold.
+"""Journal entries of schedule.jsonl, and the state of tasks that they build.
 
-A planned time is *dealt with* when its run, or its outcome, stands in the log.  `TaskState.mark`
-only grows, so a clock that is put back plans nothing twice: what is dealt with rests until the
-clock has made that up, or the owner resumes it.
+A planned time is *handled* when its run or outcome is in the journal.  `TaskState.mark` only grows,
+so a clock that is set back repeats no run: a handled task rests until the clock has caught up, or
+the owner resumes it.
 """
 
 from collections.abc import Mapping
@@ -10,43 +10,39 @@ from typing import Literal
 
 import msgspec
 
-from elwood.features.tasks.task import Result, Task, placed
+from elwood.features.tasks.task import Result, Task, with_session
 
 # The journal, in the state folder.
 SCHEDULE = "schedule.jsonl"
-# Why planned times pass while a task is at work.
+# Reason for times that were missed during a run.
 LONG = "the run before took so long"
-# Lines that wait to be told: two of each task; of more the oldest are left out.
+# Lines of pending news: two per task; the oldest are dropped.
 MAX_NEWS = 400
-# Cancelled tasks that are remembered: nobody cancels more in the day that a question is open.
+# Remembered cancelled tasks: more than are cancelled in the day that an approval is open.
 MAX_CANCELLED = 1_000
-# Seconds by which a clock must be behind what is dealt with for the owner to be told, and to have
-# a task go on: an hour set wrong, or a zone taken for another, is made up by itself.
+# Seconds that a clock must be behind the handled times before the owner is notified and may resume
+# a task: a wrong hour or zone corrects itself sooner.
 FAR_BEHIND = 86_400.0
 
 
 class PlannedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The *attempt*-th try at a run of *task* that was planned for Unix time *due*.
-
-    The attempt 0 is one that somebody asked for at *due*; it is not tried again.  *series* is the
-    entry from which the task is planned: it tells this task from an earlier one of the same name.
-    """
+    """One try of a run of *task*."""
 
     task: str
-    due: float
-    attempt: int = 1
-    series: int = 0
+    due: float  # Unix time
+    attempt: int = 1  # 0: requested at *due*, and not retried
+    series: int = 0  # entry that planned the task; it differs for an earlier task of the same id
 
     @property
     def is_requested(self) -> bool:
-        """Whether somebody asked for it, so that it is none of the task's own times."""
+        """Return True if it was requested, so *due* is not one of the task's planned times."""
         return self.attempt == 0
 
 
 class TaskScheduled(msgspec.Struct, frozen=True, tag="made"):
-    """*task* is to be done; its times count from *since* on.
+    """*task* was added or changed; its times count from *since*.
 
-    Without *since* only other things about it have changed, and its times go on.
+    Without *since* its times did not change.
     """
 
     task: Task
@@ -54,7 +50,7 @@ class TaskScheduled(msgspec.Struct, frozen=True, tag="made"):
 
 
 class TaskRemoved(msgspec.Struct, frozen=True, tag="left"):
-    """The task is no more: *why*; if *cancelled*, nor is what waits for a yes.  A run may end."""
+    """The task was removed.  If *cancelled*, its approvals are void.  A run may finish."""
 
     task: str
     why: str
@@ -62,7 +58,7 @@ class TaskRemoved(msgspec.Struct, frozen=True, tag="left"):
 
 
 class TaskPaused(msgspec.Struct, frozen=True, tag="halted"):
-    """The task was paused, *why* in words; *tell* is what the owner is told of it."""
+    """The task was paused; *tell* is the news for the owner."""
 
     task: str
     why: str
@@ -70,23 +66,23 @@ class TaskPaused(msgspec.Struct, frozen=True, tag="halted"):
 
 
 class TaskResumed(msgspec.Struct, frozen=True, tag="resumed"):
-    """The task goes on; its times count from *since* on."""
+    """The task was resumed; its times count from *since*."""
 
     task: str
     since: float
 
 
 class RunRequested(msgspec.Struct, frozen=True, tag="wanted"):
-    """Somebody wants a run now; *due* names it like a planned time."""
+    """A run was requested now; *due* identifies it like a planned time."""
 
     task: str
     due: float
 
 
 class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
-    """A run begins; *seen* is the fingerprint of what the task watches.
+    """A run started; *seen* is the fingerprint of its watch.
 
-    *session* is the conversation where it runs, if the task leaves that open.
+    *session* is its session, if the task left it open.
     """
 
     run: PlannedRun
@@ -95,10 +91,10 @@ class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
 
 
 class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
-    """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
+    """A run ended; *again* is the Unix time of the next try, if any.
 
-    *tell* is what the owner is told of it; *said* what its answer told them, unless strangers may
-    have steered it.
+    *tell* is the news for the owner; *said* the answer that they got, unless strangers may have
+    steered it.
     """
 
     run: PlannedRun
@@ -110,7 +106,7 @@ class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
-    """Nothing ran at *count* planned times in a row, from *first* to *last*, *why* in words."""
+    """*count* planned times in a row, from *first* to *last*, were missed."""
 
     task: str
     first: float
@@ -122,13 +118,13 @@ class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
 
 
 class NewsPosting(msgspec.Struct, frozen=True, tag="shown"):
-    """All news up to the entry *upto* are about to be told; what is told again is a repeat."""
+    """All news up to the entry *upto* will be sent now; sending them again is a repeat."""
 
     upto: int
 
 
 class NewsTold(msgspec.Struct, frozen=True, tag="told"):
-    """All news up to the entry *upto* have been told."""
+    """All news up to the entry *upto* were delivered."""
 
     upto: int
 
@@ -147,11 +143,11 @@ TimetableEntry = (
 )
 
 NEWS = TaskPaused | RunFinished | RunsMissed
-"""What the owner may have to be told of."""
+"""Entries that may have news for the owner."""
 
 
 class RunningTask(msgspec.Struct, frozen=True):
-    """A run under way since Unix time *at*: of *task* as it was then."""
+    """A run in progress since Unix time *at*, with *task* as it was then."""
 
     planned: PlannedRun
     task: Task
@@ -160,14 +156,14 @@ class RunningTask(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """What is to be tried again, at Unix time *at*."""
+    """The next try of a failed run, at Unix time *at*."""
 
     planned: PlannedRun
     at: float
 
 
 class News(msgspec.Struct, frozen=True):
-    """A line for the owner, from the entry *seq*; *button* types what stands on it."""
+    """A line for the owner, from the entry *seq*; *button* is a command."""
 
     seq: int
     text: str
@@ -175,38 +171,29 @@ class News(msgspec.Struct, frozen=True):
 
 
 class TaskState(msgspec.Struct):
-    """A task and how far it is.  Times are Unix seconds.
-
-    It is planned from the entry *series* on, and all planned times up to *mark* are dealt with.
-    *requested* names a run that somebody asked for.  *failures* tries in a row have failed.
-    *last* is when it ran last, *result* and *words* what came of that or of what was missed since,
-    *good* when it was last done well, and *seen* what it watched then; *unchanged* counts the looks
-    since that found the same, as long as nothing is written.  *said* is what it told last,
-    at *said_at*.  A task that is *removed* only waits for the end of its run; one that was made in
-    its place waits too.
-    """
+    """A task and its progress.  Times are Unix seconds."""
 
     task: Task
-    series: int
-    mark: float
+    series: int  # entry that planned it
+    mark: float  # all planned times up to it are handled
     run: RunningTask | None = None
     retry: Retry | None = None
-    requested: float | None = None
-    paused: str = ""
-    removed: bool = False
-    failures: int = 0
-    last: float | None = None
-    result: Result | None = None
-    words: str = ""
-    good: float = 0.0
-    seen: str = ""
-    said: str = ""
+    requested: float | None = None  # `PlannedRun.due` of a requested run
+    paused: str = ""  # the reason
+    removed: bool = False  # it waits for the end of its run, as does a new task of its id
+    failures: int = 0  # in a row
+    last: float | None = None  # end of the last run
+    result: Result | None = None  # of the last run, or "missed" since
+    words: str = ""  # of the result
+    good: float = 0.0  # end of the last success
+    seen: str = ""  # fingerprint of the watch then
+    said: str = ""  # last answer
     said_at: float = 0.0
-    unchanged: int = 0
+    unchanged: int = 0  # looks in a row without a change; not journaled
 
     def start(self, run: PlannedRun, at: float, seen: str, session: str = "") -> None:
-        """Take a run as under way."""
-        self.run = RunningTask(run, placed(self.task, session), at, seen)
+        """Apply the start of a run."""
+        self.run = RunningTask(run, with_session(self.task, session), at, seen)
         self.retry = None
         if run.is_requested:
             self.requested = None
@@ -214,7 +201,7 @@ class TaskState(msgspec.Struct):
             self.mark = max(self.mark, run.due)
 
     def finish(self, finished: RunFinished, at: float) -> None:
-        """Take the outcome of the run that is under way; of an earlier task's there is no more."""
+        """Apply the end of the current run; a run of an earlier series changes nothing else."""
         run, result = self.run, finished.result
         assert run is not None
         self.run = None
@@ -235,32 +222,28 @@ class TaskState(msgspec.Struct):
             self.retry = Retry(following, finished.again)
 
     def miss(self, missed: RunsMissed) -> None:
-        """Take it that planned times have passed."""
+        """Apply missed times."""
         self.mark, self.retry = max(self.mark, missed.last), None
         if missed.result == "missed":
             self.result, self.words = "missed", missed.why
 
     def resume(self, since: float) -> None:
-        """Go on; what is not paused, and rests far ahead of the clock, goes on at *since*."""
+        """Resume.  A task that rests far ahead of the clock also counts from *since* again."""
         rests = not self.paused and self.mark - since > FAR_BEHIND
         self.mark = since if rests else max(self.mark, since)
         self.paused, self.failures = "", 0
 
 
 class Timetable(msgspec.Struct):
-    """The fold of schedule.jsonl: one state per task, and what the owner has not been told.
-
-    *shown* is up to which entry news may have been told.  *cancelled* has the tasks that were taken
-    away, by their ids, with the entry that did it.
-    """
+    """The state that schedule.jsonl builds."""
 
     tasks: dict[str, TaskState] = {}
-    news: list[News] = []
-    shown: int = 0
-    cancelled: dict[str, int] = {}
+    news: list[News] = []  # not delivered yet
+    shown: int = 0  # last entry whose news may have been sent
+    cancelled: dict[str, int] = {}  # entry that cancelled a task, by the task's id
 
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
-        """Take one entry into account; called by the journal, in order."""
+        """Apply one entry; called by the journal, in order."""
         match entry:
             case NewsPosting(upto):
                 self.shown = max(self.shown, upto)
@@ -325,9 +308,9 @@ class Timetable(msgspec.Struct):
 
 
 def is_cancelled(known: Mapping[str, int], task: str, series: int) -> bool:
-    """Tell whether *task* was cancelled after the entry *series*, from which a run was planned.
+    """Return True if *task* was cancelled after the entry *series* that planned a run.
 
-    What its runs had asked the owner for is then not to be done any more.  A task that came to its
-    end by itself is none of them: what it has asked for last may still be allowed.
+    Approvals of such a run are void.  A task that just ran out of times is not cancelled: its last
+    approvals stay valid.
     """
     return series < known.get(task, 0)

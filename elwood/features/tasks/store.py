@@ -1,4 +1,4 @@
-"""The files of tasks: logs of runs, HEARTBEAT.md, and what the files that tasks watch look like."""
+"""The files of tasks: logs of runs, HEARTBEAT.md, and fingerprints of watched files."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,16 +10,16 @@ from elwood.features.tasks.heartbeat import FILE, Written
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Item, Root
 
-# Bytes of the log of a task's runs, about a thousand: then its older half goes.  Lines shown of it.
+# Bytes of a run log, about a thousand runs; then its older half is removed.  Lines shown of it.
 MAX_LOG, SHOWN_RUNS = 64 << 10, 20
-# Entries looked at beneath one folder; a change among those beyond is not noticed.
+# Entries examined below one folder; changes of further ones are not noticed.
 MAX_FILES = 5_000
 
 
 def log_run(folder: Path, lines: Mapping[str, str]) -> None:
-    """Add *lines* to the logs of the runs of tasks, named by their ids; blocks.  Raises OSError.
+    """Append *lines* to the run logs, by task id; blocks.  Raises OSError.
 
-    One that is empty ends with its task.  They are for people: the truth stands in the timetable.
+    An empty line removes the log.  Logs are for people; the timetable is the source of truth.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     for id_, line in lines.items():
@@ -44,7 +44,7 @@ def read_runs(path: Path) -> str:
 def read_heartbeat(root: Root) -> Written:
     """Read HEARTBEAT.md in the folder *root*; blocks.  Raises Unconfined.
 
-    What strangers may have written is refused: it would become tasks.
+    An untrusted file is refused: strangers could add tasks.
     """
     page = read_document(root, FILE)
     if not page.untrusted:
@@ -55,15 +55,14 @@ def read_heartbeat(root: Root) -> Written:
     )
 
 
-# --- what tasks watch -----------------------------------------------------------------------------
+# --- watched files --------------------------------------------------------------------------------
 
 
 def fingerprint(root: Root, patterns: Sequence[str], text: str) -> str:
-    """Make what changes if *text* does, or the files of *root* that *patterns* mean; blocks.
+    """Return a digest of *text* and the files of *root* that match *patterns*; blocks.
 
-    A file is another if its size or its time of change is.  That it is missing, or cannot be read,
-    is a state as any other.  Links count by what they say, and are not followed.  Raises
-    Unconfined.
+    A file counts by its size and modification time, a link by its target without following it; a
+    missing or unreadable file is a state, too.  Raises Unconfined.
     """
     digest = sha256(repr(("text", text)).encode())
     for place in sorted(set(map(search_start, patterns))):
@@ -92,17 +91,17 @@ def _state(root: Root, item: Item) -> object:
 
 
 def search_start(pattern: str) -> str:
-    """Return the folder, or the file, at which a search for *pattern* begins; "." is the top."""
+    """Return the folder or file where a search for *pattern* starts; "." is the root."""
     names = _names(pattern)
     fixed = next((place for place, name in enumerate(names) if _is_wild(name)), len(names))
     return "/".join(names[:fixed]) or "."
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Tell whether *pattern* means the file *path*; both from the workspace on.
+    """Return True if *pattern* matches the file *path*; both are relative to the workspace.
 
-    ``*`` and ``?`` stand for anything in one name, ``**`` for folders in any number, and neither
-    for names that begin with a dot.  Without any of them it is the file, or all in the folder.
+    ``*`` and ``?`` match within a name, ``**`` any number of folders, and neither a name that
+    begins with a dot.  A pattern without them matches the file, or all files in the folder.
 
     >>> matches("inbox/*.md", "inbox/a.md"), matches("inbox/*.md", "inbox/old/a.md")
     (True, False)
@@ -126,7 +125,7 @@ def _fits(pattern: Sequence[str], names: Sequence[str]) -> bool:
         return False
     if first == "**":
         return _fits(pattern, names[1:])
-    # Not by one expression for all: with many stars that would take for ever.
+    # One regular expression for the whole path could take exponential time with many stars.
     return fnmatchcase(names[0], first.replace("[", "[[]")) and _fits(rest, names[1:])
 
 

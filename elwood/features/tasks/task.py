@@ -1,4 +1,4 @@
-"""What is to be done at times: the record of a task."""
+"""The record of a task."""
 
 import re
 from collections.abc import Iterator
@@ -14,37 +14,37 @@ from elwood.features.tasks.when import Once, When, next_at
 from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
 
-# Seconds that a run may come late, unless the task says otherwise: a morning's job is still of use
-# at noon, and not the next morning.
+# Default seconds that a run may be late: a morning's job is still useful at noon, but not the next
+# morning.
 CATCH_UP = 43_200.0
-# A plain reminder is of use for longer.
+# The same for a single reminder, which is useful for longer.
 CATCH_UP_ONCE = 7 * 86_400.0
-# What a task may be called; its session is named after it, and so a file.
+# Characters of a task id, which names its session, and so a file.
 MAX_ID = 64
 ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
-# For the session: the conversation that lives where the answer goes.
+# Value of `Task.session`: the conversation of the route.
 CURRENT = "current"
 # The session of reminders: no task can have this id.
 REMINDERS = f"{SESSION}_reminders"
-# The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
+# The id of the checklist of HEARTBEAT.md, and prefix of those of its entries.
 HEARTBEAT = "heartbeat"
-# Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
+# Most tasks; a person has dozens.  All are checked each minute, and each may have news.
 MAX_TASKS = 200
-# Patterns of one task; a folder says as much as many files.
+# Patterns of one task; a folder can replace many files.
 MAX_PATTERNS = 20
-# With what something begins that a tool is to look at; all else are files.
+# Prefixes of watches that use a tool; all others are files.
 BY_TOOL = ("https://", "http://", "$ ")
-# Characters of a pattern, and folders of any depth in it: each multiplies the work.
+# Characters of a pattern, and ``**`` in it: each multiplies the work.
 MAX_PATTERN, MAX_DEEP = 500, 3
 
 Origin = Literal["talk", "config", "heartbeat", "house", "own"]
-"""Where a task stands: made in a conversation, config.toml, HEARTBEAT.md, the code, agent.toml."""
+"""Source of a task: a conversation, config.toml, HEARTBEAT.md, the code, agent.toml."""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "purse"}):
-    """Something to be done at planned times.
+    """Work for planned times.
 
-    One of *prompt*, *message*, *tool* and *chore* is given.  The parts are not records of their
+    One of *prompt*, *message*, *tool* and *chore* is set.  The parts are not records of their
     own, since journals have tasks in this form (docs/decisions/0055-tasks-stay-flat.md).
     """
 
@@ -62,19 +62,19 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "p
     watch: tuple[str, ...] | None = None
 
     # What it does.
-    prompt: str = ""  # what the model is asked
+    prompt: str = ""  # for the model
     message: str = ""  # posted as it is, without a model
     tool: str = ""  # called without a model
     arguments: str = ""  # of the tool, JSON
-    chore: str = ""  # id of what Elwood does itself
-    on_success: str = ""  # what the model is asked after a run that was done
-    on_failure: str = ""  # what the model is asked if the first try of a run failed
+    chore: str = ""  # id of a chore of Elwood
+    on_success: str = ""  # prompt of the follow-up after a success
+    on_failure: str = ""  # the same if the first try of a run failed
 
-    # Where it is said.
+    # Where the answer goes.
     session: str = ""  # its conversation; `CURRENT`: that of the route; "": a new one for each run
-    route: Route | None = None  # of the answer; None: where the owner was heard last
+    route: Route | None = None  # of the answer; None: the owner's last route
     silent: bool = False  # no answer is posted
-    notify: bool = True  # the owner is told if it failed, was missed or paused
+    notify: bool = True  # notify the owner of failures, missed times and pauses
 
     # What bounds its runs (`RunBounds`).
     role: str = "default"
@@ -84,13 +84,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "p
     origin: Origin = "talk"
 
 
-def placed(task: Task, session: str) -> Task:
-    """Let *task* run in *session*, if that was left open until it runs."""
+def with_session(task: Task, session: str) -> Task:
+    """Return *task* with *session*, unless that is ""."""
     return msgspec.structs.replace(task, session=session) if session else task
 
 
 def session_of(task: Task) -> str:
-    """Name the session in which *task* runs: reminders share one, whose log is bounded."""
+    """Return the session in which *task* runs: reminders share one, whose log is bounded."""
     return task.session or (REMINDERS if task.message else f"{SESSION}{task.id}")
 
 
@@ -98,9 +98,9 @@ def session_of(task: Task) -> str:
 def next_run(task: Task, after: float) -> float | None:
     """Return the first time after *after* for which *task* is planned; None if there is none.
 
-    What falls outside of its hours comes when they begin, but for a single time: it was chosen.
+    A time outside of its hours moves to their start, except a single time, which was chosen.
     """
-    # Asked each minute with the same arguments, until that time has come.
+    # Cached: called each minute with the same arguments until that time.
     at = next_at(task.when, after, task.zone, task.id)
     if at is not None and not isinstance(task.when, Once):
         at = next_active(task.hours, at, task.zone)
@@ -108,7 +108,7 @@ def next_run(task: Task, after: float) -> float | None:
 
 
 def runs_after(task: Task, after: float) -> Iterator[float]:
-    """List the times after *after* for which *task* is planned; maybe without end."""
+    """Yield the planned times of *task* after *after*; maybe without end."""
     at = next_run(task, after)
     while at is not None:
         yield at
@@ -116,32 +116,27 @@ def runs_after(task: Task, after: float) -> Iterator[float]:
 
 
 Result = Literal[
-    "done",  # it ran, and the answer was posted or there was nothing to tell
+    "done",  # it ran, and the answer was posted or there was none
     "failed",
     "waiting",  # it ran, and a call of it waits for the owner
-    "unchanged",  # nothing that it watches has changed: no model was asked
-    "spent",  # a limit or its budget is used up: no model was asked
+    "unchanged",  # its watch has not changed: no model call
+    "spent",  # a limit or its budget is used up: no model call
     "missed",  # too late for it, or another run took so long
 ]
-"""What became of a planned time."""
+"""Outcome of a planned time."""
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """A task as people see it.  Times are Unix seconds.
-
-    *next* is when it runs next (None: never again, or paused), *running* since when it runs,
-    *last* when it ran last and *result* what came of it, in *words*; *paused* why it is paused;
-    *failures* in a row.
-    """
+    """The status of a task for people.  Times are Unix seconds."""
 
     task: Task
-    next: float | None = None
-    running: float | None = None
-    last: float | None = None
+    next: float | None = None  # None: no further run, or paused
+    running: float | None = None  # start of the current run
+    last: float | None = None  # end of the last run
     result: Result | None = None
-    words: str = ""
-    paused: str = ""
-    failures: int = 0
+    words: str = ""  # of the result
+    paused: str = ""  # the reason
+    failures: int = 0  # in a row
 
 
 def check_id(text: str) -> None:
@@ -156,9 +151,9 @@ def check_id(text: str) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise BadSetting unless *pattern* may stand in `Task.watch`."""
+    """Raise BadSetting unless *pattern* is valid in `Task.watch`."""
     if pattern.startswith(BY_TOOL) and len(pattern) <= MAX_PATTERN:
-        return  # the tool says the rest
+        return  # the tool checks it
     leads_out = pattern.startswith(("/", "~")) or ".." in pattern.split("/")
     is_closed = holds_secrets(pattern) or is_git(pattern)
     is_costly = len(pattern) > MAX_PATTERN or pattern.count("**") > MAX_DEEP

@@ -1,4 +1,4 @@
-"""Tasks in words: what the owner is told of them, what a run is told, and how they are listed."""
+"""Format tasks: news for the owner, prompts of runs, and lists."""
 
 import math
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from elwood.features.tasks.task import Task, TaskStatus, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
 from elwood.foundation.text.lines import duration, one_line
 
-# Runs that are named before a task is allowed, and when it is planned.
+# Next runs in the question about a new task, and in its result.
 SHOWN_RUNS = 3
-# Characters of a title, of what a task does in a list, and of a reason or what came of a run.
+# Characters of a title, of the work of a task in a list, and of a reason or result.
 MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 300
-# Tasks that the model is told of unasked.
+# Tasks in the reminder for the model.
 MAX_PLANNED = 10
-# Planned times that passed and are counted.
+# Most missed times that are counted.
 MOST_MISSED = 10_000
-# Buttons below a list: as many as fit a telephone's screen.
+# Buttons below a list: as many as fit on a phone screen.
 MAX_BUTTONS = 8
-# Seconds that a run may be late without a word: the scheduler looks once a minute.
+# Seconds that a run may be late without a notice: the scheduler checks once a minute.
 ON_TIME = 120.0
 ACTED = " It may have done something already, so I do not try it again."
 USAGE = (
@@ -33,21 +33,21 @@ USAGE = (
 )
 
 
-# --- what the owner is told ----------------------------------------------------------------------
+# --- news for the owner --------------------------------------------------------------------------
 
 
 def brief(words: str) -> str:
-    """Put *words* into one short line without a full stop."""
+    """Shorten *words* to one line without a full stop."""
     return one_line(words, MAX_WORDS).removesuffix(".")
 
 
 def name(task: Task) -> str:
-    """Name *task* for people."""
+    """Format the title of *task* for people."""
     return f'"{one_line(task.title, MAX_TITLE) or task.id}"'
 
 
 def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
-    """Tell the owner that planned times have passed."""
+    """Format the news that planned times were missed."""
     if count == 1:
         return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
     many = f"over {MOST_MISSED:,}" if count >= MOST_MISSED else str(count)
@@ -56,7 +56,7 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
 
 
 def clock_behind(before: float, zone: str) -> str:
-    """Tell the owner that the clock has shown *before* already, and is far behind that."""
+    """Format the warning that the clock is far behind *before*, which it has shown."""
     return (
         f"My clock is far behind: it has shown {say_clock(before, zone)} already. Tasks rest "
         "until it does again; if it is right now, /tasks resume ID."
@@ -64,19 +64,19 @@ def clock_behind(before: float, zone: str) -> str:
 
 
 def result(what: str, task: Task, words: str, then: str = "") -> str:
-    """Tell the owner in *words* what came of a task, and what is done about it *then*."""
+    """Format the news of a result; *then* says what follows."""
     return f"{what}: {name(task)}: {brief(words)}.{then}"
 
 
-# --- what a run is told, and what it says --------------------------------------------------------
+# --- prompts and answers of runs -----------------------------------------------------------------
 
 
 def framed(
     text: str, trouble: str, told: str, task: Task, due: float, now: float, zone: str
 ) -> str:
-    """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
+    """Add the context of a run, planned for *due* and started at *now*, before *text*.
 
-    *trouble* is why the try before failed, if there was one; *told* what the owner was told last.
+    *trouble* is the failure of the last try, *told* the last answer to the owner; "" if none.
     """
     lines = [
         f"[A run of the task {name(task)} ({task.id}), planned for {say_clock(due, zone)} ({zone})."
@@ -85,7 +85,7 @@ def framed(
     if task.silent:
         lines.append("Your answer is kept, and not sent to anybody.")
     else:
-        # A group has other readers; nobody else is told what is the owner's by a slip.
+        # A group has other readers: the model must not post private data by mistake.
         group = task.route is not None and not task.route.private
         whom = "a group, where others read it, too" if group else "the owner"
         lines.append(
@@ -105,22 +105,22 @@ def framed(
     return f"{' '.join(lines)}]\n\n{text}"
 
 
-def called(task: Task, due: float, now: float, zone: str) -> str:
-    """Say for the records which tool a run calls."""
+def format_tool_call(task: Task, due: float, now: float, zone: str) -> str:
+    """Format the tool call of a run for the records."""
     what = f"{task.tool} {task.arguments}"
     return f"[The task {name(task)} ({task.id}), planned for {say_clock(due, zone)}, calls {what}]"
 
 
-def said(task: Task, due: float, now: float, zone: str) -> str:
-    """Say a plain reminder, and that it is late if it is."""
+def format_reminder(task: Task, due: float, now: float, zone: str) -> str:
+    """Format a reminder, with a notice if it is late."""
     text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
         return text
     return f"{text}\n\n(This was planned for {say_clock(due, zone)}, {duration(now - due)} ago.)"
 
 
-def logged(one: TaskState, entry: RunFinished | RunsMissed, now: float, zone: str) -> str:
-    """Say in a line what became of a run that is under way, or of what was missed."""
+def format_log_line(one: TaskState, entry: RunFinished | RunsMissed, now: float, zone: str) -> str:
+    """Format the line of the run log for a finished run or missed times."""
     if isinstance(entry, RunsMissed):
         what, words = f"{entry.result} ({entry.count})", entry.why
     else:
@@ -129,7 +129,7 @@ def logged(one: TaskState, entry: RunFinished | RunsMissed, now: float, zone: st
     return f"{say_clock(now, zone)}  {what}{f': {brief(words)}' if words else ''}"
 
 
-# --- how tasks are listed ------------------------------------------------------------------------
+# --- lists ---------------------------------------------------------------------------------------
 
 
 def next_runs(task: Task, zone: str, now: float) -> str:
@@ -138,7 +138,7 @@ def next_runs(task: Task, zone: str, now: float) -> str:
 
 
 def cadence(task: Task, zone: str) -> str:
-    """Say when *task* runs, for who lives in *zone*.
+    """Format when *task* runs, for a reader in *zone*.
 
     >>> from elwood.agent.conversation.settings import Hours
     >>> from elwood.features.tasks.when import Cron
@@ -157,7 +157,7 @@ def cadence(task: Task, zone: str) -> str:
 
 
 def limits(task: Task) -> list[str]:
-    """Say what bounds the runs of *task*, where it is not what holds for all.
+    """List the limits of *task* that are not the defaults.
 
     >>> limits(Task("t", "T", Once(0.0), role="cheap", tools=("web",), budget=Budget(usd=0.25)))
     ['with the cheap model', 'only with web', 'at most $0.25 a day']
@@ -204,7 +204,7 @@ def does(task: Task) -> str:
 
 
 def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
-    """List tasks: some lines each, which nothing in it can break."""
+    """Format a list of tasks, several lines each; texts cannot add lines."""
     parts = []
     for seen in tasks:
         task, title = seen.task, one_line(seen.task.title, MAX_TITLE)
@@ -219,7 +219,7 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
             lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
         lines.append(f"  {one_line(state(seen, zone, now), MAX_WORDS)}")
         lines.append(f"  {one_line(does(task), MAX_GLIMPSE)}")
-        # Of a run that waits the model is not told: strangers may have steered it.
+        # The words of other results are left out: strangers may have steered them.
         if seen.words and seen.result in ("failed", "missed"):
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
         parts.append("\n".join(lines))
@@ -227,10 +227,10 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
 
 
 def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
-    """Name those of *tasks* whose answers go to the person at *route*, or to any owner, in lines.
+    """List the *tasks* whose answers go to *route* or to any owner, one line each.
 
-    It says when by what does not change with each run.  What strangers may have planned is left
-    out, as it would need their label.
+    The lines do not change with each run.  Untrusted tasks are left out, as they would need their
+    label.
     """
     own = [
         task
@@ -238,7 +238,7 @@ def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
         if (task.route.is_same_chat(route) if task.route else task.origin != "talk")
         and not task.untrusted
     ]
-    # Those that come once, the next first; others in an order that stays.
+    # Single times first, the next at the top; then the others in a stable order.
     own.sort(key=lambda one: (one.when.at if isinstance(one.when, Once) else math.inf, one.id))
     more = f"\n({len(own) - MAX_PLANNED} more: list_tasks)" if len(own) > MAX_PLANNED else ""
     lines = (
@@ -249,7 +249,7 @@ def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
 
 
 def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:
-    """Offer for the first of *tasks* what can be pressed: to stop, to pause, or to resume it."""
+    """Return buttons that stop, pause or resume the first of *tasks*."""
     offered = []
     for seen in tasks:
         if seen.running is not None and not seen.task.session:

@@ -1,4 +1,4 @@
-"""The tools that have something done later, list what is planned, and change it."""
+"""The tools that schedule, list and change tasks."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -34,15 +34,15 @@ from elwood.foundation.runtime import Address
 from elwood.foundation.settings import BadSetting
 from elwood.foundation.text.lines import one_line
 
-# Characters of a reminder: one message of Telegram's; and of what a job is told.
+# Characters of a reminder, one message of Telegram; and of the prompt of a job.
 MAX_REMINDER, MAX_JOB = 4000, 8000
 # Characters of a date with time.
 MAX_TIME = 40
-# Tools that are named for a job; who needs more needs all.
+# Tools that can be listed for a job; the alternative is all.
 MAX_TOOLS = 32
 
 Names = Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MAX_TOOLS)]
-# Who changes a task, where a person reads it.
+# The actor of a change, for people.
 BY = "the assistant"
 
 Verb = Literal["pause", "resume", "cancel"]
@@ -152,18 +152,18 @@ class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-class _Drafted(msgspec.Struct, frozen=True):
-    """A task as it would be planned; *place* is where its answers go, *facts* bind a yes to it."""
+class _TaskDraft(msgspec.Struct, frozen=True):
+    """A task to plan."""
 
     task: Task
-    place: str
-    facts: dict[str, str]
+    place: str  # name of the route of its answers
+    facts: dict[str, str]  # an approval is valid only for these
 
 
 class TaskTools:
-    """Asks the *timetable*; a place to answer at is found by *messenger*.
+    """Tools that use the *timetable*; *messenger* finds the route of answers.
 
-    *usual* is what a job may spend that has no budget of its own.
+    *usual* is the default budget of a job.
     """
 
     def __init__(
@@ -174,50 +174,50 @@ class TaskTools:
         self._usual = usual
 
     async def plan_schedule(self, given: ScheduleTask, context: ToolContext) -> Plan:
-        """Say what would be done when: a yes is for this text at these times."""
-        drafted = await self._draft(given, context)
-        task, now = drafted.task, context.now
+        """Describe the task; an approval is for this text at these times."""
+        draft = await self._draft(given, context)
+        task, now = draft.task, context.now
         lines = [
             f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
             f"When: {cadence(task, context.zone)}",
             f"Next: {next_runs(task, context.zone, now)}",
         ]
-        if drafted.place:
-            lines.append(f"Answers go to: {drafted.place}")
+        if draft.place:
+            lines.append(f"Answers go to: {draft.place}")
         if task.silent:
             lines.append("Its answers are not sent")
         if task.session:
             lines.append("It runs in this conversation")
         if bounds := limits(task):
             lines.append(f"It runs {', '.join(bounds)}")
-        # What is chosen freely stands last: it cannot pass for another line.
+        # The free text is last, so it cannot imitate another line.
         lines += ["Text:", given.remind or given.do]
         text = f"{given.title}\n{given.remind or given.do}"
-        return Plan(Schedule(), "\n".join(lines), drafted.facts, text)
+        return Plan(Schedule(), "\n".join(lines), draft.facts, text)
 
     async def schedule(self, given: ScheduleTask, context: ToolContext) -> str:
-        """Have it planned, if it is still what was examined."""
-        drafted = await self._draft(given, context)
-        if drafted.facts != dict(context.facts):
+        """Plan the task, if it is still the approved one."""
+        draft = await self._draft(given, context)
+        if draft.facts != dict(context.facts):
             raise ToolFailure(
                 "what it would plan changed since it was allowed; nothing was scheduled"
             )
-        answer = await self._timetable.ask(PlanTask(task=drafted.task))
+        answer = await self._timetable.ask(PlanTask(task=draft.task))
         match answer:
             case CommandResult(text):
                 raise ToolFailure(f"not scheduled: {text}")
             case TaskStatus(task, next=at):
-                return _scheduled(task, at, context)
+                return _format_scheduled(task, at, context)
 
-    async def _draft(self, given: ScheduleTask, context: ToolContext) -> _Drafted:
-        """Examine what is wanted.  Raises ToolFailure with what is wrong and what to write."""
+    async def _draft(self, given: ScheduleTask, context: ToolContext) -> _TaskDraft:
+        """Build the task.  Raises ToolFailure with the fault and the remedy."""
         try:
             return await self._examine(given, context)
         except BadSetting as wrong:
             clock = say_clock(context.now, context.zone)
             raise ToolFailure(f"{wrong}; nothing was scheduled (it is now {clock})") from wrong
 
-    async def _examine(self, given: ScheduleTask, context: ToolContext) -> _Drafted:
+    async def _examine(self, given: ScheduleTask, context: ToolContext) -> _TaskDraft:
         now, zone = context.now, context.zone
         reminder, job = given.remind.strip(), given.do.strip()
         if bool(reminder) == bool(job):
@@ -255,16 +255,16 @@ class TaskTools:
         )
         if not form.title:
             raise BadSetting("title has no words", "write some")
-        # Not as an answer to the message of today: in a year nobody looks there.
+        # Not a reply to today's message, which may be old when the task runs.
         route = msgspec.structs.replace(place.route, reply_to=None) if place else None
         task = msgspec.structs.replace(read_task(form, zone, "talk", when), id="", route=route)
         if next_run(task, now) is None:
             raise BadSetting("it would never run", "its times must lie before until")
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
-        return _Drafted(task, place.name if place else "", facts)
+        return _TaskDraft(task, place.name if place else "", facts)
 
     async def list_tasks(self, given: ListTheTasks, context: ToolContext) -> Output:
-        """List all tasks that people know of, or show one."""
+        """List all tasks except chores, or show one."""
         now = context.now
         if given.task:
             tasks: tuple[TaskStatus, ...] = (await self._find(given.task),)
@@ -284,7 +284,7 @@ class TaskTools:
         raise ToolFailure(f"there is no task {wanted}: list_tasks tells the ids")
 
     async def plan_change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> Plan:
-        """Find which task would be changed: a yes is for this one."""
+        """Find the task to change; an approval is for this one."""
         wanted = given.task.strip() or owner_of(context.bounds)
         if not wanted:
             raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
@@ -294,7 +294,7 @@ class TaskTools:
         return Plan(Reschedule(own=task.id == owner_of(context.bounds)), subject, {"task": task.id})
 
     async def change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> str:
-        """Have the task changed that was found when it was allowed."""
+        """Change the approved task."""
         task = context.facts["task"]
         asked = Change(id=task, verb=verb, by=BY, own=task == owner_of(context.bounds))
         settled = await self._timetable.ask(asked)
@@ -304,7 +304,7 @@ class TaskTools:
 
 
 def _when(given: ScheduleTask, zone: str, now: float) -> When:
-    """Read when it is to be done, which exactly one of four parameters says."""
+    """Parse the time, which exactly one of four parameters gives."""
     given_ones = (given.at.strip(), given.in_minutes, given.cron.strip(), given.every)
     if sum(one not in ("", None) for one in given_ones) != 1:
         raise BadSetting("it has no time, or several", "give one of at, in_minutes, cron and every")
@@ -326,9 +326,9 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
 def bounds_of(
     given: ScheduleTask, context: ToolContext, usual: Budget
 ) -> tuple[tuple[str, ...] | None, Budget]:
-    """Choose the tools and the budget of a job: at most what this conversation has itself.
+    """Choose the tools and the budget of a job, at most those of this conversation.
 
-    What is left open in the run of a task is as it is for that run, else (None) as it is for all.
+    Missing values are those of the current run of a task, if any, else None, the default.
     """
     run = context.bounds or RunBounds("")
     own = run.budget or Budget()
@@ -350,7 +350,7 @@ def bounds_of(
 
 
 def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:
-    """Read a local date and time to come; only an *end* may be a day alone, and ends with it."""
+    """Parse a future local time; only an *end* may be a date, and means the end of that day."""
     try:
         at = read_moment(text, zone, end=end)
     except BadSetting as wrong:
@@ -362,8 +362,8 @@ def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) ->
     return at
 
 
-def _scheduled(task: Task, at: float | None, context: ToolContext) -> str:
-    """Say what was planned; the footer of the answer shows the first line."""
+def _format_scheduled(task: Task, at: float | None, context: ToolContext) -> str:
+    """Format the planned task; the footer of the answer shows the first line."""
     now, zone = context.now, context.zone
     first = say_moment(at, zone, now) if at is not None else "no further run"
     how = "; ".join([cadence(task, zone), *limits(task)])
@@ -421,7 +421,7 @@ def tools(
         _changing(
             tasks,
             "cancel",
-            # What is gone cannot be found again: after a crash it is looked up, and not repeated.
+            # A repeat would not find the task: after a crash the call is looked up instead.
             "once",
             "End a task for good: a reminder or job that is not wanted any more, or is done. What "
             "its runs still wait for the owner's yes for is withdrawn, unless a run ends its own "

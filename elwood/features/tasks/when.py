@@ -1,6 +1,6 @@
-"""When things are planned: cron, intervals, moments and cadences; how they are written and said.
+"""Planned times: cron, intervals, moments and cadences; how to parse and format them.
 
-Times are Unix seconds, zones are IANA names that were checked before.
+Times are Unix seconds, zones are checked IANA names.
 """
 
 import math
@@ -16,15 +16,15 @@ from cronsim import CronSim, CronSimError
 from elwood.agent.conversation.settings import DAYS, local_time, moment_at
 from elwood.foundation.settings import BadSetting
 
-# Seconds.  What runs more often than each minute should be a program, not a task.
+# Seconds.  Work that runs more often than each minute should be a program, not a task.
 MIN_EVERY = 60.0
 MAX_EVERY = 366 * 86_400.0
-# Unix seconds of 2200-01-01: nothing later is planned, and dates are far from their end in 9999.
+# Unix seconds of 2200-01-01: the last planned time, far from the end of dates in 9999.
 LATEST = 7_258_118_400.0
 UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 # Days that every month has.
 _MONTH = 28
-# crontab(5) of Debian.  Not @reboot, which is no time.
+# crontab(5) of Debian, without @reboot, which is no time.
 ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -36,13 +36,13 @@ ALIASES = {
 }
 # Characters; all sixty minutes one by one take 169.
 MAX_EXPRESSION = 300
-# What is written in files.
+# Forms of a time in files.
 FORMS = (
     "every 30 minutes, hourly, daily, weekly, biweekly, monthly, 2026-12-24 18:00, or a cron "
     "expression like 30 7 * * 1-5"
 )
 _CRON_FORM = "write minute, hour, day, month and day of the week, like 30 7 * * 1-5, or @daily"
-# Characters of a wrong text that are shown.
+# Characters of an invalid text in an error.
 _SHOWN = 60
 _EVERY = re.compile(r"every (?:([0-9]{1,8}) )?(second|minute|hour|day|week)s?", re.IGNORECASE)
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:.*", re.IGNORECASE)
@@ -50,26 +50,26 @@ _CRON = re.compile(r"@\w+|[0-9*/,-]+ [0-9*/,-]+(?: \S+){3}")
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron"):
-    """By a cron expression of five fields, or @hourly, @daily, @weekly … as in crontab(5)."""
+    """A cron expression of five fields, or @hourly, @daily, @weekly … as in crontab(5)."""
 
     expression: str
 
 
 class Every(msgspec.Struct, frozen=True, tag="every"):
-    """Each *seconds* after *start*, whatever the clocks show; not at *start* itself."""
+    """Every *seconds* after *start*, in elapsed time; not at *start* itself."""
 
     seconds: float
     start: float = 0.0
 
 
 class Once(msgspec.Struct, frozen=True, tag="once"):
-    """At one moment."""
+    """One moment."""
 
     at: float
 
 
 class Cadence(msgspec.Struct, frozen=True, tag="cadence"):
-    """Once in each hour, day, week or month, at a time of its own that depends on the key."""
+    """Once per hour, day, week or month, at a time that depends on the key."""
 
     word: Literal["hourly", "daily", "weekly", "monthly"]
 
@@ -85,18 +85,17 @@ _WORDS: dict[str, When] = {
 
 
 def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
-    """Return the first planned time after *after*; None if there is none any more.
+    """Return the first planned time after *after*; None if there is none.
 
-    Clocks that change are reckoned with as in Debian's cron: times that fall into a gap come when
-    it ends, and those that come twice count once, unless minute or hour begin with *.  Around a
-    change by other than whole hours (Lord Howe) some of the latter are lost.  *key* is the task's
-    id; it spreads cadences.
+    Clock changes are handled as in Debian's cron: times in a gap move to its end, and repeated
+    times count once, unless minute or hour begin with *.  If a change is not by whole hours (Lord
+    Howe), some of the latter are lost.  *key* is the task's id; it spreads cadences.
     """
     after = max(after, -1.0)
     if after >= LATEST:
         return None
     found: float | None
-    match _settled(when, key):
+    match _resolve_cadence(when, key):
         case Once(at):
             found = at if at > after else None
         case Every(seconds, start):
@@ -107,7 +106,7 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
         case Cron(expression):
             here = datetime.fromtimestamp(math.floor(after), ZoneInfo(zone))
             times = (at.timestamp() for at in CronSim(" ".join(cron_fields(expression)), here))
-            # Where an hour comes twice, cronsim begins with its first.
+            # In a repeated hour, cronsim starts with the first one.
             found = next((at for at in times if at > after), None)
     return None if found is None or found > LATEST else found
 
@@ -130,8 +129,8 @@ def check(when: When) -> None:
         raise BadSetting("it is too early or too late", "times are from 1970 to 2200")
 
 
-def _settled(when: When, key: str) -> Cron | Every | Once:
-    """Give a cadence its time, by a hash, so that it is the same for ever and on all machines."""
+def _resolve_cadence(when: When, key: str) -> Cron | Every | Once:
+    """Resolve a cadence by a hash of its key, so that its time is always the same."""
     if not isinstance(when, Cadence):
         return when
     number = int.from_bytes(sha256(f"{when.word} {key}".encode()).digest()[:8])
@@ -158,11 +157,11 @@ def cron_fields(expression: str) -> list[str]:
     return ALIASES.get(expression.strip().lower(), expression).split()
 
 
-# --- as it is written in files, where a text must always mean the same ----------------------------
+# --- parsing; a text in a file must always mean the same ------------------------------------------
 
 
 def read_when(text: str, zone: str) -> When:
-    """Read when something is done; intervals are counted from 1970 UTC.  Raises BadSetting.
+    """Parse a time of a file; intervals count from 1970 UTC.  Raises BadSetting.
 
     >>> read_when("every 20 minutes", "UTC"), read_when("2026-12-24 18:00", "Europe/Berlin")
     (Every(seconds=1200.0, start=0.0), Once(at=1798131600.0))
@@ -185,7 +184,7 @@ def read_when(text: str, zone: str) -> When:
 
 
 def read_moment(text: str, zone: str, *, end: bool = False) -> float:
-    """Read a date, or a date and time; a mere date is its beginning, or its *end*.
+    """Parse a date with or without a time; a date alone means its start, or its *end*.
 
     Raises BadSetting.
     """
@@ -202,11 +201,11 @@ def read_moment(text: str, zone: str, *, end: bool = False) -> float:
     raise BadSetting(f"{text[:_SHOWN]!r} is no moment", remedy)
 
 
-# --- as it is said to people ----------------------------------------------------------------------
+# --- formatting -----------------------------------------------------------------------------------
 
 
 def say_when(when: When, zone: str) -> str:
-    """Say *when*, which can be planned, as people do.
+    """Format *when*, which must be valid, for people.
 
     >>> say_when(Cron("0 8 * * 1"), "UTC"), say_when(Cron("*/5 8-18 * * *"), "UTC")
     ('every Mon at 08:00', 'cron */5 8-18 * * *')
@@ -244,7 +243,7 @@ def _say_days(day: str, weekday: str) -> str:
 
 
 def say_clock(at: float, zone: str) -> str:
-    """Say what the clocks show at *at*.
+    """Format the local time at *at*.
 
     >>> say_clock(0, "Europe/Paris"), say_clock(0, "Asia/Kathmandu")
     ('Thu 1970-01-01 01:00 CET', 'Thu 1970-01-01 05:30 UTC+05:30')
@@ -257,7 +256,7 @@ def say_clock(at: float, zone: str) -> str:
 
 
 def say_moment(at: float, zone: str, now: float) -> str:
-    """Say a moment, seen from *now*, so that nobody takes the day for another.
+    """Format a moment, with today, tomorrow or yesterday as seen from *now*.
 
     >>> say_moment(118800, "UTC", 0), say_moment(10 * 86400, "UTC", 0)
     ('tomorrow, Fri 1970-01-02 09:00 UTC', 'Sun 1970-01-11 00:00 UTC')

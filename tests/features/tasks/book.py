@@ -24,7 +24,7 @@ class Book:
         return list(entries)
 
     def at(self, now: float) -> tuple[list[TimetableEntry], list[DueRun]]:
-        """Consult."""
+        """Return the agenda."""
         self.now = now
         settled = self.write(*rules.missed_runs(self.table, now, ZONE))
         self.write(*rules.finished(self.table, now))

@@ -14,12 +14,12 @@ from elwood.agent.conversation.inbound import CommandResult
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.messages import (
     Adopt,
-    Begin,
     Change,
-    Consult,
-    End,
+    FinishRun,
+    GetAgenda,
     ListTasks,
     PlanTask,
+    StartRun,
     TimetableMail,
 )
 from elwood.features.tasks.rules import Agenda, DueRun, Outcome
@@ -57,13 +57,13 @@ class House:
 
     async def consult(self, now: float) -> Agenda:
         self.now = now
-        return await self.box.address.ask(Consult(now=now))
+        return await self.box.address.ask(GetAgenda(now=now))
 
     async def begin(self, run: DueRun, seen: str = "") -> bool:
-        return await self.box.address.ask(Begin(run=run.planned, seen=seen))
+        return await self.box.address.ask(StartRun(run=run.planned, seen=seen))
 
     async def end(self, run: DueRun, result: Result = "done") -> bool:
-        return await self.box.address.ask(End(run=run.planned, outcome=Outcome(result)))
+        return await self.box.address.ask(FinishRun(run=run.planned, outcome=Outcome(result)))
 
     async def listed(self) -> list[str]:
         return [one.task.id for one in await self.box.address.ask(ListTasks())]
