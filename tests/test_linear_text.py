@@ -378,6 +378,7 @@ REASONS: dict[str, str] = {
         "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
         "foundation.secrets.store.look_up foundation.settings.from_home "
         "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "
+        "foundation.settings.suggest_name "
         "foundation.storage.confined.refused foundation.storage.files.not_written "
         "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
     ),

@@ -20,7 +20,7 @@ from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.parts import (
@@ -254,7 +254,7 @@ def _models(
 ) -> Models:
     config = core.config
     path = core.paths.state / "usage.jsonl"
-    usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
+    usage = Journal[Charged, Ledger](path, Charged, Ledger, core.disk)
     prices, zone = config.of(ModelSettings).prices, config.of(Owner).timezone
     book = UsageBook(usage, config.of(Limits), zone, core.clock.now, prices)
     settings = config.of(Providers).by_name

@@ -27,8 +27,6 @@ Redact = Callable[[str], str]
 Level = Literal["debug", "info", "warning", "error"]
 # Files of the log that were put aside.
 KEPT = 5
-# Among them what may be private: what goes to tools and models, and comes back.
-PAYLOADS = ("tools.payloads", "models.payloads")
 # Tools as they run, and what models are asked, but not what goes in and comes out.
 TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
 

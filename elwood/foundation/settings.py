@@ -5,7 +5,8 @@ reference page, the first config.toml and the variables of the environment are m
 `docs/extending.md` has an example.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
@@ -276,6 +277,12 @@ def default_paths(
         f"{session}/elwood" if session else f"{state}/run"
     )
     return {"state": state, "workspace": f"{state}/workspace", "runtime": runtime}
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the one of *known* that is most like *name*; "" if none is."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def from_home(text: str, home: Path) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import main
@@ -36,9 +36,9 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "5554bf20921f",
-        "approvals": "c565b56fce9a",
-        "usage": "dad8bdebb6ed",
-        "schedule": "42aa2717e09b",
+        "approvals": "672b6bc8da52",
+        "usage": "c7d4a87321d0",
+        "schedule": "49653b8f379e",
         "anchors": "251fcc9f6cb1",
     }
 }
@@ -126,7 +126,7 @@ def test_what_can_be_written_changes_with_the_format_only() -> None:
     assert {
         "sessions": shape(tuple[Entry, Session]),
         "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),
-        "usage": shape(tuple[UsageEntry, Ledger]),
+        "usage": shape(tuple[Charged, Ledger]),
         "schedule": shape(tuple[TimetableEntry, Timetable]),
         "anchors": shape(tuple[AnchorEntry, Anchors]),
     } == SHAPES[FORMAT]

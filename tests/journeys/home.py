@@ -31,7 +31,7 @@ from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Charged, UsageEntry
+from elwood.agent.models.ledger import Charged
 from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
@@ -234,7 +234,7 @@ class Home:
 
     def charged(self) -> list[Charged]:
         """What stands in the usage journal."""
-        found = read(self.state / "usage.jsonl", UsageEntry)
+        found = read(self.state / "usage.jsonl", Charged)
         return [entry for _, _, entry in found if isinstance(entry, Charged)]
 
     @property

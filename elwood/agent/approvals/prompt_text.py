@@ -309,8 +309,6 @@ def permission_words(permission: Permission) -> str:
             return f"in {_flat(permission.session)}: {permission.what}"
         case "always":
             return f"always: {permission.what}"
-        case "domain":
-            return f"requests to {permission.key} and what is below it"
 
 
 def _covering(lead: str, question: Question) -> str:

@@ -241,7 +241,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     *call* is unique within *session*.  *plan* binds the answer to what would run in the present
     circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
     it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
-    *offered* are the answers besides once and no.  *host* is where it would go, if to one.
+    *offered* are the answers besides once and no.
     *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
     answer for the conversation or for good permits; without one that is *exact*.  *asks* says in a
     few words of ours what is to be done, *arguments* are the call's, as the model gave them.
@@ -259,7 +259,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     offered: tuple[OwnerAnswer, ...] = ()
     origins: tuple[str, ...] = ()
-    host: str | None = None
     scope: ApprovalScope | None = None
     asks: str = ""
     arguments: str = ""
@@ -326,13 +325,6 @@ class RequestSettled(msgspec.Struct, frozen=True, tag="settled"):
     message: str
 
 
-class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
-    """The questions *members* were put to the owner as one; only in journals of early versions."""
-
-    id: str
-    members: tuple[str, ...]
-
-
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
     """*by* decided the question *id*: the one decision that counts, about *plan*'s hash.
 
@@ -347,15 +339,6 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
     lasts: float = 0.0
 
 
-class DomainTrusted(msgspec.Struct, frozen=True, tag="trusted"):
-    """*by* trusts the domain *host* for *lasts* seconds, as permission *number*; in older logs."""
-
-    number: int
-    host: str
-    by: str
-    lasts: float
-
-
 class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
     """*by* took the permission *number* back."""
 
@@ -363,9 +346,7 @@ class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
     by: str
 
 
-PermissionEntry = (
-    ApprovalRequested | RequestsGrouped | ApprovalDecided | DomainTrusted | PermissionRevoked
-)
+PermissionEntry = ApprovalRequested | ApprovalDecided | PermissionRevoked
 ApprovalEntry = PeopleEntry | PermissionEntry | RequestsShown | RequestSettled
 
 
@@ -390,14 +371,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What *by* permitted for good, at a Unix time: *key* is a hash, or a host; *what* in words.
+    """What *by* permitted for good, at a Unix time: *key* is a hash; *what* in words.
 
     *principal* made the call happen that it was given for, if there was one.
     """
 
     at: float
     number: int
-    kind: Literal["conversation", "always", "domain"]
+    kind: Literal["conversation", "always"]
     key: str
     session: str
     what: str
@@ -417,10 +398,6 @@ class Permission(msgspec.Struct, frozen=True):
                 return here and "conversation" in question.offered
             case "always":
                 return self.key in question.keys and "always" in question.offered
-            case "domain":
-                host = question.host or ""
-                inside = host == self.key or host.endswith(f".{self.key}")
-                return inside and "always" in question.offered
 
 
 class ApprovalState(msgspec.Struct):
@@ -437,12 +414,8 @@ class ApprovalState(msgspec.Struct):
                 self.requests[id] = ApprovalRequest(at, id, code, question, lasts)
             case ApprovalDecided():
                 self._decide(at, entry)
-            case DomainTrusted(number, host, by, lasts):
-                self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
             case PermissionRevoked(number):
                 self.permissions.pop(number, None)
-            case RequestsGrouped():
-                pass
 
     def _decide(self, at: float, decided: ApprovalDecided) -> None:
         request = self.requests.get(decided.id)

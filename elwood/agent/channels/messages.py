@@ -1,5 +1,3 @@
-"""What is sent to people."""
-
 from collections.abc import Callable
 
 import attrs

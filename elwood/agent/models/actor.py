@@ -22,7 +22,6 @@ from elwood.agent.models.ledger import (
     Charged,
     Ledger,
     Spent,
-    UsageEntry,
     charge,
     day_of,
     price_of,
@@ -105,7 +104,7 @@ class UsageBook:
 
     def __init__(
         self,
-        journal: Journal[UsageEntry, Ledger],
+        journal: Journal[Charged, Ledger],
         limits: Limits,
         zone: str,
         now: Callable[[], float],
@@ -448,7 +447,7 @@ class Models:
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
-            return GivenUp(why, attempt.rest, permanent=True)
+            return GivenUp(why, attempt.rest)
         while True:
             ticket = await self._enter(attempt, breaker)
             if not isinstance(ticket, Ticket):

@@ -1,5 +1,3 @@
-"""What sessions are told and asked."""
-
 import msgspec
 
 from elwood.agent.approvals.messages import Decided

@@ -1,6 +1,5 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
-import difflib
 import os
 import re
 import tomllib
@@ -33,6 +32,7 @@ from elwood.foundation.settings import (
     Where,
     from_home,
     keys,
+    suggest_name,
 )
 
 T = TypeVar("T")
@@ -631,9 +631,7 @@ _WANTED = {
 
 def _unknown(name: str, known: Iterable[str]) -> tuple[str, str]:
     """Say that there is no key *name*, and which of *known* may have been meant."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-    return "no such key", remedy
+    return "no such key", suggest_name(name, known) or f"there are {', '.join(sorted(known))}"
 
 
 def _described(value: object) -> str:

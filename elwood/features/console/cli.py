@@ -42,7 +42,6 @@ def chat(config: Config, given: Namespace, house: House, note: str = "") -> int:
 
 
 def once(config: Config, given: Namespace, house: House) -> int:
-    """Say one thing, and print the answer."""
     text, logs = _whole(given.text), config.of(Paths).state / "sessions"
     session = given.session or f"once-{secrets.token_hex(4)}"
 

@@ -1,5 +1,3 @@
-"""What console brings to one run of the app."""
-
 import signal
 import socket
 from collections.abc import Callable, Sequence

@@ -41,8 +41,6 @@ PAUSE = 5.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that answers the command line."""
-
     async def look(words: Sequence[str]) -> CommandResult:
         return CommandResult(fitted(inspect(core)), ok=True)
 
@@ -112,7 +110,6 @@ class Control:
         self._clients = 0
 
     async def run(self, mailbox: Mailbox[None]) -> None:
-        """Serve until the mailbox is closed."""
         self._clients = 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)

@@ -91,7 +91,6 @@ def _approve(config: "Config", given: "Namespace") -> int:
 
 
 def _approvals(config: "Config", given: "Namespace") -> int:
-    """List what waits, and what is permitted."""
     from elwood.agent.approvals.prompt_text import permission_words
     from elwood.agent.approvals.state import gist
     from elwood.foundation.text.lines import ago

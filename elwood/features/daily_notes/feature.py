@@ -1,5 +1,3 @@
-"""The daily notes, as the app sees them."""
-
 from elwood.agent.feature import Feature, imported
 
 FEATURE = Feature(

@@ -34,7 +34,6 @@ NOT_HERE = "another program asks here, and is given the answer of the turn only:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the way in for questions, if there is to be one."""
     # An app of one message would be gone before it has answered another one.
     is_on = core.config.of(McpServeSettings).ask and core.stays
     control = [ControlCommand(name=ASK, run=partial(_ask, core) if is_on else _refuse)]

@@ -1,5 +1,3 @@
-"""The memory, as the app sees it."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported

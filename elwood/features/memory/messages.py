@@ -1,5 +1,3 @@
-"""What the memory is told and asked, and what it answers."""
-
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult

@@ -1,5 +1,3 @@
-"""What shell brings to one run of the app."""
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -177,7 +175,6 @@ def _subject(one: SetAside) -> str:
 
 
 def lend(config: Config) -> list[LentFolder]:
-    """Build the folders that the owner mounted."""
     return [_lent(one) for one in config.of(SandboxSettings).mounts]
 
 

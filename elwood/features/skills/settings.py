@@ -1,5 +1,3 @@
-"""What can be set about skills: ``[skills]`` of config.toml."""
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from elwood.agent.conversation.route import Route, addresses
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
@@ -94,29 +95,25 @@ _Read = tuple[tuple[int, ...], Skill | Unusable]
 
 
 class SkillStore:
-    """The skills beneath the workspace *root*, and in *packages*, which are only read.
+    """The skills beneath the workspace *root*, and in the folders of *settings*.
 
-    Those called *off* are not used, and are nowhere named; *chats* says for which others are only.
-    A name in them, or in *always*, that no skill has is a problem: a skill may still be placed.
+    Those that are off are not used, and are nowhere named.  A name in the settings that no skill
+    has is a problem: a skill may still be placed.
     """
 
     def __init__(
         self,
         root: Root,
         blocking: Blocking,
-        packages: Sequence[Path] = (),
-        *,
-        always: Collection[str] = (),
-        off: Collection[str] = (),
-        chats: Mapping[str, tuple[int | str, ...]] | None = None,
+        settings: SkillSettings,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.packages = tuple(Root(path, writable=False) for path in packages)
+        self.packages = tuple(Root(path, writable=False) for path in settings.folders)
         self._workspace = root
         self._blocking = blocking
-        self._off = frozenset(off)
-        self._chats = {name: addresses(some) for name, some in (chats or {}).items()}
-        self._named = {"always": tuple(always), "off": tuple(off), "chats": tuple(self._chats)}
+        self._off = frozenset(settings.off)
+        self._chats = {name: addresses(some) for name, some in settings.chats.items()}
+        self._named = {"always": settings.always, "off": settings.off, "chats": (*self._chats,)}
         self._now = now
         self._known: dict[Path, _Read] = {}
         # The last look that found no fault, behind the stamps of all that it depends on.

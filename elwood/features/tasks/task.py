@@ -120,7 +120,6 @@ Result = Literal[
     "failed",
     "waiting",  # it ran, and a call of it waits for the owner
     "unchanged",  # nothing that it watches has changed: no model was asked
-    "asleep",  # outside of its hours: in older logs
     "spent",  # a limit or its budget is used up: no model was asked
     "missed",  # too late for it, or another run took so long
 ]

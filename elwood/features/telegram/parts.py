@@ -1,5 +1,3 @@
-"""What telegram brings to one run of the app."""
-
 import re
 from contextlib import aclosing
 

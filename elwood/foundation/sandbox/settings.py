@@ -1,5 +1,3 @@
-"""What can be set about the sandbox."""
-
 import os
 import re
 from collections.abc import Iterator

@@ -542,7 +542,6 @@ class Journal(Generic[E, S]):
     def _read(self) -> tuple[S, JournalPlace, int]:
         state, place, begins = self._new(), JournalPlace(), 0
         self._disk.remove(temporary(self.path))
-        self._disk.remove(self.path.with_name(f"{self.path.name}.snapshot"))  # of older versions
         try:
             file = self.path.open("rb", buffering=1 << 20)
         except FileNotFoundError:

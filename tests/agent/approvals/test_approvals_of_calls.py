@@ -26,8 +26,6 @@ from elwood.agent.approvals.state import (
     AccessRequested,
     ApprovalDecided,
     ApprovalRequested,
-    ApprovalState,
-    DomainTrusted,
     PermissionRevoked,
     Question,
     RequestSettled,
@@ -320,7 +318,7 @@ async def test_a_scope_permitted_in_a_group_says_so_and_hides_no_secret(world: W
 async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_offered(
     world: World, before: str
 ) -> None:
-    tainted = {"offered": ("source",), "origins": ("https://evil.example",), "host": "example.org"}
+    tainted = {"offered": ("source",), "origins": ("https://evil.example",)}
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="get"))
         assert (await ask.press(data(world, before))).ok
@@ -347,15 +345,6 @@ async def test_a_trusted_source_is_what_was_read_when_it_was_asked(world: World)
         assert (await ask.press(data(world, "Trust 2 sources"))).ok
         later = msgspec.structs.replace(asked, origins=(*asked.origins, "https://c.example"))
         assert await ask.seek(later) == Verdict("source", OWNER, asked.origins)
-
-
-def test_a_domain_that_an_older_log_trusts_covers_what_is_below_it() -> None:
-    state = ApprovalState()
-    state.apply(0.0, DomainTrusted(1, "example.org", OWNER, 100.0))
-    hosts = ("example.org", "api.example.org", "badexample.org", "example.org.evil.example")
-    covering = [state.covering(question(host, host=host), 0.0) for host in hosts]
-    assert [found is not None for found in covering] == [True, True, False, False]
-    assert state.covering(question("late", host="example.org"), 100.0) is None
 
 
 async def test_a_new_permission_answers_the_open_questions_it_covers(world: World) -> None:

@@ -37,7 +37,6 @@ def question(call: str, session: str = "s", **more: str) -> Question:
         route=ROUTE,
         principal="tg:7",
         offered=("conversation", "always"),
-        host=more.get("host"),
     )
 
 

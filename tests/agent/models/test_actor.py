@@ -18,7 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -154,7 +154,7 @@ async def house(
 
     calls = BadDisk()
     disk = Disk(blocking=inline, clock=now, calls=calls)
-    journal = Journal[UsageEntry, Ledger](folder / "usage.jsonl", UsageEntry, Ledger, disk)
+    journal = Journal[Charged, Ledger](folder / "usage.jsonl", Charged, Ledger, disk)
     book = UsageBook(journal, limits or Limits(), "UTC", now, settings.prices)
     outbox = Mailbox[OutboxMail]("outbox", 32)
     told: list[str] = []

@@ -296,14 +296,12 @@ class Commands:
         if asked is None:
             told = help_text(self._known.all, name)
             return CommandAnswer(f"I do not understand that. {told}")
-        settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._core.approvals.insist(
                 lambda: msgspec.structs.replace(asked, reply=Reply())
             )
-        if settled is None:
-            return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
-        return CommandAnswer(literal(settled.text))
+            return CommandAnswer(literal(settled.text))
+        return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
 
     # --- how it goes, what was done, and what it costs ---
 

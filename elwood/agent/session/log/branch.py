@@ -186,7 +186,6 @@ class Branch(msgspec.Struct):
         self.prompt_tokens = estimate_prompt(prompt) if prompt else 0
 
     def move(self, resumed: Resumed) -> None:
-        """Become the line that *resumed* tells."""
         self.path = [*self.path[: resumed.keep], *resumed.nodes]
         if not resumed.same_prompt:
             self._stand_behind(resumed.prompt)
