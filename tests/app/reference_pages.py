@@ -102,10 +102,10 @@ def tools() -> str:
 def state() -> str:
     """Describe the entries of the journals."""
     parts = [
-        f"{MADE}# What stands in the journals\n",
+        f"{MADE}# The journals\n",
         'Each line is `{"seq", "prev", "at", "entries", "crc"}`: the number of its first entry,',
         "the hash of the line before, Unix time, the entries, and a checksum. Entry types are",
-        'added, never changed. A line behind a closed segment has no entries but a `"state"`',
+        'added, never changed. A line after a closed segment has a `"state"` and no entries',
         "([decision 18](../decisions/0018-closed-logs.md)).\n",
     ]
     files = {
