@@ -15,6 +15,7 @@ import trio
 from elwood.foundation.runtime.actor_table import check_is_lower, waiting
 
 M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
 T = TypeVar("T")
 
 # Seconds after which `insist` asks again although nobody said that the actor is back.
@@ -92,14 +93,14 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     reply: Reply[T] = msgspec.field(default_factory=Reply)
 
 
-class Address(Generic[M]):
+class Address(Generic[M_contra]):
     """The sending half of a mailbox; survives every restart of the actor behind it."""
 
-    def __init__(self, mailbox: "Mailbox[M]") -> None:
+    def __init__(self, mailbox: "Mailbox[M_contra]") -> None:
         self._mailbox = mailbox
         self.name = mailbox.name
 
-    async def tell(self, message: M) -> None:
+    async def tell(self, message: M_contra) -> None:
         """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop.
 
         Raises AskedUpward if the current actor is not on a higher step.
@@ -111,7 +112,7 @@ class Address(Generic[M]):
             raise ActorDown(self.name) from None
         self._mailbox.came()
 
-    def offer(self, message: M) -> bool:
+    def offer(self, message: M_contra) -> bool:
         """Put *message* into the queue if there is room now; never waits."""
         try:
             self._mailbox.send.send_nowait(message)
@@ -129,7 +130,7 @@ class Address(Generic[M]):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
             # The actor's `match` checks the type of the request, not we.
-            await self.tell(cast("M", request))
+            await self.tell(cast("M_contra", request))
             return await request.reply.wait()
 
     async def insist(self, make: Callable[[], Request[T]]) -> T:
