@@ -16,7 +16,7 @@ from elwood.agent.conversation.stop_words import says_stop
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import SlashCommands
 from elwood.agent.session.core import Core
-from elwood.agent.session.delivery import Delivery
+from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import Extensions, SessionExtension
 from elwood.agent.session.log.entries import (
     MAX_REMINDERS,
@@ -85,6 +85,7 @@ class SessionActor:
         core: Core,
         log_: SessionLog,
         delivery: Delivery,
+        showing: Showing,
         runner: TurnRunner,
         commands: Commands,
         extensions: Sequence[SessionExtension],
@@ -93,6 +94,7 @@ class SessionActor:
         self._core = core
         self._log = log_
         self._delivery = delivery
+        self._showing = showing
         self._runner = runner
         self._commands = commands
         self._extensions = extensions
@@ -155,8 +157,10 @@ class SessionActor:
         await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._showing.run)
             for extension in self._extensions:
-                nursery.start_soon(extension.run)
+                if (work := extension.work) is not None:
+                    nursery.start_soon(work)
             await self._put_away_if_due()
             left, cut_off = [], []
             for received in commands(self._log.state):
@@ -411,7 +415,7 @@ class Sessions:
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
         log_ = SessionLog(id_, journal, core.live.publish, self._known.moving)
         extensions = [make(log_) for make in self._shared.sessions]
-        delivery = Delivery(core, log_)
+        delivery, showing = Delivery(core, log_), Showing(core.channels, core.redactor)
         approvals = ApprovalClient(
             log_,
             core.approvals,
@@ -420,7 +424,7 @@ class Sessions:
             core.clock.now,
         )
         gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
-        runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
+        runner = TurnRunner(core, self._prompt, log_, delivery, gate, showing, extensions)
         commands = Commands(
             core,
             self._messenger,
@@ -432,7 +436,9 @@ class Sessions:
             extensions,
             self._toolset.tools,
         )
-        return SessionActor(core, log_, delivery, runner, commands, extensions, self._messenger)
+        return SessionActor(
+            core, log_, delivery, showing, runner, commands, extensions, self._messenger
+        )
 
     async def _wake(self) -> list[str]:
         return [name for name in await self._core.live.marked() if self._core.channels.serves(name)]

@@ -41,6 +41,7 @@ class SessionLog:
         self._publish = publish
         self._moving = moving
         self._changed = Signal()
+        self._awaited: list[tuple[Callable[[], bool], trio.Event]] = []
 
     @property
     def state(self) -> Session:
@@ -133,9 +134,27 @@ class SessionLog:
 
     def changed(self) -> None:
         self._changed.give()
+        for is_so, event in self._awaited:
+            if is_so():
+                event.set()
 
     async def wait_change(self) -> None:
         await self._changed.wait()
+
+    async def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until *is_so*; it is looked at after each change, without waking the waiting task.
+
+        It may be over again when this returns.
+        """
+        if is_so():
+            await trio.lowlevel.checkpoint()
+            return
+        awaited = is_so, trio.Event()
+        self._awaited.append(awaited)
+        try:
+            await awaited[1].wait()
+        finally:
+            self._awaited.remove(awaited)
 
     def close(self) -> None:
         """The session leaves the memory."""

@@ -22,7 +22,7 @@ from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
@@ -83,7 +83,7 @@ class SystemPrompt:
         self._redactor = redactor
         self._parts = parts
         self._made: tuple[Documents, list[str], Sequence[Tool], Prompt] | None = None
-        self._looking = trio.Lock()
+        self._looking = Lock()
         self._looked = -math.inf
 
     async def now(self, session: str) -> Prompt:
