@@ -1,7 +1,8 @@
 """Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 
 import msgspec
 import trio
@@ -25,6 +26,7 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
+    TurnStarted,
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
@@ -304,21 +306,27 @@ class SessionActor:
             return await self._take(received, said)
         begun = None if is_command(received) else self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
-        taken = await self._take(received, *([begun] if begun else ()))
+        entries = (received, begun) if begun else (received,)
+        if is_command(received):
+            taken = await self._take(*entries)
+        else:  # the turn need not wait for the disk: its answer does, and the sender's channel
+            go_on = partial(self._go_on, received, begun, nursery)
+            taken = await self._try(self._log.record_ahead(go_on, *entries))
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.bounds is None and received.route.private:
             self._core.channels.hear(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
-        else:
-            if received.bounds is None:
-                self._messenger.answered(received.route, typed=received.message is not None)
-            if self._runner.is_working:
-                self._delivery.seen(received)
-            self._runner.arrived()
-            self._runner.work(nursery, begun)
+        elif received.bounds is None:
+            self._messenger.answered(received.route, typed=received.message is not None)
         return taken
+
+    def _go_on(self, received: Received, begun: TurnStarted | None, nursery: trio.Nursery) -> None:
+        if self._runner.is_working:
+            self._delivery.seen(received)
+        self._runner.arrived()
+        self._runner.work(nursery, begun)
 
     def _stops(self, inbound: Inbound) -> bool:
         """Tell whether plain words stop what runs; not as an answer pressed, nor if passed on."""
@@ -349,9 +357,12 @@ class SessionActor:
                 return
             await self._log.wait_change()
 
-    async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
+    async def _take(self, *entries: Entry) -> Taken | NotNow:
+        return await self._try(self._log.record(*entries))
+
+    async def _try(self, recording: Awaitable[None]) -> Taken | NotNow:
         try:
-            await self._log.record(received, *more)
+            await recording
         except DiskFull as error:
             return NotNow(str(error))
         return Taken()

@@ -191,7 +191,9 @@ class Delivery:
                 match outcome:
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
-                        await self._log.keep(Posted(*key, message), *done, last_words=True)
+                        posted = Posted(*key, message)
+                        # A power cut that takes it leaves a repeat, which is marked.
+                        await self._log.keep(posted, *done, last_words=True, synced=False)
                         break
                     case Undeliverable(why, first):
                         if first:

@@ -17,7 +17,7 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
-from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, Reception, Refused, Taken
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
@@ -660,3 +660,32 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> N
         stop.set()
     (said,) = world.said
     assert said.splitlines()[-2:] == ["it rains", "Stuck: attic: the roof failed 3 times: it leaks"]
+
+
+async def test_the_model_is_asked_while_the_disk_takes_the_message_and_the_answer_waits(
+    world: World,
+) -> None:
+    disk = trio.Event()
+    disk.set()
+
+    async def blocking(fn: Callable[[], T], /) -> T:
+        if isinstance(fn, partial) and fn.func.__name__ in ("sync", "append"):
+            await disk.wait()
+        return await inline(fn)
+
+    world.blocking = blocking
+    async with house(world) as h:
+        await h.talk("hello")
+        disk = trio.Event()
+        taken: list[Reception] = []
+
+        async def say() -> None:
+            taken.append(await h.say("more"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(say)
+            await trio.sleep(30)
+            assert (len(world.asked), len(world.said), taken) == (2, 1, [])
+            disk.set()
+        await h.quiet()
+    assert (world.said, taken) == (["re: hello", "re: more"], [Taken()])

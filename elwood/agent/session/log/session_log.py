@@ -113,16 +113,31 @@ class SessionLog:
         await self._journal.append(*entries)
         self._tell_changed()
 
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+    async def record_ahead(self, written: Callable[[], object], *entries: Entry) -> None:
+        """Do as `record`, and call *written* as soon as a kill takes nothing of it any more.
+
+        Only for what may be done again after a power cut, or is not seen outside before the next
+        line is on the disk.
+        """
+
+        def tell() -> None:
+            self._tell_changed()
+            written()
+
+        await self._journal.append(*entries, written=tell)
+
+    async def keep(self, *entries: Entry, last_words: bool = False, synced: bool = True) -> None:
         """Write *entries* as one, however long the disk stays full.
 
         The work waits with what it knows in hand: a crash would cost that, and end in giving up.
-        *last_words* have happened already: they use the reserved space first.
+        *last_words* have happened already: they use the reserved space first.  What is not
+        *synced* may be lost by a power cut, with what follows from that: only what may be done
+        again.
         """
         pause = FIRST_PAUSE
         while True:
             try:
-                await self._journal.append(*entries, last_words=last_words)
+                await self._journal.append(*entries, last_words=last_words, synced=synced)
             except DiskFull as error:
                 report_error(WRITE, str(error))
             else:
