@@ -174,7 +174,8 @@ class SessionActor:
                 left.append(received)
             if cut_off:
                 await nursery.start(self._commands.resume_stops, nursery, cut_off)
-            nursery.start_soon(self._commands.resume, nursery, left)
+            if left:
+                nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)

@@ -397,7 +397,10 @@ class Journal(Generic[E, S]):
         async with self._turn:
             self._usable = False
             self._staged = []
-            self.state, self._place, self._begins = await self._disk.blocking(self._read)
+            if self.path.exists():
+                self.state, self._place, self._begins = await self._disk.blocking(self._read)
+            else:
+                self.state, self._place, self._begins = self._new(), JournalPlace(), 1
             self._set_bound()
             self._broken = None
             self._usable = True
@@ -582,11 +585,7 @@ class Journal(Generic[E, S]):
         state, place, begins = self._new(), JournalPlace(), 0
         self._disk.remove(temporary(self.path))
         self._disk.remove(self.path.with_name(f"{self.path.name}.snapshot"))  # of older versions
-        try:
-            file = self.path.open("rb", buffering=1 << 20)
-        except FileNotFoundError:
-            return state, place, 1
-        with file, judged(self.path):
+        with judged(self.path), self.path.open("rb", buffering=1 << 20) as file:
             for line in follow(self.path, file, place, self._decode):
                 begins = begins or line.seq
                 state = _after(self.path, state, line)
