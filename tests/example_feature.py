@@ -302,4 +302,5 @@ FEATURE = Feature(
     cli=(COMMAND,),
     checks=(check,),
     tools={"track_parcel": "parcels.parcel.track"},
+    chores=("parcels",),
 )

@@ -25,6 +25,11 @@ OWNER = Principal("line", "owner", owner=True)
 LIMIT = 30.0
 
 
+class LineChannel(Channel, frozen=True):
+    def session(self, route: Route) -> str:
+        return "line"
+
+
 @attrs.define
 class Line:
     """A channel that keeps the posts, with the *core* and the parts of the app at its other end."""
@@ -43,13 +48,8 @@ class Line:
             await trio.lowlevel.checkpoint()
             self.core, self.others = core, others
             post: Mailbox[OutboxMail] = Mailbox("outbox line", 256)
-            channel = Channel(
-                name="line",
-                outbox=post.address,
-                owner=(ROUTE,),
-                owners=frozenset({OWNER.id}),
-                serves=lambda name: True,
-                session=lambda route: "line",
+            channel = LineChannel(
+                name="line", outbox=post.address, owner=(ROUTE,), owners=frozenset({OWNER.id})
             )
             outbox = Actor(step=1, mailbox=post, body=self._post, policy=WORLD)
             return Parts(channels=[channel], actors=[outbox])

@@ -19,7 +19,8 @@ ORDER = [
     "agent/conversation", "agent/models", "agent/channels", "agent/media", "agent/policy",
     "agent/tools", "agent/approvals",
     "agent/session/log", "agent/session/settings", "agent/session/inspection",
-    "agent/session/messages", "agent/session/rights", "agent/session/paging",
+    "agent/session/messages", "agent/session/client", "agent/session/rights",
+    "agent/session/paging",
     "agent/session/extension", "agent/session/reading", "agent/session/restored",
     "agent/session/admission", "agent/session/live", "agent/session/own_config",
     "agent/session/core", "agent/session/store", "agent/session/delivery", "agent/session/attached",
@@ -36,13 +37,18 @@ DRAWS = re.compile(
 LEFT = 1
 
 
+def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""]
+
+
 def imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            yield node.module or ""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
+            assert not is_relative, f"{path}: relative import"
+            yield from imported(node)
         elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
             yield str(node.value).partition(":")[0]  # a section that a Feature names
 
@@ -100,6 +106,18 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 def test_the_http_library_is_imported_in_one_folder() -> None:
     users = [p for p in HOUSE.rglob("*.py") if {"httpx2", "httpcore2"} & set(imports(p))]
     assert {p.parent.relative_to(HOUSE).as_posix() for p in users} <= {"foundation/net"}
+
+
+def test_the_http_library_is_imported_when_it_is_needed() -> None:
+    """It costs 30 ms and 6 MB, and our own requests do without."""
+    library = re.compile(r"(?:httpx2|httpcore2)$|elwood\.foundation\.net\.library_client$")
+    eager = {
+        path.relative_to(HOUSE).as_posix()
+        for path in HOUSE.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom) and any(map(library.match, imported(node)))
+    }
+    assert eager == {"foundation/net/library_client.py"}
 
 
 def test_the_service_imports_nothing_that_draws() -> None:

@@ -84,8 +84,10 @@ from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.text import lines, splitting, tokens
 from elwood.foundation.text.characters import substitute
 from elwood.foundation.text.front_matter import FrontMatterError
+from elwood.foundation.text.splitting import STANDARD
 from elwood.foundation.text.words import having
 from tests.agent.approvals.approving import question
+from tests.channels import two_channels
 from tests.hostile_text import SHAPES, Shape
 
 SHORT, LONG = 50_000, 200_000
@@ -154,7 +156,7 @@ ANY = re.compile("(.)", re.DOTALL)
 BOT = reading.BotIdentity(bot=9, username="elwood_bot", owners=frozenset([3]))
 AT = datetime(2026, 3, 1, 8, 5, tzinfo=UTC)
 NOW = AT.timestamp()
-CHAT = Route("telegram", 1)
+CHAT = Route("telegram", "1")
 TASK = Task("water", "Water", Every(3600.0))
 SKILL = skill.Skill(name="tea", description="How to make tea", body="Boil water.")
 NOTE = "# Sunday 2026-03-01\n\n- 08:00 s/t1: `a`\n  - ok look `b`\n"
@@ -236,8 +238,12 @@ def fed(text: str) -> object:
 
 
 CALLS: dict[str, Called] = {
-    "agent.approvals.prompt_text.request_messages": lambda t: request_messages(request_of(t), CHAT),
-    "agent.approvals.prompt_text.details_message": lambda t: details_message(request_of(t)),
+    "agent.approvals.prompt_text.request_messages": lambda t: request_messages(
+        request_of(t), CHAT, two_channels(CHAT)
+    ),
+    "agent.approvals.prompt_text.details_message": lambda t: details_message(
+        request_of(t), STANDARD
+    ),
     "agent.conversation.labels.remember": lambda t: labels.remember({}, t),
     "agent.conversation.message.rough": lambda t: rough(Prompt(t), [Human(t)], t),
     "agent.conversation.stop_words.says_stop": lambda t: says_stop(t, ["en", "de"]),
@@ -349,7 +355,8 @@ REASONS: dict[str, str] = {
         "foundation.command_line.is_wanted foundation.command_line.put_out "
         "foundation.net.control.ask foundation.net.control.ask_over foundation.net.control.settle "
         "foundation.net.egress.resolved foundation.storage.confined.open_beneath "
-        "foundation.storage.disk.fatal foundation.storage.files.mark_untrusted_path "
+        "foundation.storage.disk.fatal foundation.storage.disk.write_or_report "
+        "foundation.storage.files.mark_untrusted_path "
         "foundation.storage.files.placed "
         "foundation.storage.files.raw_lines"
     ),
@@ -367,9 +374,11 @@ REASONS: dict[str, str] = {
         "features.skills.skill.candidate features.skills.skill.review "
         "features.tasks.rules.close_times features.tasks.state.is_cancelled "
         "foundation.checks.unreached foundation.command_line.show_list "
+        "foundation.runtime.actor_table.check_is_lower "
         "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
         "foundation.secrets.store.look_up foundation.settings.from_home "
         "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "
+        "foundation.settings.suggest_name "
         "foundation.storage.confined.refused foundation.storage.files.not_written "
         "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
     ),

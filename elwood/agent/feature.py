@@ -40,9 +40,13 @@ class Feature(NamedTuple):
     init`, given what holds unwritten, and changes nothing.  *owner* says as whom its channel knows
     the owner, "" if as nobody or as several.
 
+    *chores* are the ids of its chores, whether a run has them or not: no other task may have them.
     *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
     those that come and go.  *lent* makes the folders beside the workspace that commands and tools
-    of all features reach.  *is_channel* if its name is that of a channel.
+    of all features reach.  *is_channel* if its name is that of a channel.  *sessions* is the prefix
+    of the names of its sessions: no other channel uses it, whether this one is configured or not.
+    *is_group* says whether a principal is a group of its channel, *is_chat* whether a chat, and a
+    thread or "", can be ids of it: those in settings are checked by that.
 
     *carried_heads* reads the heads of the anchors from its files, so that `elwood receipts verify`
     compares them; *extract_anchors* writes the anchors of an archive of its own into a folder, and
@@ -56,11 +60,20 @@ class Feature(NamedTuple):
     checks: "Sequence[Check]" = ()
     mend: "Callable[[Config], str] | None" = None
     own: Sequence[str] = ()
+    chores: Sequence[str] = ()
     set_up: "Callable[[Config], Answers] | None" = None
     owner: "Callable[[Config], str]" = lambda config: ""
     tools: "Mapping[str, str]" = MappingProxyType({})
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
     lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
     is_channel: bool = False
+    sessions: str = ""
+    is_group: "Callable[[str], bool]" = lambda principal: False
+    is_chat: "Callable[[str, str], bool]" = lambda chat, thread: True
     carried_heads: "Callable[[Config], Iterable[CarriedHead]]" = lambda config: ()
     extract_anchors: "Callable[[Path, Path], None]" = lambda archive, folder: None
+
+
+def reserved_sessions(features: Iterable[Feature]) -> dict[str, str]:
+    """Return the names of *features* by the prefix of the sessions that each reserves."""
+    return {one.sessions: one.name for one in features if one.sessions}

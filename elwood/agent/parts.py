@@ -28,11 +28,11 @@ Interruption = Literal["taken", "end", "leave"]
 
 @attrs.frozen(kw_only=True)
 class Actor:
-    """An actor, and the *step* it stands on: it may ask and tell those on lower steps only.
+    """An actor, and its *step*: it may ask and tell actors on lower steps only.
 
-    5: ways in, clocks; 4: sessions; 3: approvals, memory; 2: models, timetable; 1: outboxes;
-    0: health, to which everybody only offers.  The highest are stopped first; *grace* is how long
-    (seconds) it may take to finish then.
+    6: ways in, clocks, health; 5: sessions; 4: child runs; 3: approvals, memory; 2: models,
+    timetable; 1: outboxes.  `Address.tell` checks it.  The highest are stopped first, but for one
+    that *stops_last*; *grace* is how long (seconds) it may take to finish then.
     """
 
     step: int
@@ -40,6 +40,7 @@ class Actor:
     body: Callable[[Mailbox[Any]], Awaitable[None]]
     policy: RestartPolicy = OURS
     grace: float = 5.0
+    stops_last: bool = False
 
 
 @attrs.frozen

@@ -13,14 +13,14 @@ from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
-from elwood.agent.feature import Feature
+from elwood.agent.feature import Feature, reserved_sessions
 from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.parts import (
@@ -45,7 +45,7 @@ from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.app.config.load import load_own
-from elwood.app.main import own_sections
+from elwood.app.main import ALL, own_sections
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
@@ -70,6 +70,8 @@ log = logging.getLogger("elwood.health")
 
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
+# The same for child runs, which are stopped after that.
+LAST_CHILDREN = 5.0
 # Seconds to give back what was held, also when the app is being ended.
 CLOSING = 5.0
 
@@ -92,7 +94,9 @@ class App:
         self.interrupt = interrupt
         self.tools = tools
         self._listener = listener
-        self.actors = sorted(actors, key=lambda actor: actor.step)
+        self.actors = sorted(actors, key=lambda one: 0 if one.stops_last else one.step)
+        for actor in actors:
+            actor.mailbox.step = actor.step
 
     async def live(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
@@ -123,12 +127,18 @@ async def build(
     after the stop.  A model that fails is tried for *patience* seconds at most.
     """
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+    children: Mailbox[SessionsMail] = Mailbox("child runs", 64)
     approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
-        core = _core(config, environment, closing, sessions, approvals, models, anchors, stays, own)
+        # Also those of channels that are not built here: their conversations go on there.
+        reserved = reserved_sessions((*ALL, *features))
+        core = _core(
+            *(config, environment, closing, sessions, children, approvals, models, anchors),
+            *(stays, own, reserved),
+        )
         gathered = Gathered(one for feature in features for one in feature.lent(config))
         parts = [Parts(commands=BUILT_IN)]
         for feature in features:
@@ -165,8 +175,16 @@ async def build(
             Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
             Actor(
                 step=4,
+                mailbox=children,
+                body=partial(pool.run, grace=LAST_CHILDREN, listener=listen, wakes=is_child),
+                grace=LAST_CHILDREN + 1,
+            ),
+            Actor(
+                step=5,
                 mailbox=sessions,
-                body=partial(pool.run, grace=grace, listener=listen),
+                body=partial(
+                    pool.run, grace=grace, listener=listen, wakes=lambda id_: not is_child(id_)
+                ),
                 grace=grace + 1,
             ),
             *(actor for part in parts for actor in part.actors),
@@ -184,11 +202,13 @@ def _core(
     environment: Environment,
     closing: AsyncExitStack,
     sessions: Mailbox[SessionsMail],
+    children: Mailbox[SessionsMail],
     approvals: Mailbox[ApprovalsMail],
     models: Mailbox[ModelsMail],
     anchors: Mailbox[AnchoringMail],
     stays: bool,
     own: OwnConfig,
+    reserved: Mapping[str, str],
 ) -> Core:
     paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
     disk = Disk(
@@ -207,10 +227,11 @@ def _core(
         workspace=Root(paths.workspace, untrusted=(RECEIVED,)),
         table=table,
         sessions=sessions.address,
+        children=children.address,
         approvals=approvals.address,
         models=models.address,
         anchoring=anchors.address,
-        channels=Channels(),
+        channels=Channels(reserved),
         live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
         admission=Admission(restored(paths.state)),
         events=Mailbox[Event]("health", 256),
@@ -233,7 +254,7 @@ def _models(
 ) -> Models:
     config = core.config
     path = core.paths.state / "usage.jsonl"
-    usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
+    usage = Journal[Charged, Ledger](path, Charged, Ledger, core.disk)
     prices, zone = config.of(ModelSettings).prices, config.of(Owner).timezone
     book = UsageBook(usage, config.of(Limits), zone, core.clock.now, prices)
     settings = config.of(Providers).by_name
@@ -243,7 +264,7 @@ def _models(
         settings=config.of(ModelSettings),
         in_flight={name: settings[name].in_flight for name in providers},
         jitter=core.environment.random,
-        tell=tell_owner(core),
+        tell=core.tell_owner,
         embedder=embedder,
         patience=patience,
         look=lambda messages: core.environment.blocking(partial(look_at, core.workspace, messages)),
@@ -255,11 +276,10 @@ def _approvals(core: Core, confined: bool) -> Approvals:
     hours = read_hours(owner.hours)
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
-        core.channels.outboxes,
+        core.channels,
         core.environment,
         owners=core.channels.owners | {CONTROL},
-        owner_routes=core.channels.places,
-        hint=core.sessions.offer,
+        hint=core.hint,
         redact=core.redactor,
         settings=core.config.of(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),
@@ -269,11 +289,6 @@ def _approvals(core: Core, confined: bool) -> Approvals:
         zone=core.clock.zone,
         seal="" if confined else core.environment.new_id(),
     )
-
-
-def tell_owner(core: Core) -> TellOwner:
-    """Make what tells the owner something, where they read."""
-    return TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
 
 
 def listener(health: Address[Event]) -> Listener:

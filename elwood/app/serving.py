@@ -32,7 +32,7 @@ from elwood.agent.models.settings import (
 )
 from elwood.agent.parts import Interruption
 from elwood.agent.session.restored import RestoredDamaged
-from elwood.app.build import LAST_TURN, App, build, tell_owner
+from elwood.app.build import LAST_TURN, App, build
 from elwood.app.init import copy_documents
 from elwood.app.installation import Installation, watch
 from elwood.app.main import AT_START, CHANNELS, CHAT, FEATURES, SIT
@@ -118,7 +118,7 @@ def demo(nothing: Config, given: Namespace) -> int:
         Providers({"offline": ProviderSettings(api="offline")}),
         file=folder / "config.toml",
     )
-    given = Namespace(session=None, last=False, plain=given.plain)
+    given = Namespace(session=None, last=False, plain=given.plain, features=())
     return CHAT(config, given, at_home, TRY)
 
 
@@ -204,7 +204,7 @@ async def _live(
                         if is_service and not app.core.channels.has_lasting:
                             raise CliFailure(f"{config.file}: {NO_CHANNEL}", MISCONFIGURED)
                         nursery.start_soon(_watch_signals, signals, got, app, now)
-                        nursery.start_soon(watch, installation, app.core, tell_owner(app.core))
+                        nursery.start_soon(watch, installation, app.core, app.core.tell_owner)
                         await app.live()
                 except Exception as error:
                     failure = error  # out of the nursery it would come as a group

@@ -25,15 +25,8 @@ from elwood.foundation.text.characters import printable
 
 Redact = Callable[[str], str]
 Level = Literal["debug", "info", "warning", "error"]
-# What ends, and can be counted.
-Kind = Literal[
-    "tool_call", "llm_call", "approval", "budget", "session", "turn", "heartbeat", "task", "backup",
-    "channel",
-]  # fmt: skip
 # Files of the log that were put aside.
 KEPT = 5
-# Among them what may be private: what goes to tools and models, and comes back.
-PAYLOADS = ("tools.payloads", "models.payloads")
 # Tools as they run, and what models are asked, but not what goes in and comes out.
 TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
 
@@ -99,7 +92,7 @@ def bound() -> tuple[tuple[str, str], ...]:
 
 def event(
     log: logging.Logger,
-    kind: Kind,
+    kind: str,
     about: Mapping[str, object],
     *,
     success: bool,
@@ -108,7 +101,8 @@ def event(
 ) -> None:
     """Log that something has ended, after so many *seconds* if that is known.
 
-    What did not succeed is a warning, unless *level* says otherwise.
+    *kind* is what monitors count it by: docs/operating.md lists the kinds, with what they are
+    *about*.  What did not succeed is a warning, unless *level* says otherwise.
     """
     took = {} if seconds is None else {"duration_ms": round(1000 * seconds)}
     level = level or (logging.INFO if success else logging.WARNING)

@@ -5,7 +5,8 @@ reference page, the first config.toml and the variables of the environment are m
 `docs/extending.md` has an example.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
@@ -178,13 +179,15 @@ class Config:
     """What the operator has decided: a value of each class of settings.
 
     *file* is where it stands; *inline* names the secrets in clear in it.  *warnings* are doubts
-    about it, each with its remedy; they keep nothing from starting.
+    about it, each with its remedy; they keep nothing from starting.  *chores* are the ids of what
+    Elwood does by itself, also of what is off; no task in it may have them.
     """
 
     values: Mapping[type, object]
     file: Path
     inline: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    chores: frozenset[str] = frozenset()
 
     @classmethod
     def holding(cls, *values: object, file: Path = Path("config.toml")) -> Self:
@@ -276,6 +279,12 @@ def default_paths(
     return {"state": state, "workspace": f"{state}/workspace", "runtime": runtime}
 
 
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the one of *known* that is most like *name*; "" if none is."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
 def from_home(text: str, home: Path) -> str:
     """Put *home* in the place of a ``~`` at the beginning."""
     return str(home / text[2:]) if text == "~" or text.startswith("~/") else str(text)
@@ -306,6 +315,12 @@ def none_or(least: float, most: float) -> Check:
     """Make a check for numbers from *least* to *most*, or 0, which means none."""
     inner = between(least, most)
     return lambda value: None if value == 0 else inner(value)
+
+
+def is_chat(chat: int | str) -> None:
+    """Check for a chat, such as ``telegram:123``; a number alone is one of Telegram."""
+    if isinstance(chat, str) and not all(chat.partition(":")):
+        raise BadSetting(f"{chat!r} is no chat", "write telegram:123456789")
 
 
 def is_timezone(name: str) -> None:

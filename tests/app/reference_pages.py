@@ -8,7 +8,7 @@ import msgspec
 
 import elwood
 from elwood.agent.approvals.state import ApprovalEntry
-from elwood.agent.models.ledger import UsageEntry
+from elwood.agent.models.ledger import Charged
 from elwood.agent.session.log.entries import Entry
 from elwood.features.tasks.state import TimetableEntry
 from elwood.foundation.storage.anchors import AnchorEntry
@@ -56,7 +56,7 @@ def state() -> str:
     files = {
         "sessions/<id>.jsonl": get_args(Entry),
         "approvals.jsonl": get_args(ApprovalEntry),
-        "usage.jsonl": get_args(UsageEntry),
+        "usage.jsonl": (Charged,),
         "schedule.jsonl": get_args(TimetableEntry),
         "anchors.jsonl": get_args(AnchorEntry),
     }

@@ -6,9 +6,11 @@ import pytest
 
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, Providers
-from elwood.app.config.load import LARGEST, ConfigErrors, load
+from elwood.app.config.load import LARGEST, ConfigErrors, load, load_own
 from elwood.app.config.names import COMPONENTS
-from elwood.app.main import ALL
+from elwood.app.main import ALL, own_sections
+from elwood.features.daily_notes.settings import DailyNotesSettings
+from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.secrets.redaction import Secret
@@ -171,8 +173,16 @@ WRONG = [
      ": tasks[0].tool: there is no tool list_file; did you mean list_files?"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ntools = ["grep", "web.*"]',
      ": tasks[0].tools[1]: web.* is not the name of a tool; write names, without wildcards"),
+    ('[skills]\nchats = { tax = [-5, "telegrm:7", "telegram:7"] }',
+     ": skills.chats.tax[1]: there is no channel telegrm; did you mean telegram?"),
+    ('[skills]\nchats = { tax = ["telegram"] }',
+     ": skills.chats.tax[0]: 'telegram' is no chat; write telegram:123456789"),
+    ("[skills]\nchats = { tax = [1.5] }",
+     ": skills.chats.tax[0]: expected a text, found the number 1.5; put it into quotes"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegrm:-100"',
      ": tasks[0].deliver: there is no channel telegrm; did you mean telegram?"),
+    ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegram:@me"',
+     ": tasks[0].deliver: telegram:@me is no chat of telegram; write ids that it uses"),
     ("[policy]\nblocked_patterns = ['prod', '(?!safe)rm']",
      ": policy.blocked_patterns[1]: RE2 cannot use this regular expression: invalid perl operator: "
      "(?!; write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
@@ -294,6 +304,18 @@ max_tokens = 500
         "ELWOOD__MODELS__SUMMARIZER: models.summarizer: has a new name; "
         "write ELWOOD__MODELS__ROLES__CHEAP__MODEL",
     ]
+
+
+def test_reflections_are_found_under_their_old_key(tmp_path: Path) -> None:
+    config = configured(tmp_path, "[learning]\nthreshold = 2\nreflections = false")
+    assert not config.of(DailyNotesSettings).reflections
+    assert config.of(LearningSettings).threshold == 2
+    [(what, remedy)] = config.warnings
+    assert what == f"{tmp_path}/config.toml: learning.reflections: has a new name"
+    assert remedy == "write daily_notes.reflections"
+    with pytest.raises(ConfigErrors) as caught:
+        load_own("learning.reflections = false", config, own_sections())
+    assert str(caught.value).startswith("agent.toml: learning.reflections: no such key; ")
 
 
 def test_a_variable_with_a_new_name_comes_before_an_old_key(tmp_path: Path) -> None:

@@ -21,11 +21,15 @@ from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
-from elwood.app.config.load import load
-from elwood.app.main import FEATURES, tools
+from elwood.app.config.load import ConfigErrors, load, load_own
+from elwood.app.main import FEATURES, own_sections, tools
 from elwood.features.console.parts import commands as completed_commands
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.tools import readers
+from elwood.features.tasks.rules import schedule
+from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
 from elwood.foundation import log
 from elwood.foundation.command_line import OK
 from elwood.foundation.net import control
@@ -111,6 +115,9 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
         async with talking(config, features, {"scripted": model}) as line:
             assert line.app is not None
             core = line.app.core
+            steps = {one.mailbox.name: one.mailbox.step for one in line.app.actors}
+            assert None not in steps.values()
+            assert (steps["sessions"], steps["child runs"], steps["approvals"]) == (5, 4, 3)
             log.set_up(log.LogSettings(), core.redactor, stream=written, environ={})
             speaker.info("asked with %s", KEY)
             # The slash command, in the list of them, and its answer.
@@ -196,6 +203,38 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     config = load(file, {"HOME": str(tmp_path)}, [example_feature.FEATURE])
     assert config.of(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
     assert Secret(KEY) in config.secrets
+
+
+def test_the_ids_of_its_chores_are_reserved(tmp_path: Path) -> None:
+    """No task of config.toml or agent.toml takes one, on or off; nor does one of a conversation."""
+    file = tmp_path / "config.toml"
+    written = '[[tasks]]\ntitle = "Parcels"\nwhen = "daily"\nprompt = "x"\n'
+    features = (*FEATURES, example_feature.FEATURE)
+    file.write_text(written)
+    complaint = "tasks[0].id: the id 'parcels' is that of a task of Elwood; write another id"
+    with pytest.raises(ConfigErrors) as caught:
+        load(file, {"HOME": str(tmp_path)}, features)
+    assert str(caught.value) == f"{file}: {complaint}"
+    file.write_text("")
+    config = load(file, {"HOME": str(tmp_path)}, features)
+    with pytest.raises(ConfigErrors) as caught:
+        load_own(written, config, own_sections(features))
+    assert str(caught.value) == f"agent.toml: {complaint}"
+    task, decision = schedule(
+        Timetable(), Task("", "Parcels", Every(60.0), prompt="x"), 0.0, config.chores
+    )
+    assert decision.ok
+    assert task.id == "my-parcels"
+
+
+def test_the_chores_of_each_feature_are_declared() -> None:
+    """A chore is reserved by its feature's record, which must know it."""
+    for feature in FEATURES:
+        for path in (HOUSE / "features" / feature.name).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "Chore":
+                    [id_] = [one.value for one in node.keywords if one.arg == "id"]
+                    assert ast.literal_eval(id_) in feature.chores
 
 
 # What a process does that has no folder of one feature: it talks, by what is given as arguments.
@@ -295,7 +334,7 @@ def test_only_the_table_of_contents_names_a_feature() -> None:
 # --- the page -------------------------------------------------------------------------------------
 
 PAGE = TESTS.parent / "docs" / "extending.md"
-SOURCES = ("example_feature.py", "line.py", "app/test_extending.py")
+SOURCES = ("example_feature.py", "line.py", "forum.py", "app/test_extending.py")
 
 
 def excerpts() -> list[str]:

@@ -55,7 +55,7 @@ def test_an_escalation_is_one_line_and_exit_code_1(
         raise Halt("the disk failed")
 
     async def build(core: Core, others: Gathered) -> Parts:
-        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
+        return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
 
     async def live() -> int:
         features = [Feature(name="test", build=build)]
@@ -78,7 +78,7 @@ def test_a_service_starts_with_any_channel(tmp_path: Path) -> None:
             async for _ in mailbox:
                 pass
 
-        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=stop)])
+        return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("test", 1), body=stop)])
 
     with untuned():
         code = serving.run(configured(tmp_path), more=(line.feature, Feature("test", leave)))
@@ -109,7 +109,7 @@ def test_a_house_ends_only_when_who_sits_there_has_given_the_terminal_back(
         raise Halt("the disk failed")
 
     async def build(core: Core, others: Gathered) -> Parts:
-        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
+        return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
 
     monkeypatch.setattr(serving, "FEATURES", (*FEATURES, Feature("test", build)))
     with untuned():

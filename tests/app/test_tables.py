@@ -15,15 +15,15 @@ from elwood.agent.approvals.state import (
     AccessDecided,
     AccessRequested,
     ApprovalBook,
+    ApprovalDecided,
     ApprovalEntry,
     ApprovalRequested,
-    DomainTrusted,
     Question,
 )
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.ledger import Charged, Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -125,7 +125,7 @@ async def home(tmp_path: Path) -> Path:
         (0, Charged("quiet", "a/small", today, 9_000, usd=0.02, estimated=True)),
         (0, Charged("", "a/small", today, 2_000, usd=0.01, job="harbour-news")),
     ]
-    await write(state / "usage.jsonl", UsageEntry, Ledger, spent)
+    await write(state / "usage.jsonl", Charged, Ledger, spent)
     news = Task("harbour-news", "News", Cron("30 7 * * 1-5"), prompt="Say what is new in the port.")
     run = PlannedRun("harbour-news", NOW - 2 * DAY, series=1)
     timetable: list[tuple[float, TimetableEntry]] = [
@@ -138,13 +138,18 @@ async def home(tmp_path: Path) -> Path:
         (1, TaskPaused("harbour-news", "paused: it failed")),
     ]
     await write(state / "schedule.jsonl", TimetableEntry, Timetable, timetable)
+    harbour = Question(
+        session="home", call="c2", tool="web_request", plan="h", exact="g", subject="example.org",
+        why="it sends", route=HERE, principal="me", offered=("always",),
+    )  # fmt: skip
     question = Question(
         session="home", call="c3", tool="send_message", plan="h", exact="h",
         subject="send_message To Ann (tg:2002): a private chat: Come aboard on Friday.",
         why="it sends", route=HERE, principal="me",
     )  # fmt: skip
     asked: list[tuple[float, ApprovalEntry]] = [
-        (3, DomainTrusted(1, "example.org", "tg:1", 90 * DAY)),
+        (3, ApprovalRequested("q0", "HARBOR", harbour, 30 * DAY)),
+        (3, ApprovalDecided("q0", "always", "tg:1", "h", number=1, lasts=90 * DAY)),
         (2, ApprovalRequested("q1", "GQHHWP", question, 30 * DAY)),
         (2, AccessRequested("EVE", "tg:7", "Eve 漢字", HERE)),
         (2, AccessDecided("EVE", approved=True, by="tg:1", guest=True)),

@@ -80,7 +80,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
 def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
     """List what Elwood writes of a turn of *chat* without calls, as three lines of two."""
     text, turn, id_ = "What shall we have tonight?", f"t{number}", f"tg:4242:{number}"
-    route = Route("telegram", chat=chat)
+    route = Route("telegram", chat=str(chat))
     native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": said}]))
     message = Assistant((Text(said),), "anthropic", "anthropic/claude-sonnet-5-5", native)
     return [

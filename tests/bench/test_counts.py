@@ -23,7 +23,7 @@ from elwood.foundation.storage.disk import Calls
 from tests.bench.rig import KEYS, server, telegrams, write_config
 
 T = TypeVar("T")
-TURNS = 10
+TURNS = 5
 # Counts of a turn: aimed at, and asserted until that is reached.  The app's own beat adds to some
 # turns, so the least of all counts.
 AIMS = {"steps": 40, "threads": 2, "syncs": 2}

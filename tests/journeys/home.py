@@ -16,7 +16,6 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
@@ -27,13 +26,12 @@ from elwood.agent.conversation.message import (
     Results,
     remove_opening,
 )
-from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.models.client import ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Charged, UsageEntry
+from elwood.agent.models.ledger import Charged
 from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
@@ -41,12 +39,14 @@ from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import Inspection
 from elwood.agent.session.log.entries import CallEnded, Entry
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.settings import LearningSettings
 from elwood.agent.tools.tool import Tool
 from elwood.app.build import App, build
 from elwood.app.main import FEATURES
+from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.memory.parts import build as build_memory
+from elwood.features.memory.settings import LearningSettings
 from elwood.features.tasks.messages import Woken
+from elwood.features.telegram.channel import TelegramChannel, route_to
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -155,6 +155,8 @@ class Home:
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
     more_channels: tuple[Feature, ...] = ()
+    # Whether it is on Telegram.
+    telegram: bool = True
     settings: dict[str, Any] = attrs.field(factory=dict)
     # Chats of several people that it takes part in.
     groups: tuple[int, ...] = ()
@@ -232,7 +234,7 @@ class Home:
 
     def charged(self) -> list[Charged]:
         """What stands in the usage journal."""
-        found = read(self.state / "usage.jsonl", UsageEntry)
+        found = read(self.state / "usage.jsonl", Charged)
         return [entry for _, _, entry in found if isinstance(entry, Charged)]
 
     @property
@@ -261,7 +263,8 @@ class Home:
             asking(self.model, self.model),
             PolicySettings(allow=FREE),
             # A call more whenever it is quiet: for those who want it.
-            LearningSettings(mode="off", reflections=False),
+            LearningSettings(mode="off"),
+            DailyNotesSettings(reflections=False),
             *self.settings.values(),
             file=self.folder / "config.toml",
         )
@@ -368,7 +371,8 @@ class Life:
             if one.name in own_ones or one.name not in WITHOUT
         ]
         own_tools = Feature(name="own", build=own)
-        return [self._telegram(), *home.more_channels, *features, own_tools]
+        telegram = [self._telegram()] if home.telegram else []
+        return [*telegram, *home.more_channels, *features, own_tools]
 
     @property
     def core(self) -> Core:
@@ -484,24 +488,20 @@ class Life:
                 body = made.run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
-            channel = Channel(
-                name="telegram",
+            channel = TelegramChannel(
+                sessions="",  # no terminal is here, so it also has what is usually the console's
                 outbox=post.address,
-                owner=(Route("telegram", chat=OWNER),),
+                owner=(route_to(OWNER),),
                 owners=frozenset(f"tg:{user}" for user in owners),
-                serves=lambda name: True,
-                session=lambda route: f"tg-{route.chat}",
-                files=True,
                 markdown=home.markdown,
-                buttons=True,
-                fetch=FileFetcher(keeper, downloads.download, media, fetching).fetch,
+                fetcher=FileFetcher(keeper, downloads.download, media, fetching),
             )
             listening = Mailbox[None]("telegram", 16)
             return Parts(
                 channels=[channel],
                 actors=[
                     Actor(step=1, mailbox=post, body=outbox, policy=WORLD),
-                    Actor(step=5, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
+                    Actor(step=6, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
                 ],
             )
 

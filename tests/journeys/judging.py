@@ -25,7 +25,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import call_key
 from elwood.foundation.storage.journal import JournalDamaged, entries_of
-from elwood.foundation.text.splitting import parts
+from elwood.foundation.text.splitting import STANDARD, MessageSize, parts
 
 AGAIN = "(again) "
 # Characters of a call that are told in any case: of what is long the end is left out.
@@ -87,12 +87,20 @@ def asked_and_waiting(book: ApprovalBook, states: Mapping[str, Session]) -> tupl
 # --- P1 to P4 -------------------------------------------------------------------------------------
 
 
-def broken(logs: Journals, sent: Iterable[tuple[int, str]], done: Iterable[str]) -> list[str]:
-    """List the promises that were broken: *sent* to which chat, and *done* by `act`."""
-    found, texts = [], list(sent)
+def broken(
+    logs: Journals,
+    sent: Iterable[tuple[int | str, str]],
+    done: Iterable[str],
+    size: MessageSize = STANDARD,
+) -> list[str]:
+    """List the promises that were broken: *sent* to which chat, and *done* by `act`.
+
+    Messages have *size*.
+    """
+    found, texts = [], [(str(chat), text) for chat, text in sent]
     for session, entries in logs.items():
         found += [f"{session}: {wrong}" for wrong in _outcomes(entries)]
-    found += _answers([entry for entries in logs.values() for entry in entries], texts)
+    found += _answers([entry for entries in logs.values() for entry in entries], texts, size)
     acts = Counter(effect for effect in done if effect.startswith("act"))
     wanted = "\n".join(e.text for log in logs.values() for e in log if isinstance(e, Received))
     wanted = wanted.replace('act {"name": "x"}', "act x")  # by a task, without a model
@@ -122,25 +130,27 @@ def _outcomes(entries: Sequence[Entry]) -> list[str]:
     return found + ([] if delivered == wanted else [f"P1: {wanted} replies, delivered {delivered}"])
 
 
-def _answers(entries: Sequence[Entry], texts: Sequence[tuple[int, str]]) -> list[str]:
+def _answers(
+    entries: Sequence[Entry], texts: Sequence[tuple[str, str]], size: MessageSize
+) -> list[str]:
     """P1: each reply was seen, and no more often without the mark of a repeat than it was given."""
-    wanted = expected(entries)
-    plain: Counter[tuple[int | None, str]] = Counter(texts)
-    either: Counter[tuple[int | None, str]] = Counter(
+    wanted = expected(entries, size)
+    plain: Counter[tuple[str, str]] = Counter(texts)
+    either: Counter[tuple[str, str]] = Counter(
         (chat, text.removeprefix(AGAIN)) for chat, text in texts
     )
     found = [f"P1: repeated silently: {key}" for key in wanted if plain[key] > wanted[key]]
     return found + [f"P1: never seen: {key}" for key in wanted if either[key] < wanted[key]]
 
 
-def expected(entries: Iterable[Entry]) -> Counter[tuple[int | None, str]]:
+def expected(entries: Iterable[Entry], size: MessageSize = STANDARD) -> Counter[tuple[str, str]]:
     """Count the messages that the replies are sent as: chat and text."""
     undeliverable = {e.reply for e in entries if isinstance(e, Delivered) and e.why}
     return Counter(
         (reply.route.chat, part.text.strip())
         for reply in entries
         if isinstance(reply, Replied) and not reply.quiet and reply.reply not in undeliverable
-        for part in parts(reply.text, reply.footer)
+        for part in parts(reply.text, reply.footer, size)
     )
 
 

@@ -18,8 +18,6 @@ from elwood.features.tasks import when as timing
 from elwood.features.tasks.actor import message_of
 from elwood.features.tasks.state import (
     LONG,
-    ClockBehind,
-    MissesReported,
     PlannedRun,
     RunFinished,
     RunRequested,
@@ -247,10 +245,7 @@ class Judge:
         due = Counter(
             entry.tell
             for _, _, entry in log
-            if isinstance(
-                entry, RunFinished | RunsMissed | TaskPaused | MissesReported | ClockBehind
-            )
-            and entry.tell
+            if isinstance(entry, RunFinished | RunsMissed | TaskPaused) and entry.tell
         )
         first, all_ = Counter[str](), Counter[str]()
         for text, again in told:

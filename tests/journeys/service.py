@@ -269,7 +269,7 @@ class Town:
             elif mark not in said and id_ not in failed:
                 found.append(f"the answer to {mark} was never seen")
         wanted = expected(entries)
-        bare = {(chat, text.removeprefix(AGAIN)) for chat, text in sent}
+        bare = {(str(chat), text.removeprefix(AGAIN)) for chat, text in sent}
         strays = [one for one in bare - wanted.keys() if not one[1].startswith(NEWS)]
         return [*found, *(f"seen, but no reply: {one}" for one in strays)]
 

@@ -9,7 +9,6 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from elwood.agent.channels import frames
 from elwood.agent.channels.attached import MAX_CLIENTS, TAKES, TOO_SLOW
-from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable
 from elwood.agent.conversation.inbound import Principal
 from elwood.agent.conversation.route import Route
@@ -19,6 +18,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.attached import SessionClients
 from elwood.agent.session.core import Core
 from elwood.features.console.feature import FEATURE as CONSOLE
+from elwood.features.console.parts import ConsoleChannel
 from elwood.foundation.net import control
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Rich
@@ -41,13 +41,13 @@ class Page:
             core, None, "page", owner, self.route_of, lambda session: f"no page shows {session}"
         )
         post: Mailbox[OutboxMail] = Mailbox("outbox page", 256)
-        channel = Channel(
+        channel = ConsoleChannel(
             name="page",
             outbox=post.address,
             owner=(PAGE,),
             owners=frozenset({owner.id}),
-            serves=lambda name: name == "page",
-            session=self.clients.session_at,
+            clients=self.clients,
+            only="page",
             fleeting=True,
         )
         body = self.clients.attached.run
@@ -57,7 +57,7 @@ class Page:
 
     @staticmethod
     def route_of(session: str) -> Route:
-        return PAGE if session == "page" else Route("page", topic=1)
+        return PAGE if session == "page" else Route("page", thread="1")
 
     @asynccontextmanager
     async def visit(self, session: str = "page") -> AsyncIterator[Sitting]:

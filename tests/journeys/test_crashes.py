@@ -141,7 +141,7 @@ async def test_a_session_of_any_name_is_woken(h: Home, name: str) -> None:
         session=name,
         id="1",
         principal=Principal(f"tg:{OWNER}", "me", owner=True),
-        route=Route("telegram", OWNER),
+        route=Route("telegram", str(OWNER)),
         text="hello",
         sent_at=EPOCH,
     )

@@ -38,7 +38,7 @@ async def test_one_telegram_message(h: Home) -> None:
     async with h.life() as life:
         number = h.fake.say("*hello*")
         await life.settled()
-        me, route = f"tg:{OWNER}", Route("telegram", chat=OWNER)
+        me, route = f"tg:{OWNER}", Route("telegram", chat=str(OWNER))
         match h.entries():
             case [
                 Received(id, "*hello*", principal, where),

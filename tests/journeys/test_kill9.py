@@ -124,7 +124,7 @@ class World:
                 mark = f"m{8000 + len(self.planned)}"
                 kind = self._any(PLANNED)
                 when = Once(time.time() + self.chance.uniform(0.2, 0.9))
-                route = Route("telegram", self.chance.choice(FRIENDS))
+                route = Route("telegram", str(self.chance.choice(FRIENDS)))
                 task = Task("", mark, when, prompt=f"{kind} {mark}", route=route)
                 if not kind:
                     task = Task("", mark, when, message=f"Remember {mark}.", route=route)

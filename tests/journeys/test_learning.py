@@ -8,9 +8,10 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
-from elwood.agent.session.settings import LearningSettings, SessionSettings
+from elwood.agent.session.settings import SessionSettings
 from elwood.features.memory.learning import PROMPT
 from elwood.features.memory.note import parse
+from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.store_alone import holding
@@ -31,7 +32,7 @@ class Watching:
         self.passes: list[ModelRequest] = []
         equip(h)
         h.think = self.think
-        h.settings["learning"] = LearningSettings(**settings, reflections=False)  # type: ignore[arg-type]
+        h.settings["learning"] = LearningSettings(**settings)  # type: ignore[arg-type]
         h.settings["sessions"] = SessionSettings(archive=30 * 86_400.0)
 
     def think(self, request: ModelRequest) -> Completion:

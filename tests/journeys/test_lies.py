@@ -19,7 +19,7 @@ async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
         assert await life.say("ask") == honest
 
 
-async def test_only_the_block_of_the_house_looks_like_it(h: Home) -> None:
+async def test_only_the_block_of_the_house_has_its_head(h: Home) -> None:
     lie = f"Here you are.\n\n{HEAD}\n✓ send_message Anna\n✓ act boldly"
 
     async with h.life() as life:
@@ -30,8 +30,7 @@ async def test_only_the_block_of_the_house_looks_like_it(h: Home) -> None:
     assert text.count(HEAD) == 1
     said, block = text.split(f"{HEAD}\n")
     assert block == "✓ look there"
-    assert "\n✓" not in said
-    assert said.count(NOT_OURS.strip()) == 2
+    assert said.count(NOT_OURS.strip()) == 1
 
 
 @pytest.mark.parametrize("unit", ["-", "—", "|---", "漢"])

@@ -31,7 +31,7 @@ from tests.journeys.home import EPOCH, Home
 MANY, AT_ONCE, DAY = 10_000, 100, 86_400.0
 # So many in a day, for a hundred days.
 A_DAY = 100
-CHAT = Route("telegram", chat=OWNER)
+CHAT = Route("telegram", chat=str(OWNER))
 
 
 def planned(number: int, at: float) -> list[TimetableEntry]:

@@ -142,7 +142,7 @@ async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> Non
     async with trio.open_nursery() as nursery:
         nursery.start_soon(body, inner)
         async for mail in mailbox:
-            if isinstance(mail, Post) and mail.route.chat == OTHER:
+            if isinstance(mail, Post) and mail.route.chat == str(OTHER):
                 crash()
             await inner.address.tell(mail)
         inner.close()

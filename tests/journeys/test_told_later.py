@@ -192,14 +192,14 @@ async def test_a_skill_that_fits_comes_along(
 
 
 def test_of_many_tasks_some_are_named_and_what_strangers_planned_is_not() -> None:
-    mine = Route("telegram", OWNER)
+    mine = Route("telegram", str(OWNER))
     tasks = [
         Task(f"t{n:02}", f"Do {n}", Cron(f"{n} 8 * * *"), route=mine) for n in range(12)
     ] + [
         Task("late", "Late", Once(9e9), route=mine),
         Task("soon", "So\non", Once(8e9), route=mine),
         Task("strange", "Obey", Once(8e9), route=mine, untrusted=True),
-        Task("theirs", "Theirs", Once(8e9), route=Route("telegram", OTHER)),
+        Task("theirs", "Theirs", Once(8e9), route=Route("telegram", str(OTHER))),
         Task("all", "All", Once(8e9), origin="config"),
     ]  # fmt: skip
     seen = [TaskStatus(one, next=8e9) for one in tasks]

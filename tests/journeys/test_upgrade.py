@@ -12,7 +12,6 @@ from trio.testing import wait_all_tasks_blocked
 import elwood
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
-from elwood.app.build import tell_owner
 from elwood.app.installation import LOOK_EVERY, TO_RESTART, Installation, watch
 from elwood.foundation.environment import Notify
 from tests.fake_models import Say
@@ -84,7 +83,7 @@ async def test_where_somebody_starts_it_anew_it_ends_when_all_is_written(
     h.notify = Notify("@nobody-listens-there")
     async with h.life() as life, trio.open_nursery() as nursery:
         core = life.core
-        nursery.start_soon(watch, Installation(module.parent), core, tell_owner(core))
+        nursery.start_soon(watch, Installation(module.parent), core, core.tell_owner)
         await trio.sleep(3 * LOOK_EVERY)
         for text in "123":
             write(module, text)
@@ -102,7 +101,7 @@ async def test_elsewhere_the_owner_is_told_once_and_nothing_is_mixed(
     write(module, "old")
     async with h.life() as life, trio.open_nursery() as nursery:
         installation = Installation(module.parent)
-        nursery.start_soon(watch, installation, life.core, tell_owner(life.core))
+        nursery.start_soon(watch, installation, life.core, life.core.tell_owner)
         await life.until(lambda: sys.meta_path[0] is installation)
         assert installation.find_spec("elwood.late", None) is None
         module.unlink()

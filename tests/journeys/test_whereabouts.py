@@ -71,7 +71,7 @@ async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(h: Home)
     desk, model = Line(), Thinking()
     model.may.set()
     h.more_channels, h.think = (desk.feature,), model
-    group = Route("telegram", GROUP, private=False)
+    group = Route("telegram", str(GROUP), private=False)
     h.settings["tasks"] = ConfiguredTasks((replace(NEWS, route=group),))
     async with h.life() as life:
         await life.say("hello")

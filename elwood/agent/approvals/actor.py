@@ -27,8 +27,8 @@ from elwood.agent.approvals.messages import (
     ListPeople,
     LookUpDecision,
     Meet,
-    MoveChat,
-    MovedChats,
+    MovedGroups,
+    MoveGroup,
     Pending,
     RemovedPeople,
     RequestApproval,
@@ -69,7 +69,7 @@ from elwood.agent.approvals.state import (
     ApprovalRequest,
     ApprovalRequested,
     ApprovalState,
-    ChatMoved,
+    GroupMoved,
     People,
     Question,
     QuestionMessage,
@@ -79,20 +79,22 @@ from elwood.agent.approvals.state import (
     gist,
     where_to_ask,
 )
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import edit_until_done, post_until_delivered
-from elwood.agent.channels.messages import Button, Edit, OutboxMail
+from elwood.agent.channels.messages import Button, Edit
 from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.calls import OwnerAnswer, allows
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Address, Mailbox, Signal, clear_error, report_error
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Mailbox, Signal
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
+from elwood.foundation.text.splitting import STANDARD
 
 log = logging.getLogger("elwood.approvals")
 
@@ -129,7 +131,9 @@ NOBODY = CommandResult(
     "Owners stand in config.toml.",
     ok=False,
 )
-NAMESAKES = CommandResult("Several are called so: say which by the number, like tg:123.", ok=False)
+NAMESAKES = CommandResult(
+    "Several people have that name. Use the id, as /people shows it.", ok=False
+)
 WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 # Open questions that one /approvals shows again.
 MAX_SHOWN_AGAIN = 5
@@ -144,25 +148,23 @@ def sealed(seal: str, code: str) -> str:
 
 
 class Approvals:
-    """Records who was let in and what was allowed, by whom, and which chats moved.
+    """Records who was let in and what was allowed, by whom, and which groups have a new id.
 
-    *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
-    are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
-    its call was decided, and must not wait.  *redact* takes secrets out.  *when_awake* says when
-    the owner may be asked about what tasks want, at a Unix time; *zone* is theirs; *at_work* which
-    sessions have something to do.  With a *seal*, a secret of this process, the control socket
-    decides by longer codes only, made by it: commands that are not confined can read the disk, and
-    ask the socket, but not read the chat.
+    *owners* are the principals who may decide; they are asked by *channels*.  *hint* tells a
+    session that its call was decided, and must not wait.  *redact* takes secrets out.
+    *when_awake* says when the owner may be asked about what tasks want, at a Unix time; *zone* is
+    theirs; *at_work* which sessions have something to do.  With a *seal*, a secret of this process,
+    the control socket decides by longer codes only, made by it: commands that are not confined can
+    read the disk, and ask the socket, but not read the chat.
     """
 
     def __init__(
         self,
         journal: Journal[ApprovalEntry, ApprovalBook],
-        outboxes: Mapping[str, Address[OutboxMail]],
+        channels: Channels,
         environment: Environment,
         *,
         owners: frozenset[str],
-        owner_routes: Sequence[Route],
         hint: Callable[[Decided], bool],
         redact: Callable[[str], str],
         settings: ApprovalSettings,
@@ -173,11 +175,10 @@ class Approvals:
     ) -> None:
         self._seal = seal
         self._journal = journal
-        self._outboxes = outboxes
-        self._post = partial(post_until_delivered, outboxes)
+        self._channels = channels
+        self._post = partial(post_until_delivered, channels.outboxes)
         self._environment = environment
         self._owners = owners
-        self._owner_routes = owner_routes
         self._hint = hint
         self._redact = redact
         self._settings = settings
@@ -216,7 +217,7 @@ class Approvals:
                 is_known = principal in self._people.known
                 message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case ListPeople():
-                message.reply.set(self._people.listed())
+                message.reply.set(self._people.listed(self._channels.is_group))
             case RemovedPeople():
                 message.reply.set(frozenset(self._people.removed))
             case ChangeAccess():
@@ -229,12 +230,12 @@ class Approvals:
                     return
                 result = await self._let_in(code, True, "console", guest)
                 message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
-            case MoveChat(old=old, new=new):
+            case MoveGroup(old=old, new=new):
                 if new not in self._people.moved:
-                    await self._record(ChatMoved(old, new))
+                    await self._record(GroupMoved(old, new))
                 message.reply.set(None)
-            case MovedChats():
-                message.reply.set(dict(self._people.moved))
+            case MovedGroups():
+                message.reply.set({new: str(old) for new, old in self._people.moved.items()})
             case RequestApproval(question=question):
                 message.reply.set(await self._request(question))
             case LookUpDecision(session=session, call=call, plan=plan):
@@ -271,13 +272,7 @@ class Approvals:
 
     async def _record(self, *entries: ApprovalEntry) -> bool:
         """Write *entries* in one line; False if there is no room for them."""
-        try:
-            await self._journal.append(*entries)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
-            return False
-        clear_error(RECORD)
-        return True
+        return await write_or_report(RECORD, self._journal.append(*entries))
 
     # --- who may talk to us ----------------------------------------------------------------------
 
@@ -334,7 +329,11 @@ class Approvals:
         """Remove somebody, or give them another role; a name must be that of one only."""
         if change.by not in self._owners:
             return NOT_YOURS
-        found = [one for one in self._people.listed() if change.who in (one.principal, one.name)]
+        found = [
+            one
+            for one in self._people.listed(self._channels.is_group)
+            if change.who in (one.principal, one.name)
+        ]
         if len(found) != 1:
             return NAMESAKES if found else NOBODY
         [person] = found
@@ -346,7 +345,7 @@ class Approvals:
                 for session in self._at_work():
                     self._tasks.start_soon(self._tell, session)
             return result
-        if person.principal.partition(":-")[1]:
+        if self._channels.is_group(person.principal):
             return NOT_A_PERSON
         changed = RoleChanged(person.principal, change.role == "guest", change.by)
         text = f"{person.name or 'Somebody'} ({person.principal}) is a {change.role} now."
@@ -358,13 +357,13 @@ class Approvals:
         The first notice is a *repeat* if it may have been sent before the start.
         """
         pause = 0.0
-        while self._owner_routes:  # without, `elwood pair` remains
+        while self._channels.places:  # without, `elwood pair` remains
             while not self._newcomers:
                 await self._has_newcomers.wait()
             open_ = self._people.open(self._environment.now())
             asked = [one for one in self._newcomers if one in open_]
             self._newcomers.clear()
-            where = self._owner_routes[0]
+            where = self._channels.owner_routes()[0]
             with trio.move_on_after(CODE_LASTS):
                 singly = [one for one in asked if one.is_group][:MAX_CROWD]
                 people = [one for one in asked if not one.is_group]
@@ -395,7 +394,9 @@ class Approvals:
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
         now, zone = self._environment.now(), self._zone
-        await self._settle(asked.code, lambda at: access_settled(asked, decided, at, now, zone))
+        await self._settle(
+            asked.code, lambda at: access_settled(asked, decided, at, self._channels, now, zone)
+        )
 
     # --- what may be done: asked, decided, over --------------------------------------------------
 
@@ -406,7 +407,7 @@ class Approvals:
             await self._write(*step.entries)  # it holds as well if there is no room to write it
             return step.answer
         question = decisions.redacted(question, self._redact)
-        place = where_to_ask(question, self._owner_routes)
+        place = where_to_ask(question, self._channels.owner_routes())
         refused = decisions.why_not_asked(self._state, question, place)
         if refused is not None:
             await self._write(*step.entries)
@@ -444,7 +445,9 @@ class Approvals:
         if (request := self._state.requests.get(id)) is None:
             return self._guessed(by, EXPIRED)
         shown = self._messages.get(id)
-        asked = shown.route if shown else where_to_ask(request.question, self._owner_routes)
+        asked = (
+            shown.route if shown else where_to_ask(request.question, self._channels.owner_routes())
+        )
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
@@ -589,7 +592,7 @@ class Approvals:
     async def _prompt(self, request: ApprovalRequest, repeat: bool = False) -> None:
         """Put *request* before the owner; if a task wants it, when they are awake (AP-25)."""
         question = request.question
-        route = where_to_ask(question, self._owner_routes)
+        route = where_to_ask(question, self._channels.owner_routes())
         if route is None:
             return
         while self._state.is_open(request.id) and (left := self._seconds_asleep(question)):
@@ -601,7 +604,7 @@ class Approvals:
     def _show_again(self, route: Route) -> None:
         """Ask once more what was asked in this chat, as far as it is open."""
         for request in self._state.open()[-MAX_SHOWN_AGAIN:]:
-            place = where_to_ask(request.question, self._owner_routes)
+            place = where_to_ask(request.question, self._channels.owner_routes())
             if place is not None and place.is_same_chat(route):
                 self._tasks.start_soon(self._ask, request, route)
 
@@ -610,11 +613,12 @@ class Approvals:
 
         If it cannot arrive at *route*, send it to the next place of an owner.
         """
-        others = [one for one in self._owner_routes if not one.is_same_chat(route)]
+        routes = self._channels.owner_routes()
+        others = [one for one in routes if not one.is_same_chat(route)]
         for place in (route, *others):
             sent = await self._post(
                 place,
-                request_messages(request, place, sealed(self._seal, request.code)),
+                request_messages(request, place, self._channels, sealed(self._seal, request.code)),
                 view_buttons(request, "question"),
                 repeat=repeat,
                 wanted=lambda: self._state.is_open(request.id),
@@ -631,9 +635,9 @@ class Approvals:
 
     async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
         ending = sealed(self._seal, request.code)
-        part = request_messages(request, at.route, ending)[-1]
+        part = request_messages(request, at.route, self._channels, ending)[-1]
         if view == "details":
-            part = details_message(request, ending)
+            part = details_message(request, self._channels.at(at.route).size, ending)
         keys = view_buttons(request, view)
         await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
 
@@ -643,7 +647,7 @@ class Approvals:
         request = self._state.of_code(normal_code(code))
         if request is None or request.ruling is not None:
             return self._guessed(by, NO_SUCH)
-        details = details_message(request, sealed(self._seal, request.code))
+        details = details_message(request, STANDARD, sealed(self._seal, request.code))
         return CommandResult(details.text, ok=True)
 
     async def _settle_if_over(self, id: str) -> None:
@@ -654,7 +658,9 @@ class Approvals:
             await self._settle_request(request)
 
     async def _settle_request(self, request: ApprovalRequest) -> None:
-        await self._settle(request.id, lambda at: settled_message(request, at, self._zone))
+        await self._settle(
+            request.id, lambda at: settled_message(request, at, self._channels, self._zone)
+        )
 
     async def _settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
         """Let the message that asked *id* say *part*, without buttons, and record that it does."""
@@ -671,4 +677,4 @@ class Approvals:
         wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
         edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=tuple(buttons))
-        return await edit_until_done(self._outboxes, edit, wanted)
+        return await edit_until_done(self._channels.outboxes, edit, wanted)

@@ -89,15 +89,15 @@ class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
     by: str
 
 
-class MoveChat(Request[None], frozen=True, kw_only=True):
-    """The group *old* is now *new* (supergroup upgrade).  From an Intake; may be repeated."""
+class MoveGroup(Request[None], frozen=True, kw_only=True):
+    """The group *old* has the id *new* now, as a principal.  From an Intake; may be repeated."""
 
-    old: int
-    new: int
+    old: str
+    new: str
 
 
-class MovedChats(Request[dict[int, int]], frozen=True, kw_only=True):
-    """All chats that moved: present id → the id their session was named after."""
+class MovedGroups(Request[dict[str, str]], frozen=True, kw_only=True):
+    """All groups whose id has changed: present id → the first one, which names the session."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -205,8 +205,8 @@ ApprovalsMail = (
     | ChangeAccess
     | ButtonPressed
     | ApprovePairing
-    | MoveChat
-    | MovedChats
+    | MoveGroup
+    | MovedGroups
     | RequestApproval
     | LookUpDecision
     | WithdrawRequests

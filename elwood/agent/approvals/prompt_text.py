@@ -7,7 +7,7 @@ ids only.
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, tzinfo
 from typing import Literal, get_args
 
@@ -22,15 +22,15 @@ from elwood.agent.approvals.state import (
     gist,
     permitted,
 )
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
-from elwood.agent.conversation.inbound import person
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL, SESSION
-from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
+from elwood.foundation.text.characters import escape_invisible, remark, utf16_length
 from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import Entity, Rich
-from elwood.foundation.text.splitting import LIMIT
+from elwood.foundation.text.splitting import MessageSize
 
 # Characters, escaped, above which a call cannot be put to anybody: a dozen messages.
 MAX_SHOWN = 40_000
@@ -38,11 +38,11 @@ MAX_SHOWN = 40_000
 ENDS = 200
 # Strangers that one notice names.
 MAX_CROWD = 10
-# UTF-16 units kept free for what stands around a part of a call.
+# Units of a message kept free for what is around a part of a call.
 FRAME = 300
 # Characters of the reason, and of each source and how many of them are named.
 REASON, SOURCE, SOURCES = 300, 80, 5
-# Characters of the arguments that the details show: with all else they fit into one message.
+# Characters of the arguments that the details show at most.
 MAX_ARGUMENTS = 1500
 # Characters of a source's name on a button, and of a button that says what it covers.
 LABEL, BUTTON = 30, 40
@@ -84,7 +84,9 @@ Piece = tuple[str, Literal["", "code"]]
 Kind = Literal["a", "p"]
 
 
-def request_messages(request: ApprovalRequest, at: Route, ending: str = "") -> tuple[Rich, ...]:
+def request_messages(
+    request: ApprovalRequest, at: Route, channels: Channels, ending: str = ""
+) -> tuple[Rich, ...]:
     """Write one question as messages to be read *at* a place; the last one gets the buttons.
 
     An *ending* stands behind the code on the command line.
@@ -98,36 +100,39 @@ def request_messages(request: ApprovalRequest, at: Route, ending: str = "") -> t
         f"Why I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{_coverage(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_asker(question, at)}{typed}".rstrip(),
+        f"{_asker(question, at, channels.owners)}{typed}".rstrip(),
+        channels.at(at).size,
     )
 
 
-def settled_message(request: ApprovalRequest, at: Route, zone: tzinfo) -> Rich:
+def settled_message(request: ApprovalRequest, at: Route, channels: Channels, zone: tzinfo) -> Rich:
     """Write what the message with the buttons says *at* its place when all is decided."""
     assert request.ruling is not None
     ended = ENDED.get(request.ruling)
     if request.ruling == "standing":
         ended = f"Allowed by {_flat(request.by)}"
-    ended = ended or f"{RULINGS[request.ruling].capitalize()} {_by(request.by, at)}"
+    ended = ended or f"{RULINGS[request.ruling].capitalize()} {_by(request.by, at, channels)}"
     mark, when = "✓" if allows(request.ruling) else "⛔", _when(request.decided_at, zone)
     covers = ""
     if request.ruling in ("conversation", "always"):
         covers = f"\nThis covers: {_flat(permitted(request.question), REASON)}"
-    return _messages(request, f"{mark} {ended}, {when}.{covers}")[-1]
+    return _messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
 
 
-def details_message(request: ApprovalRequest, ending: str = "") -> Rich:
+def details_message(request: ApprovalRequest, size: MessageSize, ending: str = "") -> Rich:
     """Write what stands behind a question: it takes its place, and has no buttons to decide by."""
     question = request.question
     what = f"{_flat(question.subject, GIST)}\n\nTool: {_flat(question.tool)}"
-    return _rich(
-        (f"{_headline(question)}\n{what}", ""),
-        ("\nIts arguments: ", ""),
-        (cut(escape_invisible(question.arguments), MAX_ARGUMENTS) or "(not kept)", "code"),
-        (f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n", ""),
-        (f"{_sources(question)}A yes is bound to {question.plan[:16]}\n", ""),
-        (f"\nYou can also type one of:\n{_typed(request, ending)}", ""),
+    before = f"{_headline(question)}\n{what}\nIts arguments: "
+    after = (
+        f"\nAsked in {_flat(question.session)} for {_flat(question.principal)}\n"
+        f"{_sources(question)}A yes is bound to {question.plan[:16]}\n"
+        f"\nYou can also type one of:\n{_typed(request, ending)}"
     )
+    # A character has two units at most.
+    room = min(MAX_ARGUMENTS, (size.room - size.measure(before + after)) // 2)
+    arguments = cut(escape_invisible(question.arguments), max(1, room)) or "(not kept)"
+    return _rich((before, ""), (arguments, "code"), (after, ""))
 
 
 def _headline(question: Question) -> str:
@@ -140,16 +145,16 @@ def _typed(request: ApprovalRequest, ending: str) -> str:
     return f"/allow {request.code} {typed}\n/deny {request.code}{on_machine}"
 
 
-def _messages(request: ApprovalRequest, end: str) -> tuple[Rich, ...]:
+def _messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:
     """Write what would run, as messages of which the last one closes with *end*."""
     shown = escape_invisible(request.question.subject) or "(nothing)"
     before, after = f"{_headline(request.question)}\n\n", f"\n\n{end}"
-    frame = utf16_length(before + after)
-    if frame + utf16_length(shown) <= LIMIT:
+    frame = size.measure(before + after)
+    if frame + size.measure(shown) <= size.room:
         return (_rich((before, ""), (shown, "code"), (after, "")),)
     # A character has two units at most, and there are two ends.
-    ends = _ends(request.code, shown, max(ENDS, (LIMIT - frame - FRAME) // 4))
-    return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
+    ends = _ends(request.code, shown, max(ENDS, (size.room - frame - FRAME) // 4))
+    return (*_whole(request.code, shown, size), _rich((before, ""), *ends, (after, "")))
 
 
 def view_buttons(request: ApprovalRequest, view: View) -> tuple[Button, ...]:
@@ -208,7 +213,12 @@ def access_question(asked: AccessRequested) -> Rich:
 
 
 def access_settled(
-    asked: AccessRequested, decided: AccessDecided | None, at: Route, now: float, zone: tzinfo
+    asked: AccessRequested,
+    decided: AccessDecided | None,
+    at: Route,
+    channels: Channels,
+    now: float,
+    zone: tzinfo,
 ) -> Rich:
     """Say what became of a stranger who asked; None: nothing, until the code was over."""
     yes, no = "may talk to me now", "stays out"
@@ -216,7 +226,7 @@ def access_settled(
         yes, no = "is a group that I answer in now", "is a group that I stay silent in"
     ended = f"{no}: nobody decided in time"
     if decided is not None:
-        ended = f"{yes if decided.approved else no}, decided {_by(decided.by, at)}"
+        ended = f"{yes if decided.approved else no}, decided {_by(decided.by, at, channels)}"
     name = asked.name or "somebody"
     return _rich((name, "code"), (f" ({asked.principal}) {ended}, {_when(now, zone)}.", ""))
 
@@ -299,8 +309,6 @@ def permission_words(permission: Permission) -> str:
             return f"in {_flat(permission.session)}: {permission.what}"
         case "always":
             return f"always: {permission.what}"
-        case "domain":
-            return f"requests to {permission.key} and what is below it"
 
 
 def _covering(lead: str, question: Question) -> str:
@@ -326,11 +334,11 @@ def _flat(text: str, limit: int = 64) -> str:
     return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
 
 
-def _asker(question: Question, at: Route) -> str:
+def _asker(question: Question, at: Route, owners: Collection[str]) -> str:
     """Say who made it happen, unless it is the one who is asked, where they talk with us."""
     here = question.route
-    is_there = here.private and here.is_same_chat(at)
-    if is_there and question.principal in (f"tg:{here.chat}", "console"):
+    # In a private chat with an owner no other owner writes, except from the console.
+    if here.private and here.is_same_chat(at) and question.principal in owners:
         return ""
     who = question.principal
     if who.startswith(PRINCIPAL):
@@ -340,9 +348,10 @@ def _asker(question: Question, at: Route) -> str:
     return f"For {_flat(who)} in {_flat(question.session)}.\n"
 
 
-def _by(by: str, at: Route) -> str:
+def _by(by: str, at: Route, channels: Channels) -> str:
     """Say who decided to who reads it *at* a place."""
-    if by == person(at.chat):
+    reader = channels.recipient(by)
+    if reader is not None and reader.is_same_chat(at):
         return "by you"
     return "at the console" if by.startswith(CONSOLE) else f"by {_flat(by)}"
 
@@ -366,11 +375,11 @@ def _ends(code: str, shown: str, size: int) -> list[Piece]:
     return [(shown[:size], "code"), (note, ""), (shown[-size:], "code")]
 
 
-def _whole(code: str, shown: str) -> list[Rich]:
+def _whole(code: str, shown: str, size: MessageSize) -> list[Rich]:
     """Write a long text as messages of its own, with not one character lost at the cuts."""
-    offsets, parts, start = utf16_offsets(shown), list[str](), 0
+    offsets, parts, start = size.offsets(shown), list[str](), 0
     while start < len(shown):
-        end = bisect_right(offsets, offsets[start] + LIMIT - FRAME) - 1
+        end = bisect_right(offsets, offsets[start] + size.room - FRAME) - 1
         parts.append(shown[start:end])
         start = end
     return [

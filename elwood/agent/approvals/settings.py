@@ -1,5 +1,3 @@
-"""What can be set about questions to the owner."""
-
 from typing import ClassVar
 
 import attrs

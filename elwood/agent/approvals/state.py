@@ -3,7 +3,7 @@
 A fold over the approvals journal.  Nothing here knows the time: who asks says what it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -54,7 +54,7 @@ CONTROL = "console:control"
 class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
     """A stranger, *principal*, calling themselves *name*, was given *code*.
 
-    Or *principal* is a group (``tg:-5``) of that name, into which *by* has brought us.
+    Or *principal* is a group of that name, into which *by* has brought us.
     """
 
     code: str
@@ -100,14 +100,17 @@ class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
     by: str
 
 
-class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
-    """The group *old* is now *new*."""
+class GroupMoved(msgspec.Struct, frozen=True, tag="moved"):
+    """The group *old* has the id *new* now.
 
-    old: int
-    new: int
+    Early journals hold integers, which the channel that had them understands as text.
+    """
+
+    old: str | int
+    new: str | int
 
 
-PeopleEntry = AccessRequested | AccessDecided | ChatMoved | AccessEnded | RoleChanged
+PeopleEntry = AccessRequested | AccessDecided | GroupMoved | AccessEnded | RoleChanged
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
@@ -139,7 +142,7 @@ class People(msgspec.Struct):
     known: dict[str, str] = msgspec.field(default_factory=dict)
     requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
     denied: dict[str, float] = msgspec.field(default_factory=dict)
-    moved: dict[int, int] = msgspec.field(default_factory=dict)
+    moved: dict[str, str | int] = msgspec.field(default_factory=dict)
     guests: dict[str, None] = msgspec.field(default_factory=dict)
     since: dict[str, float] = msgspec.field(default_factory=dict)
     removed: dict[str, None] = msgspec.field(default_factory=dict)
@@ -171,8 +174,8 @@ class People(msgspec.Struct):
                         del self.denied[next(iter(self.denied))]
             case RoleChanged(principal, guest):
                 self._set_guest(principal, guest)
-            case ChatMoved():
-                self.moved[entry.new] = self.moved.get(entry.old, entry.old)
+            case GroupMoved():
+                self.moved[str(entry.new)] = self.moved.get(str(entry.old), str(entry.old))
             case AccessEnded(principal, by):
                 self.known.pop(principal, None)
                 self.since.pop(principal, None)
@@ -193,13 +196,13 @@ class People(msgspec.Struct):
             return None
         return "guest" if principal in self.guests else "member"
 
-    def listed(self) -> tuple[KnownPerson, ...]:
+    def listed(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
         """List who was let in, the newest last."""
         return tuple(
             KnownPerson(
                 id,
                 name,
-                "group" if ":-" in id else self.role(id) or "guest",
+                "group" if is_group(id) else self.role(id) or "guest",
                 self.since.get(id, 0.0),
             )
             for id, name in self.known.items()
@@ -238,7 +241,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     *call* is unique within *session*.  *plan* binds the answer to what would run in the present
     circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
     it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
-    *offered* are the answers besides once and no.  *host* is where it would go, if to one.
+    *offered* are the answers besides once and no.
     *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
     answer for the conversation or for good permits; without one that is *exact*.  *asks* says in a
     few words of ours what is to be done, *arguments* are the call's, as the model gave them.
@@ -256,7 +259,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     offered: tuple[OwnerAnswer, ...] = ()
     origins: tuple[str, ...] = ()
-    host: str | None = None
     scope: ApprovalScope | None = None
     asks: str = ""
     arguments: str = ""
@@ -323,13 +325,6 @@ class RequestSettled(msgspec.Struct, frozen=True, tag="settled"):
     message: str
 
 
-class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
-    """The questions *members* were put to the owner as one; only in journals of early versions."""
-
-    id: str
-    members: tuple[str, ...]
-
-
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
     """*by* decided the question *id*: the one decision that counts, about *plan*'s hash.
 
@@ -344,15 +339,6 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
     lasts: float = 0.0
 
 
-class DomainTrusted(msgspec.Struct, frozen=True, tag="trusted"):
-    """*by* trusts the domain *host* for *lasts* seconds, as permission *number*; in older logs."""
-
-    number: int
-    host: str
-    by: str
-    lasts: float
-
-
 class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
     """*by* took the permission *number* back."""
 
@@ -360,9 +346,7 @@ class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
     by: str
 
 
-PermissionEntry = (
-    ApprovalRequested | RequestsGrouped | ApprovalDecided | DomainTrusted | PermissionRevoked
-)
+PermissionEntry = ApprovalRequested | ApprovalDecided | PermissionRevoked
 ApprovalEntry = PeopleEntry | PermissionEntry | RequestsShown | RequestSettled
 
 
@@ -387,14 +371,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What *by* permitted for good, at a Unix time: *key* is a hash, or a host; *what* in words.
+    """What *by* permitted for good, at a Unix time: *key* is a hash; *what* in words.
 
     *principal* made the call happen that it was given for, if there was one.
     """
 
     at: float
     number: int
-    kind: Literal["conversation", "always", "domain"]
+    kind: Literal["conversation", "always"]
     key: str
     session: str
     what: str
@@ -414,10 +398,6 @@ class Permission(msgspec.Struct, frozen=True):
                 return here and "conversation" in question.offered
             case "always":
                 return self.key in question.keys and "always" in question.offered
-            case "domain":
-                host = question.host or ""
-                inside = host == self.key or host.endswith(f".{self.key}")
-                return inside and "always" in question.offered
 
 
 class ApprovalState(msgspec.Struct):
@@ -434,12 +414,8 @@ class ApprovalState(msgspec.Struct):
                 self.requests[id] = ApprovalRequest(at, id, code, question, lasts)
             case ApprovalDecided():
                 self._decide(at, entry)
-            case DomainTrusted(number, host, by, lasts):
-                self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
             case PermissionRevoked(number):
                 self.permissions.pop(number, None)
-            case RequestsGrouped():
-                pass
 
     def _decide(self, at: float, decided: ApprovalDecided) -> None:
         request = self.requests.get(decided.id)
@@ -541,7 +517,7 @@ class ApprovalBook(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case AccessRequested() | AccessDecided() | ChatMoved() | AccessEnded() | RoleChanged():
+            case AccessRequested() | AccessDecided() | GroupMoved() | AccessEnded() | RoleChanged():
                 self.people.apply(at, entry)
             case RequestsShown(ids, message, route):
                 for id in ids:

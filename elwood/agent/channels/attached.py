@@ -160,7 +160,7 @@ class AttachedClients:
         """Show a post.  It has arrived when a client that talks has taken it."""
         id_ = self._new_id()
         asks = not post.is_reply and any(map(_command, post.buttons))
-        if not there and post.route.topic is None:
+        if not there and not post.route.thread:
             there = list(self)  # it belongs to no session, so to everyone who is attached
         owed = [one for one in there if one.mode == "talk" or (one.mode == "once" and not asks)]
         for one in owed:

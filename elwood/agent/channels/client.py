@@ -43,29 +43,30 @@ MAX_NOTICED = 1000
 BUSY_NOTICE = 60.0
 
 
-def noted(outcome: PostResult, channel: str, seconds: float) -> PostResult:
-    """Log what became of a message that was given to *channel*; what fails is tried again."""
-    about = {"channel": channel, "outcome": type(outcome).__name__.lower()}
-    if not isinstance(outcome, Sent):
-        about["why"] = outcome.why
-    event(log, "channel", about, success=isinstance(outcome, Sent), seconds=seconds)
-    return outcome
-
-
 async def post_once(
-    outbox: Address[OutboxMail], post: Post | Edit, within: float = POST_LIMIT
+    outbox: Address[OutboxMail] | None, post: Post | Edit, within: float = POST_LIMIT
 ) -> PostResult:
-    """Post, or edit, a message once; what nobody answers *within* seconds may have arrived."""
+    """Post, or edit, a message once, and log the result.
+
+    If there is no answer *within* seconds, the message may have arrived.  Without an *outbox* this
+    process does not have the channel; another one may.
+    """
     outcome: PostResult = Unsure("nobody answered")
-    began = trio.current_time()
+    began, channel = trio.current_time(), post.route.channel
+    absent = Unsent(f"there is no channel {channel} here")
     with trio.move_on_after(within):
         try:
-            outcome = await outbox.ask(post)
+            outcome = await outbox.ask(post) if outbox else absent
         except ActorDown as error:
             outcome = Unsent(str(error))
         except ActorCrashed as error:
-            outcome = Unsure(str(error))
-    return noted(outcome, post.route.channel, trio.current_time() - began)
+            outcome = Unsure(str(error), crashed=True)
+    about = {"channel": channel, "outcome": type(outcome).__name__.lower()}
+    if not isinstance(outcome, Sent):
+        about["why"] = outcome.why
+    took = trio.current_time() - began
+    event(log, "channel", about, success=isinstance(outcome, Sent), seconds=took)
+    return outcome
 
 
 async def post_until_delivered(
@@ -191,12 +192,12 @@ class IntakeReplies:
 
     def __init__(self, outbox: Address[OutboxMail]) -> None:
         self._outbox = outbox
-        self._busy_told: dict[int, float] = {}
-        self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
+        self._busy_told: dict[str, float] = {}
+        self._postponed: dict[str, int | str] = {}  # by chat, the update that had to wait
         # Why an update was not taken; there is no checkpoint from here to its use.
         self.why = ""
 
-    async def settle(self, taken: Reception | None, number: int, route: Route) -> bool:
+    async def settle(self, taken: Reception | None, number: int | str, route: Route) -> bool:
         """Tell the sender in *route* what became of the update *number*, unless it was taken.
 
         None: nobody answered.  False if it must be kept, and handed on again.
@@ -236,7 +237,7 @@ class IntakeReplies:
         return False
 
 
-def _note(notices: dict[int, T], chat: int, notice: T) -> None:
+def _note(notices: dict[str, T], chat: str, notice: T) -> None:
     """Store the newest notice to *chat*; the oldest of too many is removed."""
     notices.pop(chat, None)
     notices[chat] = notice

@@ -1,5 +1,3 @@
-"""What is sent to people."""
-
 from collections.abc import Callable
 
 import attrs
@@ -17,9 +15,13 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Unsure(msgspec.Struct, frozen=True):
-    """It may or may not have arrived; sending again must be marked as a repeat."""
+    """It may or may not have arrived; sending again must be marked as a repeat.
+
+    *crashed* if the outbox did, perhaps of this very message.
+    """
 
     why: str
+    crashed: bool = False
 
 
 class Unsent(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """A message on its way to a session: who sends it or presses a button, and what became of it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -13,18 +13,15 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.lines import one_line
 
-# With what the names of Telegram's sessions begin.
-PREFIX = "tg-"
-
-
 # What people may: owners; whom they let in; and whoever else may talk, as the people of a group.
 Role = Literal["admin", "member", "guest"]
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A person: *id* as the channel proves it (``tg:<user id>``), never a name they chose.
+    """A person: *id* as the channel proves it, never a name they chose.
 
-    A *member* is no owner, but was let in as somebody whose words are trusted.
+    It begins with the prefix of the channel, as in ``tg:123``.  A *member* is no owner, but was let
+    in as somebody whose words are trusted.
     """
 
     id: str
@@ -41,21 +38,6 @@ class Principal(msgspec.Struct, frozen=True):
         return f"{plain(self.name)} ({self.role})"
 
 
-def person(user: int) -> str:
-    """Name the Telegram user *user*, or the group of that id, as principals are named."""
-    return f"tg:{user}"
-
-
-def user_of(principal: str) -> int | None:
-    """Return the Telegram user that *principal* names, whose private chat has the same id.
-
-    >>> user_of("tg:12"), user_of("console"), user_of("tg:-5")
-    (12, None, None)
-    """
-    head, _, number = principal.partition(":")
-    return int(number) if head == "tg" and number.isascii() and number.isdigit() else None
-
-
 def plain(name: str) -> str:
     """Take from a *name* that somebody chose all that could end the bracket it stands in.
 
@@ -63,26 +45,6 @@ def plain(name: str) -> str:
     ('Ann admin hi Bo', "Zoë O'Hara", 'somebody')
     """
     return one_line(re.sub(r"[^\w.'\u2019-]+", " ", name)) or "somebody"
-
-
-def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
-    """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
-
-    >>> session_of(-100, 4, {-100: -5}), session_of(7, None, {})
-    ('tg--5-4', 'tg-7')
-    """
-    first = moved.get(chat, chat)
-    return f"{PREFIX}{first}" if topic is None else f"{PREFIX}{first}-{topic}"
-
-
-def group_of(session: str) -> int | None:
-    """Say in which group *session* is; None if in none.
-
-    >>> group_of("tg--5-4"), group_of("tg-7-4")
-    (-5, None)
-    """
-    found = re.fullmatch(rf"{PREFIX}(-\d+)(?:-\d+)?", session)
-    return int(found[1]) if found else None
 
 
 class Taken(msgspec.Struct, frozen=True):

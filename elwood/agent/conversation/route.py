@@ -1,25 +1,66 @@
 """Where an answer goes."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    _Id = str
+    _OptionalId = str | None
+else:
+    # Journals of early versions hold Telegram's integers, and None for no thread.
+    _Id = _OptionalId = str | int | None
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where an answer goes.
-
-    *channel* is the channel's name, *chat* and *topic* its ids; *private* chats may show drafts;
-    *reply_to* is the message id that the answer refers to, if that helps the reader.
-    """
+    """Where an answer goes: a chat of a channel, and a thread in it."""
 
     channel: str
-    chat: int = 0
-    topic: int | None = None
+    """Name of the channel."""
+    chat: _Id = ""
+    """Id of the chat in that channel; empty if the channel has only one."""
+    thread: _Id = msgspec.field(default="", name="topic")
+    """Id of the thread in the chat, if the answer goes to one."""
     private: bool = True
-    reply_to: int | None = None
+    """Whether only one person reads there, who may be shown drafts."""
+    reply_to: _OptionalId = None
+    """Id of the message that the answer refers to, if that helps the reader."""
+
+    def __post_init__(self) -> None:
+        """Convert what an early version wrote.  Its chat is an integer, 0 if there was none."""
+        chat: object = self.chat
+        if not isinstance(chat, str):
+            thread, reply_to = self.thread, self.reply_to
+            msgspec.structs.force_setattr(self, "chat", str(chat or ""))
+            msgspec.structs.force_setattr(self, "thread", "" if thread is None else str(thread))
+            if reply_to is not None:
+                msgspec.structs.force_setattr(self, "reply_to", str(reply_to))
+
+    @property
+    def address(self) -> str:
+        """Return the chat as people write it in settings.
+
+        >>> Route("telegram", "-5", "3").address
+        'telegram:-5'
+        """
+        return f"{self.channel}:{self.chat}"
 
     def is_same_chat(self, other: "Route") -> bool:
-        """Tell whether *other* is in the same chat, in whatever topic."""
+        """Return True if *other* is in the same chat, in whatever thread."""
         return (self.channel, self.chat) == (other.channel, other.chat)
 
 
 # Where an answer goes that goes nowhere: it is kept.
 NOWHERE = Route("nowhere")
+
+
+def addresses(chats: Iterable[int | str]) -> frozenset[str]:
+    """Return *chats* of a setting as they are compared with `Route.address`.
+
+    A number alone is a chat of Telegram: until other channels came, settings named no channel.
+
+    >>> sorted(addresses([-5, "slack:C12"]))
+    ['slack:C12', 'telegram:-5']
+    """
+    return frozenset(f"telegram:{one}" if isinstance(one, int) else one for one in chats)

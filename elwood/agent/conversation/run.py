@@ -38,13 +38,15 @@ class RunBounds(
     person of this conversation, for the model to know.
     """
 
-    owner: str  # Who is charged: the id of a task.
+    owner: str  # Who is charged: the id of a task, or the session of the parent.
     role: str = "default"  # Which model thinks: a role or a name (`ModelSettings.role`).
     tools: tuple[str, ...] | None = None  # The tools that it may use; None: all.
     budget: Budget | None = None  # What it may spend in a day.
+    deadline: float | None = None  # Unix time at which it is stopped.
+    parent: str = ""  # The session that started it for a call, and gets the answer.
     fresh: bool = True  # It begins with an empty conversation.
     says: Literal["answer", "silent", "text", "note"] = "answer"
-    private: bool = False  # The text of a note holds private data.
+    private: bool = False  # The text holds private data.
     follows: bool = False  # The answer goes where the owner wrote last when it is given.
     series: int = 0  # Tells its owner from others of the same name (`PlannedRun`).
     tool: str = ""  # Called with *arguments* instead of asking a model; its result is the answer.
@@ -58,6 +60,38 @@ def owner_of(bounds: RunBounds | None) -> str:
     ('tea', '')
     """
     return "" if bounds is None else bounds.owner
+
+
+# Stands between the name of a session and the number of its child.  People cannot name one so.
+_CHILD = "~"
+
+
+def child_name(parent: str, call: str) -> str:
+    """Return the name of the session that a call of *parent* starts: always the same.
+
+    >>> child_name("tg-7", "12"), is_child("tg-7~12"), is_child("tg-7")
+    ('tg-7~12', True, False)
+    """
+    return f"{parent}{_CHILD}{call}"
+
+
+def is_child(session: str) -> bool:
+    """Return True if the session is that of a child run."""
+    return _CHILD in session
+
+
+def without_child(session: str) -> str:
+    """Return the name of the parent for that of a child run; else *session* itself.
+
+    >>> without_child("tg--5~12"), without_child("tg--5")
+    ('tg--5', 'tg--5')
+    """
+    return session.partition(_CHILD)[0]
+
+
+def is_unattended(session: str) -> bool:
+    """Return True if no person writes in the session: it is that of a task or a child run."""
+    return session.startswith(SESSION) or is_child(session)
 
 
 def without_quiet(text: str) -> str:

@@ -68,7 +68,6 @@ class FileFetcher:
         self._transcriptions = trio.CapacityLimiter(TRANSCRIPTIONS)
 
     async def fetch(self, session: str, pending: PendingFile) -> FetchedFile:
-        """Store and read a file for *session*."""
         keeper, kind = self._keeper, pending.kind
         try:
             async with self._fetches:

@@ -1,5 +1,3 @@
-"""What can be set about files and recordings that people send."""
-
 from typing import ClassVar
 
 import attrs

@@ -21,7 +21,6 @@ from elwood.agent.models.ledger import (
     Charged,
     Ledger,
     Spent,
-    UsageEntry,
     charge,
     day_of,
     price_of,
@@ -56,8 +55,8 @@ from elwood.agent.models.routing import (
 )
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Lock, Mailbox, clear_error, report_done, report_error, waiting
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Lock, Mailbox, report_done, report_error, waiting
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
 
@@ -104,7 +103,7 @@ class UsageBook:
 
     def __init__(
         self,
-        journal: Journal[UsageEntry, Ledger],
+        journal: Journal[Charged, Ledger],
         limits: Limits,
         zone: str,
         now: Callable[[], float],
@@ -196,13 +195,10 @@ class UsageBook:
                 return True
             told = warnings(self._limits, self._journal.state, batch, self._zone)
             entries = (entry for entry, _ in batch)
-            try:
-                await self._journal.append(*entries, last_words=True, synced=bool(told))
-            except DiskFull as error:
-                report_error("usage journal", str(error))
+            write = self._journal.append(*entries, last_words=True, synced=bool(told))
+            if not await write_or_report("usage journal", write):
                 return False
             del self._owed[: len(batch)]
-            clear_error("usage journal")
             for text in told:
                 self.warn(text)
             return True
@@ -442,7 +438,7 @@ class Models:
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
-            return GivenUp(why, attempt.rest, permanent=True)
+            return GivenUp(why, attempt.rest)
         while True:
             ticket = await self._enter(attempt, breaker)
             if not isinstance(ticket, Ticket):

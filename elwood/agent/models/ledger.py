@@ -51,13 +51,6 @@ class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
     job: str = ""
 
 
-class Warned(msgspec.Struct, frozen=True, tag="warned"):
-    """The owner was told of a limit.  Written by earlier versions; the sums say it as well."""
-
-
-UsageEntry = Charged | Warned
-
-
 class Account(msgspec.Struct, frozen=True):
     """What is summed up: a conversation, a day, a month, or a *job* in a day.
 
@@ -103,10 +96,8 @@ class Ledger(msgspec.Struct):
     models: dict[str, Tally] = {}  # of the newest month
     month: str = ""
 
-    def apply(self, seq: int, at: float, entry: UsageEntry) -> None:
+    def apply(self, seq: int, at: float, entry: Charged) -> None:
         """Take one entry into account; called by the journal, in order."""
-        if isinstance(entry, Warned):
-            return
         month = entry.day[:7]
         if month > self.month:
             self.month = month
@@ -164,7 +155,6 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent(ledger: Ledger, session: str, now: float, zone: str = "UTC") -> Spent:
-    """Sum up for people."""
     today = day_of(now, zone)
     month = today[:7]
     others = {name: tally for name, tally in ledger.sessions.items() if name != session}

@@ -1,5 +1,3 @@
-"""What the models actor is asked."""
-
 import math
 from collections.abc import Awaitable, Callable, Sequence
 

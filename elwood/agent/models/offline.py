@@ -37,6 +37,8 @@ OPENLY = "I am Elwood's offline model: eight commands, not a language model."
 
 # Characters of a command that are named in an answer, and of the name of a note.
 MAX_NAMED, MAX_KEY = 100, 50
+# Characters of a result that are shown: about a screen, and one message of any channel.
+MAX_SHOWN = 3_000
 
 # How the harness heads a message of a person, and marks its parts.
 _HEAD = re.compile(
@@ -188,7 +190,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
             else:
                 wanted.append(command)
     if not parts and not wanted:  # the result of a call that had waited, mostly
-        notices = (fenced(message.text) for message in now if isinstance(message, Notice))
+        notices = (_excerpt(message.text) for message in now if isinstance(message, Notice))
         parts.append("\n\n".join(["Nobody asked me anything. I was told:", *notices]))
     is_first = not any(isinstance(message, Assistant) for message in messages[:begin])
     if is_first and not any(OPENLY in part for part in parts):
@@ -201,14 +203,22 @@ def tell(command: OfflineCommand, result: Result) -> str:
     _, _, failure, success = _RULES[command.tool]
     head, _, rest = result.text.partition("\n")
     if not result.failed:
-        shown = in_quotes(head) if command.tool in _BRIEF else fenced(result.text)
+        shown = in_quotes(head) if command.tool in _BRIEF else _excerpt(result.text)
         return f"{success.format(command.about)}\n\n{shown}"
     aim = failure.format(command.about)
     if head.startswith(_WAITS):
         return f"I need your approval to {aim}. It waits for you, and is not done yet."
     # What failed may have had an effect: it is told in the tool's own words only.
-    more = f"\n\n{fenced(rest)}" if rest.strip() else ""
+    more = f"\n\n{_excerpt(rest)}" if rest.strip() else ""
     return f"I tried to {aim}, and was told: {in_quotes(head)}{more}"
+
+
+def _excerpt(text: str) -> str:
+    whole = text.rstrip("\n")
+    if len(whole) <= MAX_SHOWN:
+        return fenced(whole)
+    more = f"These are the first {MAX_SHOWN} of {len(whole)} characters."
+    return f"{fenced(whole[:MAX_SHOWN])}\n\n{more}"
 
 
 def _open_from(messages: Sequence[Message]) -> int:

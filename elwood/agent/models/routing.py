@@ -53,14 +53,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True):
-    """A model is not tried any more, and *why*; *rest* are those that may be asked instead.
-
-    *permanent* says that only a person can change that.
-    """
+    """A model is not tried any more, and *why*; *rest* are those that may be asked instead."""
 
     why: str
     rest: tuple[str, ...] = ()
-    permanent: bool = False
 
 
 # Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
@@ -79,7 +75,6 @@ _TRANSIENT = {
     "rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled", "nonsense",
 }  # fmt: skip
 _WHOLE_PROVIDER = {"spend_limit", "bad_key", "no_key", "forbidden", "offline"}
-_PERMANENT = {"bad_key", "no_key", "forbidden", "spend_limit", "no_model"}
 _WORDS: dict[FailureKind, str] = {
     "rate_limit": "allows no more requests for now",
     "spend_limit": "has no credit left, or its spend limit is reached: add to it there, and write "
@@ -147,8 +142,7 @@ def give_up(fault: Fault, model: str, rest: tuple[str, ...]) -> GivenUp:
     >>> give_up(Fault("bad_key"), "a/m", ("a/n", "b/n")).rest
     ('b/n',)
     """
-    useful = _useful(fault.kind, model, rest)
-    return GivenUp(describe(model, fault), useful, fault.kind in _PERMANENT)
+    return GivenUp(describe(model, fault), _useful(fault.kind, model, rest))
 
 
 def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:

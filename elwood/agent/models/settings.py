@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from elwood.foundation.settings import (
     required,
     secret,
     setting,
+    suggest_name,
 )
 
 # A provider's name becomes part of a credential's name.
@@ -66,8 +66,7 @@ def _can_be_asked(loaded: Loaded) -> Iterator[Complaint]:
         provider, slash, _ = str(value).partition("/")
         if not slash or provider in known:
             continue
-        near = get_close_matches(provider, known, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        remedy = suggest_name(provider, known) or f"there are {', '.join(known)}"
         yield where, f"there is no provider {provider}", remedy
 
 

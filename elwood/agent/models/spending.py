@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from elwood.agent.models.ledger import Charged, Spent, Tally, UsageEntry, dollars
+from elwood.agent.models.ledger import Charged, Spent, Tally, dollars
 from elwood.agent.models.settings import Limits
 from elwood.foundation.text.lines import literal, one_line
 from elwood.foundation.text.tables import Line, Row, Styled, bar, spark, table
@@ -89,7 +89,7 @@ def in_table(spent: Spent, limits: Limits, days: Row, room: int | None) -> list[
     return lines + (table(("",), noted, room) if noted else [])
 
 
-def course(entries: Iterable[UsageEntry], today: str, count: int) -> str:
+def course(entries: Iterable[Charged], today: str, count: int) -> str:
     """Draw how the *count* days up to *today* went: their money, or tokens if nothing costs any.
 
     >>> spent = [Charged("s", "a/m", "2026-12-01", 9), Charged("s", "a/m", "2026-11-29", 5)]
@@ -99,7 +99,7 @@ def course(entries: Iterable[UsageEntry], today: str, count: int) -> str:
     last = date.fromisoformat(today)
     days = {str(last - timedelta(days=ago)): Tally() for ago in range(count - 1, -1, -1)}
     for entry in entries:
-        if isinstance(entry, Charged) and entry.day in days:
+        if entry.day in days:
             days[entry.day] = days[entry.day].plus(entry)
     usd = [day.usd for day in days.values()]
     return spark(usd if any(usd) else [day.tokens for day in days.values()])

@@ -1,7 +1,7 @@
 """Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -156,7 +156,8 @@ class SessionActor:
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
-        await let_go(self._log, self._core.admission.restored, self._core.clock.zone, withdraw)
+        zone, at = self._core.clock.zone, self._core.channels.at
+        await let_go(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._showing.run)
@@ -406,14 +407,22 @@ class Sessions:
         self._messenger = messenger
 
     async def run(
-        self, mailbox: Mailbox[SessionsMail], *, grace: float, listener: Listener
+        self,
+        mailbox: Mailbox[SessionsMail],
+        *,
+        grace: float,
+        listener: Listener,
+        wakes: Callable[[str], bool],
     ) -> None:
-        """Run the pool; what has begun may go on for *grace* seconds after the stop."""
+        """Run the pool; what has begun may go on for *grace* seconds after the stop.
+
+        Of the sessions with work left it starts those that it *wakes*; another pool has the others.
+        """
         await run_pool(
             mailbox,
             key=lambda message: message.session,
             body=lambda id_, box: self.make(id_).run(box),
-            wake=self._wake,
+            wake=partial(self._wake, wakes),
             refuse=_refuse,
             policy=PoolPolicy(grace=grace),
             listener=listener,
@@ -452,8 +461,9 @@ class Sessions:
             core, log_, delivery, showing, runner, commands, extensions, self._messenger
         )
 
-    async def _wake(self) -> list[str]:
-        return [name for name in await self._core.live.marked() if self._core.channels.serves(name)]
+    async def _wake(self, wakes: Callable[[str], bool]) -> list[str]:
+        serves = self._core.channels.serves
+        return [name for name in await self._core.live.marked() if wakes(name) and serves(name)]
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

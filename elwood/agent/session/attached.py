@@ -101,7 +101,6 @@ class SessionClients:
         )
 
     async def _follow(self, view: _View) -> None:
-        """Give the client each change of its session."""
         client = view.client
         if [one for one in self.attached if one.mode == "talk"] == [client]:
             # What waits for a decision was asked of a client that has gone.

@@ -9,14 +9,16 @@ import msgspec
 import trio
 
 from elwood import __version__
-from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.approvals.messages import ApprovalsMail, Decided
 from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.admission import Admission
 from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals, look
 from elwood.agent.session.live import LiveSessions
-from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.own_config import OwnConfig
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Address, Event, Mailbox
@@ -31,6 +33,7 @@ from elwood.foundation.storage.files import Root
 class Core:
     """What sessions and features are built on; each part of them is given only what it needs.
 
+    *sessions* are conversations with people and of tasks, *children* the child runs, a step below.
     *events* is told what becomes of actors.  *up* is set when the actors start, *stop* ends the
     app; what must be closed then goes into *closing*.  One that *stays* does what is due by the
     clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.  *vitals* are
@@ -45,6 +48,7 @@ class Core:
     workspace: Root
     table: ActorTable
     sessions: Address[SessionsMail]
+    children: Address[SessionsMail]
     approvals: Address[ApprovalsMail]
     models: Address[ModelsMail]
     anchoring: Address[AnchoringMail]
@@ -70,6 +74,15 @@ class Core:
     @property
     def paths(self) -> Paths:
         return self.config.of(Paths)
+
+    @property
+    def tell_owner(self) -> TellOwner:
+        """Return what tells the owner something unasked."""
+        return TellOwner(self.channels.outboxes, self.channels.owner_routes, self.redactor)
+
+    def hint(self, hint: Decided | Interrupt) -> bool:
+        """Pass *hint* up to its session; False if there is no room."""
+        return (self.children if is_child(hint.session) else self.sessions).offer(hint)
 
 
 def inspect(core: Core) -> Inspection:

@@ -11,14 +11,13 @@ from functools import partial
 
 import trio
 
-from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, noted
+from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.client import FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE, TellOwner, post_once
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
     Draft,
     Post,
-    PostResult,
     React,
     Sent,
     Status,
@@ -36,19 +35,19 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import ActorCrashed, ActorDown, waiting
+from elwood.foundation.runtime import waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
-from elwood.foundation.text.splitting import parts, split, with_footer
+from elwood.foundation.text.splitting import split, with_footer
 
 # How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
 # delayed by the same times, and others must have their turn in between.
 AFTER_CRASH = 4.0
 # Characters of an answer from which work on it might hold up everybody else for a moment.
 MUCH = 10_000
-# Messages of an answer; a longer one is a file, and of it so many UTF-16 units as a message.
+# Messages of an answer; a longer one is a file, and of it so many units as a message.
 MAX_MESSAGES, BEGINNING = 4, 1500
 IN_A_FILE = "… The whole answer is in the file below."
 # Seconds between two signs of life of a turn.
@@ -72,12 +71,12 @@ STUCK_AFTER = 60.0
 # Characters of an answer that is told to the owner as it could not be delivered.
 LOST = 1000
 
-Place = tuple[str, int, int | None]
+Place = tuple[str, str, str]
 
 
 def _place(undelivered: Undelivered) -> Place:
     route = undelivered.replied.route
-    return route.channel, route.chat, route.topic
+    return route.channel, route.chat, route.thread
 
 
 class Delivery:
@@ -146,12 +145,11 @@ class Delivery:
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied
         markdown = ""
-        if self._channels.draws_markdown(replied.route) and not undelivered.posted:
+        channel = self._channels.at(replied.route)
+        if channel.markdown and not undelivered.posted:
             hide = not replied.untrusted
             markdown = native(replied.text, replied.footer, hide_targets=hide)
-        made = partial(
-            _messages, replied, self._channels.takes_files(replied.route), bool(markdown)
-        )
+        made = partial(_messages, replied, channel, bool(markdown))
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
@@ -179,16 +177,8 @@ class Delivery:
                     is_reply=True,
                     markdown=markdown,
                 )
-                pause, began = delay, trio.current_time()
-                try:
-                    outcome = await self._ask(post)
-                except ActorDown as error:
-                    outcome = Unsent(str(error))
-                except ActorCrashed as error:
-                    outcome = Unsure(str(error))
-                    pause = AFTER_CRASH * delay
-                noted(outcome, replied.route.channel, trio.current_time() - began)
-                match outcome:
+                pause, outbox = delay, self._channels.outboxes.get(replied.route.channel)
+                match await post_once(outbox, post, math.inf):
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         posted = Posted(*key, message)
@@ -200,8 +190,9 @@ class Delivery:
                             await self._tell_owner(replied, why)
                         await self._log.keep(Delivered(replied.reply, why), last_words=True)
                         return
-                    case Unsure():
+                    case Unsure(crashed=crashed):
                         repeat, recorded = True, False
+                        pause = AFTER_CRASH * delay if crashed else delay
                     case Unsent():  # the record still says all that is known
                         recorded, pause = True, min(delay, UNSENT_PAUSE)
                 await trio.sleep(pause)
@@ -225,15 +216,9 @@ class Delivery:
             f"{cut(replied.text, LOST)}"
         )
 
-    async def _ask(self, post: Post) -> PostResult:
-        outbox = self._channels.outboxes.get(post.route.channel)
-        if outbox is None:  # a process that runs without it: another one will send it
-            return Unsent(f"there is no channel {post.route.channel} here")
-        return await outbox.ask(post)
-
 
 def _messages(
-    replied: Replied, takes_files: bool, whole: bool
+    replied: Replied, channel: Channel, whole: bool
 ) -> list[tuple[Rich, tuple[Attachment, ...]]]:
     """Make messages of a reply, or one that is *whole*; the same each time.
 
@@ -243,12 +228,15 @@ def _messages(
     hide = not replied.untrusted
     if whole:
         return [(with_footer(replied.text, replied.footer, hide_targets=hide), ())]
-    pieces = parts(replied.text, replied.footer, hide_targets=hide)
-    if len(pieces) <= MAX_MESSAGES or not takes_files:
+    pieces = channel.render(replied.text, replied.footer, hide_targets=hide)
+    if len(pieces) <= MAX_MESSAGES or not channel.files:
         return [(piece, ()) for piece in pieces]
-    beginning = split(to_entities(replied.text, hide_targets=hide), BEGINNING)[0]
+    beginning = split(
+        to_entities(replied.text, hide_targets=hide), BEGINNING, channel.size.offsets
+    )[0]
     told = Rich(f"{beginning.text}\n\n{IN_A_FILE}", beginning.entities)
-    *footers, caption = parts("", replied.footer) if replied.footer else [Rich("")]
+    footer = replied.footer
+    *footers, caption = channel.render("", footer) if footer else [Rich("")]
     file = Attachment("answer.txt", replied.text.encode())
     return [(told, ()), *((one, ()) for one in footers), (caption, (file,))]
 

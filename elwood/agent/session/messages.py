@@ -1,5 +1,3 @@
-"""What sessions are told and asked."""
-
 import msgspec
 
 from elwood.agent.approvals.messages import Decided
@@ -9,7 +7,7 @@ from elwood.foundation.runtime import Request
 
 
 class Await(Request[RunResult | None], frozen=True, kw_only=True):
-    """Wait until the run of a task with the message *id* has its answer.  From the scheduler.
+    """Wait until the run with the message *id* has its answer.  From a `RunClient`.
 
     None: no such run stands in the log, or it is too old to be remembered.
     """
@@ -19,9 +17,9 @@ class Await(Request[RunResult | None], frozen=True, kw_only=True):
 
 
 class StopRun(Request[RunResult | None], frozen=True, kw_only=True):
-    """Stop the run of a task with the message *id*, and answer as `Await` does.
+    """Stop the run with the message *id*, and answer as `Await` does.
 
-    Sent by the scheduler.  A run that has not begun never begins.  *why* becomes part of its
+    Sent by a `RunClient`.  A run that has not begun never begins.  *why* becomes part of its
     answer.  Repeating this changes nothing.
     """
 

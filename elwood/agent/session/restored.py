@@ -10,15 +10,16 @@ from pathlib import Path
 
 import msgspec
 
+from elwood.agent.channels.channel import Channel
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import INTERRUPTED
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import CallEnded, Entry, Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
-from elwood.foundation.text.splitting import parts
 
 NAME = "restored.json"
 TOLD = (
@@ -72,16 +73,18 @@ async def let_go(
     log: SessionLog,
     restored: Restored | None,
     zone: tzinfo,
+    at: Callable[[Route], Channel],
     withdraw: Callable[..., Awaitable[None]],
 ) -> None:
     """Answer, and do not do, what is older than the restore; once, before anything is begun.
 
     All of it is recorded in one line, whose time is after the restore: a crash before it lets this
-    happen again, and one after it does not.  *withdraw* takes back the owner's questions.
+    happen again, and one after it does not.  *at* returns the channel of a route;
+    *withdraw* takes back the owner's questions.
     """
     if restored is None or log.last >= restored.restored_at:
         return
-    known = settle(log.state, _when(restored, zone))
+    known = settle(log.state, _when(restored, zone), at)
     if not known:
         return
     turn = log.state.turn
@@ -94,7 +97,7 @@ async def let_go(
     await log.keep(*known, last_words=True)
 
 
-def settle(session: Session, when: str) -> tuple[Entry, ...]:
+def settle(session: Session, when: str, at: Callable[[Route], Channel]) -> tuple[Entry, ...]:
     """List the entries, for one line, after which nothing of before the restore is left to be done.
 
     Calls come to what is known of them; the open turn and all that waits are answered with when
@@ -104,7 +107,8 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
     known: list[Entry] = []
     for undelivered in session.undelivered.values():
         replied = undelivered.replied
-        for part in range(len(parts(replied.text, replied.footer))):
+        messages = at(replied.route).render(replied.text, replied.footer)
+        for part in range(len(messages)):
             if part not in undelivered.posted:
                 attempt = undelivered.attempts.get(part, 0) + 1
                 known.append(entries.Posting(replied.reply, part, attempt))

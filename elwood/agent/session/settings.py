@@ -1,6 +1,6 @@
-"""What can be set about conversations, and what is learned from them."""
+"""What can be set about conversations."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import attrs
 
@@ -38,38 +38,4 @@ class SessionSettings:
         help="seconds for which the same is kept of the runs of tasks (30 days); 0: as long as "
         "of conversations",
         check=none_or(604_800, 3_153_600_000),
-    )
-
-
-@attrs.frozen(kw_only=True)
-class LearningSettings:
-    """How things noticed become memories; times in seconds.
-
-    A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
-    nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
-    *reflections* on the daily notes are written each week and month, if anything was done.
-    """
-
-    SECTION: ClassVar = Section(
-        "learning",
-        "What is noticed in conversations. A quiet stretch with something new costs one short call "
-        "of the role `observer`, less than a cent with the default; it counts against `limits`.",
-    )
-
-    mode: Literal["auto", "suggest", "off"] = setting(
-        "suggest",
-        help="suggest asks you before anything noticed is remembered; auto remembers what was seen "
-        "often enough; off calls no model",
-    )
-    threshold: int = setting(
-        3, help="conversations in which the same must be seen", check=between(1, 100)
-    )
-    quiet: float = setting(
-        120.0, help="seconds of silence before a conversation is looked at", check=at_least(10)
-    )
-    calls_per_day: int = setting(
-        50, help="most calls of the observer for it", check=between(1, 1000)
-    )
-    reflections: bool = setting(
-        True, help="write reflections on what was done, each week and month"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.conversation.run import SESSION
+from elwood.agent.conversation.run import is_unattended
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.anchors import ReleaseAnchors
@@ -35,7 +35,8 @@ async def remove_old(core: Core, now: float, timetable: str) -> int:
     of_runs = max(before, now - (kept.keep_runs or inf))
 
     def since(journal: Path) -> float:
-        return of_runs if journal.name.startswith((SESSION, timetable)) else before
+        is_run = journal.name.startswith(timetable) or is_unattended(journal.name)
+        return of_runs if is_run else before
 
     for old in await core.disk.blocking(lambda: list(_find(state, since))):
         name, upto = old.journal.relative_to(state).as_posix(), 0 if old.whole else old.upto

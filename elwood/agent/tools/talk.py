@@ -16,7 +16,7 @@ import trio
 from msgspec import Meta
 
 from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
-from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
     Attachment,
@@ -29,26 +29,22 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.calls import Plan, SendMessage
-from elwood.agent.conversation.inbound import choice, numbered, user_of
+from elwood.agent.conversation.inbound import choice, numbered
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, escape_names, one_line
-from elwood.foundation.text.markdown import Rich, to_entities
-from elwood.foundation.text.splitting import split
+from elwood.foundation.text.markdown import Rich
 
 # Messages with files that tools may send at a time: each holds its files in the memory, and one
 # of them three times while it is uploaded.
 MAX_UPLOADS = 2
-# Characters of a message: five of Telegram's; more belongs into a file.
+# Characters of a message: five or ten of a channel; more belongs into a file.
 MAX_TEXT = 20_000
 # Files of one message, and bytes of all of them: they are held in the memory while they are sent.
 MAX_FILES = 10
 MAX_BYTES = 20 << 20
-# UTF-16 units of a text that stands under a file instead of before it.
-MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
 # Seconds for a message with all its files: a little less than for the call, which then says what
@@ -87,10 +83,9 @@ class Messenger:
         if to == "owner":
             routes = self._channels.owner_routes()
             return self._placed(routes[0], "you") if routes else None
-        user = user_of(to)
-        if user is None:
+        route = self._channels.recipient(to)
+        if route is None:
             return None
-        route = Route("telegram", user)
         if self._is_owners(route):
             return self._placed(route, "you")
         for known in await self._approvals.ask(ListPeople()):
@@ -101,7 +96,7 @@ class Messenger:
     def answered(self, route: Route, *, typed: bool) -> None:
         """Take the buttons away from what was asked at *route*; a press does so by itself."""
         for there, message in [*self._open]:
-            if there.is_same_chat(route) and there.topic == route.topic:
+            if there.is_same_chat(route) and there.thread == route.thread:
                 self._open.remove((there, message))
                 if typed:
                     self._channels.outboxes[there.channel].offer(Edit(route=there, message=message))
@@ -128,11 +123,15 @@ class Messenger:
             self._open.append((route, outcome.message))
         return outcome
 
+    def at(self, route: Route) -> Channel:
+        """Return the channel of *route*."""
+        return self._channels.at(route)
+
     def _placed(self, route: Route, name: str) -> Place:
         whom: Whom = "person" if route.private else "group"
         if self._is_owners(route):
             whom = "owner"
-        topic = "" if route.topic is None else f", topic {route.topic}"
+        topic = f", topic {route.thread}" if route.thread else ""
         chat = f" {route.chat}" if route.chat else ""
         kind = {"owner": "your own chat", "group": "a group", "person": "a private chat"}[whom]
         return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
@@ -146,8 +145,9 @@ class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
     to: Annotated[
         str,
         Meta(
-            pattern=r"^(here|owner|tg:[0-9]{1,19})$",
-            description="'here' (this conversation), 'owner', or a person who was let in, 'tg:123'",
+            pattern=r"^(here|owner|[a-z][a-z0-9]{0,15}:[!-~]{1,64})$",
+            description="'here' (this conversation), 'owner', or a person who was let in, by id: "
+            "'tg:123'",
         ),
     ] = "here"
     files: Annotated[
@@ -222,7 +222,7 @@ class Talk:
         options = [one_line(option, MAX_OPTION) for option in given.options]
         if not all(options) or len(set(options)) < len(options):
             raise ToolFailure("options must be different, and show something; nothing was asked")
-        pieces = _pieces(given.question)
+        pieces = self._messenger.at(context.route).render(given.question)
         buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
         for number, piece in enumerate(pieces):
             last = number == len(pieces) - 1
@@ -266,7 +266,7 @@ class Talk:
         letter = await self._letter(given, context)
         if letter.facts != dict(context.facts):
             raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
-        posts = _posts(given.text, letter.attachments)
+        posts = _posts(self._messenger.at(letter.place.route), given.text, letter.attachments)
         sent: list[str] = []
         messages: list[str] = []
         until = trio.current_time() + PATIENCE
@@ -288,16 +288,16 @@ async def plan_question(given: AskUser, context: ToolContext) -> Plan:
 
 
 def _posts(
-    text: str, files: tuple[Attachment, ...]
+    channel: Channel, text: str, files: tuple[Attachment, ...]
 ) -> list[tuple[str, Rich, tuple[Attachment, ...]]]:
     """Make posts of a message, each of which arrives or does not, and name them.
 
     Each file is one of its own, but for pictures, which are an album; a short text, or the short
     end of a long one, goes with the first.
     """
-    pieces = _pieces(text) if text.strip() else []
+    pieces = list(channel.render(text)) if text.strip() else []
     caption = Rich("")
-    if files and pieces and utf16_length(pieces[-1].text) <= MAX_CAPTION:
+    if files and pieces and channel.fits_below_file(pieces[-1].text):
         caption = pieces.pop()
     words = [f"text part {n + 1} of {len(pieces)}" for n in range(len(pieces))]
     if len(pieces) == 1:
@@ -313,10 +313,6 @@ def _posts(
             posts.append((what, caption, group))
             caption = Rich("")
     return posts
-
-
-def _pieces(text: str) -> list[Rich]:
-    return list(split(to_entities(text)))
 
 
 def _failure(

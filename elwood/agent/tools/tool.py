@@ -53,12 +53,18 @@ class NestedCallFailed(ToolFailure):
 
 @attrs.frozen
 class Output:
-    """What a tool gives: *text*, and what it brings into the conversation, from *origin*."""
+    """What a tool gives: *text*, and what it brings into the conversation, from *origin*.
+
+    The text may say why the call *failed*.  A call of effect keyed has *acted* if something was
+    done that must not be done twice: its turn is not tried again then.
+    """
 
     text: str
     untrusted: bool = False
     private: bool = False
     origin: str = ""
+    failed: bool = False
+    acted: bool = False
 
 
 Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
@@ -80,6 +86,8 @@ class ToolContext:
     of those that it may use.  *written* are the files that we have written in this conversation,
     as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
     are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
+    *number* names a call of the model in its conversation, also when it is repeated after a crash;
+    *earlier* counts the calls of the same tool in this turn before it.
 
     *call* makes a call of another tool, by its name and arguments, through the gate: judged, asked
     about and recorded like a call of the model.  It raises NestedCallFailed.  It may do no more
@@ -99,6 +107,8 @@ class ToolContext:
     sees: Callable[[str], bool] = lambda text: False
     facts: Mapping[str, str] = attrs.field(factory=dict)
     principal: str = ""
+    number: str = ""
+    earlier: int = 0
     call: Call = refuse_call
 
 
@@ -120,7 +130,8 @@ class Tool:
     *looks_at* something, which is counted.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.  *watched* makes the call that looks at what a task
-    watches, None if that is nothing for this tool.
+    watches, None if that is nothing for this tool.  *stop* ends what a call has begun elsewhere,
+    when its turn is stopped; it returns the result, None if that is unknown.
     """
 
     name: str
@@ -143,6 +154,7 @@ class Tool:
     watched: Callable[[str], object | None] | None = None
     looks_at: str = "thing"
     scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
+    stop: Callable[[ToolContext], Awaitable[Output | None]] | None = None
 
     @property
     def definition(self) -> str:
@@ -245,17 +257,17 @@ class ForgettingFailed(Exception):
 class LentFolder:
     """The folder *root* beside the workspace; file tools find it at *place* as well.
 
-    Only conversations in *chats* reach it; if there are none, all do.  Strangers may have written
-    what is in an *untrusted* one.
+    Only conversations in *chats* (`Route.address`) reach it; if there are none, all do.
+    Strangers may have written what is in an *untrusted* one.
     """
 
     root: Root
     place: str = ""
-    chats: Collection[int] = ()
+    chats: Collection[str] = ()
     untrusted: bool = False
 
     def is_open(self, route: Route) -> bool:
-        return not self.chats or route.chat in self.chats
+        return not self.chats or route.address in self.chats
 
 
 class ReachedPath(NamedTuple):

@@ -1,6 +1,5 @@
 """Reads config.toml, with the environment over it, and finds all that is wrong at once."""
 
-import difflib
 import os
 import re
 import tomllib
@@ -33,6 +32,7 @@ from elwood.foundation.settings import (
     Where,
     from_home,
     keys,
+    suggest_name,
 )
 
 T = TypeVar("T")
@@ -314,7 +314,8 @@ class _Loading:
     def config(self, written: Tree) -> Config:
         """Make the configuration of what is *written*, over that which there is already."""
         self._source = _Source(written)
-        self._source.move(self._report)
+        if self._base is None:  # the assistant never had one of the old keys
+            self._source.move(self._report)
         if not self._with_secrets:
             self._secrets()  # before the variables in them are missed
         self._source.expand(self._environ, self._report)
@@ -329,7 +330,9 @@ class _Loading:
                 if self._base is not None and name in (one.SECTION.name for one in sections()):
                     what = "is for config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
-        base = Config(values={}, file=self._path, inline=tuple(self._inline))
+        chores = frozenset(id for feature in self._features for id in feature.chores)
+        inline = tuple(self._inline)
+        base = Config(values={}, file=self._path, inline=inline, chores=chores)
         config = self._base or base
         names: dict[str, tuple[str, ...]] = {}
         for name, kind in self._sections.items():
@@ -372,7 +375,7 @@ class _Loading:
         known = KnownNames(
             tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
             prefixes=dict(ChainMap(*(dict(one.prefixes) for one in live))),
-            channels=[feature.name for feature in self._features if feature.is_channel],
+            channels={one.name: one.is_chat for one in self._features if one.is_channel},
             components=[*COMPONENTS, *(feature.name for feature in self._features)],
         )
         warnings = []
@@ -541,7 +544,8 @@ class _Loading:
         """Read a value, and check it.  Raises BadSetting; elements of lists complain themselves."""
         if get_origin(kind) in (Union, types.UnionType):
             # TOML has no way to write that a value is not there.
-            (kind,) = (arg for arg in get_args(kind) if arg is not types.NoneType)
+            kinds = [arg for arg in get_args(kind) if arg is not types.NoneType]
+            kind = next((one for one in kinds if one is type(raw)), kinds[-1])
         if get_origin(kind) is tuple:
             return self._elements(raw, get_args(kind)[0], where, key)
         if get_origin(kind) is Mapping:
@@ -627,9 +631,7 @@ _WANTED = {
 
 def _unknown(name: str, known: Iterable[str]) -> tuple[str, str]:
     """Say that there is no key *name*, and which of *known* may have been meant."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-    return "no such key", remedy
+    return "no such key", suggest_name(name, known) or f"there are {', '.join(sorted(known))}"
 
 
 def _described(value: object) -> str:

@@ -9,4 +9,5 @@ MOVED: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("models", "max_tokens"): (*_DEFAULT, "max_tokens"),
     # It was asked for all that the roles behind `cheap` do now.
     ("models", "summarizer"): ("models", "roles", "cheap", "model"),
+    ("learning", "reflections"): ("daily_notes", "reflections"),
 }

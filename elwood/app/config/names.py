@@ -1,14 +1,13 @@
 """Checks names in the configuration: is there a tool, or a channel, that is called so?"""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from elwood.agent.policy.settings import is_about
-from elwood.foundation.settings import BadSetting, Key, Where
+from elwood.foundation.settings import BadSetting, Key, Where, suggest_name
 
 _WILDCARDS = re.compile(r"[*?\[]")
 ALL_TOOLS = "docs/reference/tools.md lists all tools"
@@ -20,12 +19,12 @@ COMPONENTS = ("approvals", "channels", "models", "records", "sessions", "tools")
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*.
 
-    *components* are who logs.
+    Of each channel `Feature.is_chat` is known.  *components* are who logs.
     """
 
     tools: Mapping[str, str]
     prefixes: Mapping[str, str]
-    channels: Collection[str]
+    channels: Mapping[str, Callable[[str, str], bool]]
     components: Collection[str]
 
 
@@ -39,11 +38,11 @@ def check_names(
     """Find the *values* that should name something and do not."""
     for where, key, value in values:
         name = str(where[-1] if key.named_by_key else value)
-        if not name or key.names is None:
+        if not name or key.names is None or isinstance(value, int):  # a number of a chat
             continue
         try:
             if key.names == "channel":
-                _check_channel(name.partition(":")[0], known.channels)
+                _check_channel(name, known.channels)
             elif key.names == "component":
                 _check_component(name, known.components)
             elif key.names == "tool pattern" and _WILDCARDS.search(name):
@@ -54,15 +53,19 @@ def check_names(
             yield where, error
 
 
-def _check_channel(name: str, channels: Collection[str]) -> None:
+def _check_channel(place: str, channels: Mapping[str, Callable[[str, str], bool]]) -> None:
+    name, _, within = place.partition(":")
     if name not in channels:
-        remedy = _near(name, channels) or f"there are {', '.join(sorted(channels))}"
+        remedy = suggest_name(name, channels) or f"there are {', '.join(sorted(channels))}"
         raise BadSetting(f"there is no channel {name}", remedy)
+    chat, _, thread = within.partition(":")
+    if chat and not channels[name](chat, thread):
+        raise BadSetting(f"{place} is no chat of {name}", "write ids that it uses")
 
 
 def _check_component(name: str, components: Collection[str]) -> None:
     if name not in components:
-        remedy = _near(name, components) or f"use one of {', '.join(sorted(components))}"
+        remedy = suggest_name(name, components) or f"use one of {', '.join(sorted(components))}"
         raise BadSetting("nobody logs by this name", remedy)
 
 
@@ -77,7 +80,7 @@ def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:
         raise BadSetting(f"{name} is not the name of a tool", "write names, without wildcards")
     called = [tool for tool, id_ in known.tools.items() if id_ == name]
     others = (*known.tools, *(known.tools.values() if by_id else ()))
-    remedy = _near(called[0] if called else name, others) or ALL_TOOLS
+    remedy = suggest_name(called[0] if called else name, others) or ALL_TOOLS
     raise BadSetting(f"there is no tool {name}", remedy)
 
 
@@ -91,15 +94,10 @@ def _check_pattern(pattern: str, known: KnownNames) -> None:
     # Written for names, it may mean a whole integration.
     meant = {_family(id_) for name, id_ in known.tools.items() if fnmatchcase(name, pattern)}
     families = sorted(set(map(_family, known.tools.values())))
-    near = f"did you mean {meant.pop()}?" if len(meant) == 1 else _near(pattern, families)
+    near = f"did you mean {meant.pop()}?" if len(meant) == 1 else suggest_name(pattern, families)
     raise DoubtfulSetting(f"no tool matches {pattern}", near or PATTERNS)
 
 
 def _family(id_: str) -> str:
     """Return the pattern of all tools of an integration."""
     return f"{id_.partition('.')[0]}.*"
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else ""

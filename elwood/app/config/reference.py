@@ -126,7 +126,7 @@ def _type(kind: object) -> str:
     if get_origin(kind) is tuple and attrs.has(inner[0]):
         return "tables: " + ", ".join(f"`{field.name}`" for field, _ in keys(inner[0]))
     if get_origin(kind) is tuple:
-        return f"list of {_type(inner[0])}s"
+        return f"list of {' or '.join(f'{_type(one)}s' for one in get_args(inner[0]) or inner[:1])}"
     if get_origin(kind) is Mapping:
         return f"table of {_type(inner[1])}s" if inner[1] in names else "table"
     if get_origin(kind) in (Union, types.UnionType):

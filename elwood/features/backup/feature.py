@@ -1,5 +1,3 @@
-"""Backups, as the app sees them."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
@@ -69,5 +67,6 @@ FEATURE = Feature(
     cli=(COMMAND, RESET),
     checks=(imported("elwood.features.backup.parts", "check"),),
     mend=mend,
+    chores=("backup",),
     extract_anchors=imported("elwood.features.backup.restore", "extract_anchors"),
 )

@@ -1,5 +1,3 @@
-"""What backup brings to one run of the app."""
-
 import logging
 from collections.abc import Iterator
 from contextlib import suppress

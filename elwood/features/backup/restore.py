@@ -24,7 +24,6 @@ from elwood.agent.session.restored import NAME as NOTE
 from elwood.agent.session.restored import Restored
 from elwood.features.backup import rules
 from elwood.features.backup.rules import (
-    BUNDLE,
     MANIFEST,
     MARK,
     MAX_MEMBERS,
@@ -191,11 +190,7 @@ def _prepared(
     stage.mkdir(mode=0o700)
     if beside.parent != stage:
         shutil.rmtree(beside, ignore_errors=True)  # of a restore that was cut off
-    manifest = unpack(
-        archive,
-        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / STATE / BUNDLE},
-        limit=scope.limit,
-    )
+    manifest = unpack(archive, {STATE: stage / STATE, WORKSPACE: beside}, limit=scope.limit)
     if now < manifest.at:
         raise BackupFailed(
             "by the clock of this machine the backup has not been taken yet; set the clock first"
@@ -391,7 +386,7 @@ class _Unpacking:
         path = self._targets[top] / below if below else self._targets[top]
         if info.isreg():
             self._made.append(member(info, "file", self._file(info, path)))
-        elif info.isdir() and name != BUNDLE:
+        elif info.isdir():
             os.mkdir(path, 0o700)
             self._folders.add(name)
             self._closing.append((path, info))

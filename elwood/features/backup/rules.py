@@ -14,9 +14,8 @@ VERSION = 1
 # Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
 # something went wrong.
 WEEKS = 4
-# The members of an archive: two folders, the list of them all, and, in older ones, the history of
-# the workspace's git repository.
-STATE, WORKSPACE, BUNDLE, MANIFEST = "state", "workspace", "workspace.bundle", "manifest.json"
+# The members of an archive: two folders, and the list of them all.
+STATE, WORKSPACE, MANIFEST = "state", "workspace", "manifest.json"
 
 # Files, folders and links of one backup: so many that their list still fits into memory.
 MAX_MEMBERS = 500_000
@@ -142,7 +141,7 @@ def is_plain(name: str) -> bool:
         return False
     if len(parts) > MAX_DEPTH + 1:
         return False
-    return parts[0] in (STATE, WORKSPACE) or name in (BUNDLE, MANIFEST)
+    return parts[0] in (STATE, WORKSPACE) or name == MANIFEST
 
 
 def leaves(name: str, target: str) -> bool:

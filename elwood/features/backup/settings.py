@@ -1,5 +1,3 @@
-"""What can be set about backups: ``[backup]`` of config.toml."""
-
 from pathlib import Path
 from typing import ClassVar
 

@@ -16,6 +16,7 @@ from importlib import import_module
 import msgspec
 
 from elwood.agent.channels import frames
+from elwood.agent.feature import reserved_sessions
 from elwood.features.console import client
 from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
@@ -35,11 +36,12 @@ def chat(config: Config, given: Namespace, house: House, note: str = "") -> int:
         print(note)
     sitting = sitting or client.talk
     code = _join(config, session, "talk", sitting)
-    return _at_home(house, config, session, sitting, OK) if code is None else code
+    if code is None:
+        code = _at_home(house, config, given, session, sitting, OK)
+    return code
 
 
 def once(config: Config, given: Namespace, house: House) -> int:
-    """Say one thing, and print the answer."""
     text, logs = _whole(given.text), config.of(Paths).state / "sessions"
     session = given.session or f"once-{secrets.token_hex(4)}"
 
@@ -48,7 +50,9 @@ def once(config: Config, given: Namespace, house: House) -> int:
 
     # What runs may change things: it cannot be told that of one message only.
     code = None if given.dry_run else _join(config, session, "once", say)
-    return _at_home(house, config, session, say, FAILURE) if code is None else code
+    if code is None:
+        code = _at_home(house, config, given, session, say, FAILURE)
+    return code
 
 
 def watch(config: Config, given: Namespace) -> int:
@@ -73,9 +77,13 @@ def _join(config: Config, session: str, mode: str, sitting: Sitting) -> int | No
         return sitting(connection, name, known)
 
 
-def _at_home(house: House, config: Config, session: str, sitting: Sitting, ended: int) -> int:
+def _at_home(
+    house: House, config: Config, given: Namespace, session: str, sitting: Sitting, ended: int
+) -> int:
     """Sit in a house of our own; return the exit code: *ended* if that is from outside."""
-    if session.startswith(("tg-", "telegram")):
+    from elwood.agent.channels.channel import Channels  # a terminal that joins needs none of it
+
+    if Channels(reserved_sessions(given.features)).is_off(session):
         why = f"{session} goes on only while Elwood runs. Start it with: elwood run"
         raise CliFailure(why, USAGE)
     code = ended

@@ -53,7 +53,6 @@ def attach(runtime: Path, session: str, mode: str) -> tuple[socket.socket, str] 
 
 
 def say(connection: socket.socket, text: str) -> str:
-    """Say *text*; return its id."""
     said = frames.SaidHere(id=secrets.token_hex(16), text=text)
     with suppress(BrokenPipeError, ConnectionResetError):  # whoever reads sees that it has gone
         connection.sendall(frames.encode(said))

@@ -228,13 +228,7 @@ def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
     return [*drawn, *words(text.strip("\n"), width)]
 
 
-def bare(shown: Message) -> str:
-    """Give the words of what was posted."""
-    return " ".join(part.text for line in message(shown, MAX_WIDTH) for part in line)
-
-
 def said(text: str, files: Sequence[str], width: int) -> list[Line]:
-    """Draw what was sent from here."""
     drawn = [*words(text, width - 2), *(words(f"@ {file}", width - 2, DIM)[0] for file in files)]
     return _led(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
 

@@ -11,9 +11,8 @@ import msgspec
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.attached import MAX_CLIENTS
 from elwood.agent.channels.frames import Mode
-from elwood.agent.conversation.inbound import PREFIX, Principal
+from elwood.agent.conversation.inbound import Principal
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.run import SESSION as TASK
 from elwood.agent.parts import Connected
 from elwood.agent.session.attached import SessionClients
 from elwood.agent.session.core import Core
@@ -34,10 +33,10 @@ NOT_CONFINED = (
 
 
 def route_to(session: str) -> Route:
-    """Return the route of its terminals: the console is one chat, with a topic for each session."""
+    """Return the route of its terminals: the console is one chat with a thread for each session."""
     digest = hashlib.sha256(session.encode()).digest()
-    topic = None if session == CONSOLE else int.from_bytes(digest[:6])
-    return msgspec.structs.replace(ROUTE, topic=topic)
+    thread = "" if session == CONSOLE else str(int.from_bytes(digest[:6]))
+    return msgspec.structs.replace(ROUTE, thread=thread)
 
 
 def describe_absence(session: str | None) -> str:
@@ -68,7 +67,7 @@ class Terminals:
             why = f"{MAX_CLIENTS} terminals are attached already: leave one of them."
         elif not (session and modes):
             why = f"There is no conversation {one_line(wanted)}."
-        elif mode != "watch" and not self._is_owners(session):
+        elif mode != "watch" and not self._core.channels.is_owners(session):
             why = f"{session} is not a conversation of yours: elwood watch {session} shows it."
         if why:
             return CommandResult(why, ok=False)
@@ -77,20 +76,13 @@ class Terminals:
     def _session(self, wanted: str, mode: str) -> str:
         """Return the session that is *wanted*, or "" if there is none.  Blocks."""
         channels, folder = self._core.channels, self._core.paths.state / "sessions"
-        if wanted == "telegram":
+        if channels.is_reserving(wanted):
             routes = [one for one in channels.owner_routes() if one.channel == wanted]
             return next(filter(None, map(channels.session_at, routes)), "")
         if wanted == LAST:
-            own = [path for path in folder.glob("*.jsonl") if self._is_owners(path.stem)]
+            own = [path for path in folder.glob("*.jsonl") if channels.is_owners(path.stem)]
             return max(own, key=lambda path: path.stat().st_mtime).stem if own else CONSOLE
         is_name = NAME.fullmatch(wanted) is not None
         if is_name and mode == "watch" and wanted != CONSOLE:
             is_name = (folder / f"{wanted}.jsonl").exists()
         return wanted if is_name else ""
-
-    def _is_owners(self, session: str) -> bool:
-        """Return True if only the owner talks there: no group, and not the run of a task."""
-        if session.startswith(PREFIX):
-            chat = session.removeprefix(PREFIX).partition("-")[0]
-            return f"tg:{chat}" in self._core.channels.owners
-        return not session.startswith((TASK, "mcp-"))

@@ -1,5 +1,3 @@
-"""What console brings to one run of the app."""
-
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -12,7 +10,7 @@ from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.frames import Mode
 from elwood.agent.channels.messages import OutboxMail, Post
-from elwood.agent.conversation.inbound import PREFIX
+from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import (
@@ -37,6 +35,15 @@ from elwood.foundation.text.markdown import Rich
 Sitting = Callable[[socket.socket, str, dict[str, str]], object]
 
 
+class ConsoleChannel(Channel, frozen=True, kw_only=True):
+    """The console has the sessions whose names no other channel reserves."""
+
+    clients: SessionClients
+
+    def session(self, route: Route) -> str | None:
+        return self.clients.session_at(route)
+
+
 async def join(core: Core, others: Gathered) -> Parts:
     """Let terminals come to the service."""
     return _console(core, others)[-1]
@@ -53,13 +60,12 @@ def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, P
     clients = SessionClients(core, keeper, ROUTE.channel, OWNER, route_to, describe_absence)
     terminals = Terminals(core, clients)
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
-    channel = Channel(
+    channel = ConsoleChannel(
         name=ROUTE.channel,
+        clients=clients,
         outbox=post.address,
         owner=(ROUTE,),
         owners=frozenset({OWNER.id}),
-        serves=lambda name: not name.startswith(PREFIX),
-        session=clients.session_at,
         markdown=True,
         fleeting=True,
     )
@@ -142,13 +148,12 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
             clients.stop(number)
         return "taken"
 
-    only = channel.serves if mode == "talk" else lambda name: name == let_in.text
     return attrs.evolve(
         parts,
-        channels=[msgspec.structs.replace(channel, serves=only)],
+        channels=[msgspec.structs.replace(channel, only="" if mode == "talk" else let_in.text)],
         actors=[
             attrs.evolve(posts, body=post),
-            Actor(step=5, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
+            Actor(step=6, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
         ],
         interrupt=interrupt if mode == "talk" else cancel,
     )

@@ -24,8 +24,8 @@ NOT_AT_ONCE, PAUSE = 0.6, 0.25
 MAX_STEPS, MAX_BOXES = 50, 20
 # Messages that are not yet taken; of more the oldest cannot be put back into the line.
 MAX_SENT = 100
-# Messages that are shown to wait, and questions that are listed; characters of one.
-MAX_WAITING, MAX_LISTED, ONE_LINE = 3, 5, 100
+# Messages that are shown to wait; characters of one.
+MAX_WAITING, ONE_LINE = 3, 100
 # The bottom line; what does not fit is left out, from the end, and then the model before it.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
@@ -457,11 +457,8 @@ class ConversationView:
         self._chosen %= len(asked)
         drawn: list[Line] = []
         if len(asked) > 1:
-            drawn = drawing.words(f"{len(asked)} questions", width, ACCENT)
-            for one in asked[max(0, self._chosen + 1 - MAX_LISTED) :][:MAX_LISTED]:
-                line = one_line(" ".join(one.code) or drawing.bare(one), ONE_LINE)
-                mark = "▸" if one is asked[self._chosen] else " "
-                drawn += drawing.words(f"{mark} {line}", width)[:1]
+            which = f"Question {self._chosen + 1} of {len(asked)}"
+            drawn = drawing.words(which, width, ACCENT)
         title = "empty the line, then Tab" if self._line else "Tab to answer"
         title = "press a key" if self._focus else "" if self._reason_for else title
         box = partial(
@@ -474,7 +471,6 @@ class ConversationView:
 
     @property
     def prompt(self) -> str:
-        """What is before the line."""
         return "no, because > " if self._reason_for else "> "
 
     def bottom(self, columns: int) -> str:

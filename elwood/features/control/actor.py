@@ -41,8 +41,6 @@ PAUSE = 5.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that answers the command line."""
-
     async def look(words: Sequence[str]) -> CommandResult:
         return CommandResult(fitted(inspect(core)), ok=True)
 
@@ -51,7 +49,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.paths.runtime, others.control, redact=core.redactor, blocking=core.environment.blocking
     )
     return Parts(
-        actors=[Actor(step=5, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
+        actors=[Actor(step=6, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
         control=[ControlCommand(name="inspect", run=look), *approval_commands(core.approvals)],
     )
 
@@ -112,7 +110,6 @@ class Control:
         self._clients = 0
 
     async def run(self, mailbox: Mailbox[None]) -> None:
-        """Serve until the mailbox is closed."""
         self._clients = 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)

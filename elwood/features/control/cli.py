@@ -91,7 +91,6 @@ def _approve(config: "Config", given: "Namespace") -> int:
 
 
 def _approvals(config: "Config", given: "Namespace") -> int:
-    """List what waits, and what is permitted."""
     from elwood.agent.approvals.prompt_text import permission_words
     from elwood.agent.approvals.state import gist
     from elwood.foundation.text.lines import ago
@@ -130,7 +129,11 @@ def _people(config: "Config", given: "Namespace") -> int:
     from elwood.foundation.text.tables import Row
 
     now, found = time.time(), list[tuple[object, Row]]()
-    for one in _book(config).people.listed():
+
+    def is_group(principal: str) -> bool:
+        return any(one.is_group(principal) for one in given.features)
+
+    for one in _book(config).people.listed(is_group):
         since = ago(now - one.since) if one.since else ""
         found.append((one, (one.name or "somebody", one.principal, one.role, since)))
     none = "Nobody may talk to it but its owners."

@@ -1,5 +1,3 @@
-"""The local control socket, as the app sees it."""
-
 from elwood.agent.feature import Feature, imported
 from elwood.features.control.cli import COMMANDS
 

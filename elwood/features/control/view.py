@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from elwood.agent.conversation.run import is_child
 from elwood.agent.session.inspection import (
     ActorSeen,
     Inspection,
@@ -113,7 +114,10 @@ def _vitals(vitals: Vitals, now: float) -> Iterator[Styled]:
 
 def _rows(inspection: Inspection, stuck: Collection[str]) -> Iterator[Row]:
     """Yield the actors as a tree: ``sessions/a`` hangs below ``sessions``."""
-    sessions = {f"sessions/{session.session}": session for session in inspection.process.sessions}
+    sessions = {
+        f"{'child runs' if is_child(one.session) else 'sessions'}/{one.session}": one
+        for one in inspection.process.sessions
+    }
     actors = {actor.name: actor for actor in inspection.actors}
     for name in sessions:  # it owes something although nobody is at home
         actors.setdefault(name, ActorSeen(name, "asleep", 0.0))

@@ -1,5 +1,3 @@
-"""What was said before, as the app sees it."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported

@@ -60,7 +60,6 @@ class ConversationSearch:
         )
 
     async def command(self, call: CommandCall) -> CommandAnswer:
-        """Carry ``/search`` out."""
         if not asked(call.given):
             return CommandAnswer("Say what to look for: /search WORDS")
         who = call.received

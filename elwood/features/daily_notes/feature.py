@@ -1,11 +1,10 @@
-"""The daily notes, as the app sees them."""
-
 from elwood.agent.feature import Feature, imported
 
 FEATURE = Feature(
     name="daily_notes",
     build=imported("elwood.features.daily_notes.parts", "build"),
     settings=("elwood.features.daily_notes.settings:DailyNotesSettings",),
+    chores=("daily-notes", "reflections"),
     tools={
         "create_thread": "daily_notes.thread.create",
         "append_thread": "daily_notes.thread.append",

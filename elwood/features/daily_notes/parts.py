@@ -16,7 +16,6 @@ from elwood.agent.session.extension import Opening, SessionExtension, TakenBack
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import FinishedTurn
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.notes import due_reflections, is_first, request
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
@@ -57,7 +56,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         # Look at notes, and write one.
         tools=("read_file", "write_file"),
     )
-    reflects = thinks and core.config.of(LearningSettings).reflections
+    reflects = thinks and bounds.reflections
     return Parts(
         sessions=[partial(DailyNotesExtension, notes, core.clock.now)],
         chores=[reflecting] if reflects else [],

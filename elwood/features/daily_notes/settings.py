@@ -1,4 +1,4 @@
-"""How much of each turn a daily note tells."""
+"""What can be set about the daily notes: ``[daily_notes]``."""
 
 from typing import ClassVar
 
@@ -13,7 +13,10 @@ MAX_CALLS, MAX_WORDS = 20, 1000
 
 @attrs.frozen(kw_only=True)
 class DailyNotesSettings:
-    """Bounds of one entry; what a turn knew from strangers is told in none."""
+    """Bounds of one entry, and whether *reflections* are written, if anything was done.
+
+    What a turn knew from strangers is told in no entry.
+    """
 
     SECTION: ClassVar = Section(
         "daily_notes", "How much of each turn stands in the note of its day, in threads/daily."
@@ -29,4 +32,7 @@ class DailyNotesSettings:
     )
     output: int = setting(
         200, help="characters of these lines; 0: none", check=between(0, MAX_WORDS)
+    )
+    reflections: bool = setting(
+        True, help="write reflections on what was done, each week and month"
     )

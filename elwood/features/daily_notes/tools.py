@@ -43,8 +43,6 @@ class AppendThread(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tools(notes: DailyNotes) -> tuple[Tool, ...]:
-    """Make what keeps threads among the *notes*."""
-
     async def change(
         name: str, make: Callable[[str], str], context: ToolContext, *, begins: bool
     ) -> bool:

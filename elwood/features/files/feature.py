@@ -1,5 +1,3 @@
-"""Files of the workspace, as the app sees them."""
-
 from elwood.agent.feature import Feature, imported
 
 FEATURE = Feature(

@@ -83,14 +83,11 @@ class Find(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FileSearch:
-    """Searches *files*."""
-
     def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
         self._files = files
         self._blocking = blocking
 
     async def grep(self, given: Grep, context: ToolContext) -> str | Output:
-        """Search the lines of text files."""
         with reaching(given.path):
             reached = partial(self._files.reached, given.path, context.route)
             found = await self._blocking(lambda: matches(reached(), given))
@@ -102,7 +99,6 @@ class FileSearch:
         return text if found.origin is None else Output(text, untrusted=True, origin=found.origin)
 
     async def find(self, given: Find, context: ToolContext) -> str | Output:
-        """Search for files and folders by name."""
         pattern = re.compile(translate(given.name))
 
         def look() -> tuple[list[Item], bool, str]:

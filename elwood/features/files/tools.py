@@ -59,7 +59,6 @@ class _Reached(Protocol):
 
 
 async def plan_look(verb: str, given: _Reached, context: ToolContext) -> Plan:
-    """Say what would be looked at."""
     await trio.lowlevel.checkpoint()
     is_all = verb in ("read", "list")
     return Plan(ReadFiles(), f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}")
@@ -96,19 +95,15 @@ def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalS
 
 
 class FileReader:
-    """Looks at *files*."""
-
     def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
         self._files = files
         self._blocking = blocking
 
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
-        """List one folder, a line for each entry."""
         with reaching(given.path):
             return await self._blocking(lambda: self._listed(given, context))
 
     async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
-        """Read some lines of a text file."""
         with reaching(given.path):
             return await self._blocking(lambda: self._read(given, context))
 
@@ -250,8 +245,6 @@ class EditText(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FileWriter:
-    """Writes *files*."""
-
     def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
         self._files = files
         self._blocking = blocking
@@ -296,7 +289,6 @@ class FileWriter:
         return await self._plan("write", given.path, f":\n{given.content}", context)
 
     async def plan_edit(self, given: EditText, context: ToolContext) -> Plan:
-        """Say what would be replaced where, and by what."""
         what = "wherever it stands" if given.all else "once"
         text = f", {what}; replace:\n{given.old}\n--- by:\n{given.new}"
         return await self._plan("edit", given.path, text, context)

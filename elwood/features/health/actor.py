@@ -32,11 +32,10 @@ from elwood.foundation.runtime import (
     Mailbox,
     Stuck,
     clear_error,
-    report_error,
     report_warning,
 )
 from elwood.foundation.sandbox.command import NoSandbox
-from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
+from elwood.foundation.storage.disk import Space, refusal, warning, write_or_report
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 
@@ -55,10 +54,6 @@ Outcome = Literal["sent", "unsure", "unsent", "down"]
 # Seconds that a vital actor may be away or deaf: more than its longest restart delay.
 VITAL = 90.0
 
-# Times that the owner is told of the same subject within QUIET seconds: something that gets stuck
-# again and again is no news after that.
-OFTEN = 3
-QUIET = 3600.0
 # Lines of one message, and characters of one line: together less than a message of any channel.
 MAX_LINES = 10
 MAX_LINE = 180
@@ -80,9 +75,8 @@ LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.js
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Something stuck: *key* is the same while it lasts, *subject* when the like comes back."""
+    """Something stuck: the owner is told once of its *subject*, until that is over."""
 
-    key: str
     subject: str
     text: str
 
@@ -94,39 +88,21 @@ class AlarmNews(msgspec.Struct, frozen=True):
     over: tuple[Alarm, ...] = ()
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What the owner knows: the alarms that *last*, by key, and when each subject was told of."""
-
-    last: Mapping[str, Alarm] = {}
-    times: Mapping[str, tuple[float, ...]] = {}
-
-
-def news(told: Told, present: Iterable[Alarm], now: float) -> AlarmNews | None:
-    """Compare what is stuck with what the owner knows; None if there is nothing to tell."""
-    by_key = {alarm.key: alarm for alarm in present}
-    begun: list[Alarm] = []
-    for key, alarm in by_key.items():
-        before = sum(now - at < QUIET for at in told.times.get(alarm.subject, ()))
-        now_too = sum(one.subject == alarm.subject for one in begun)
-        if key not in told.last and before + now_too < OFTEN:
-            begun.append(alarm)
-    over = tuple(alarm for key, alarm in told.last.items() if key not in by_key)
-    return AlarmNews(tuple(begun), over) if begun or over else None
+def news(told: Mapping[str, Alarm], present: Iterable[Alarm]) -> AlarmNews | None:
+    """Compare what is stuck with the alarms *told*, by subject; None if nothing is new."""
+    by_subject: dict[str, Alarm] = {}
+    for alarm in present:
+        by_subject.setdefault(alarm.subject, alarm)
+    begun = tuple(alarm for subject, alarm in by_subject.items() if subject not in told)
+    over = tuple(alarm for subject, alarm in told.items() if subject not in by_subject)
+    return AlarmNews(begun, over) if begun or over else None
 
 
-def after(told: Told, news: AlarmNews, now: float) -> Told:
-    """Note that the owner has been told *news* at time *now*."""
-    gone = {alarm.key for alarm in news.over}
-    last = {key: alarm for key, alarm in told.last.items() if key not in gone}
-    last |= {alarm.key: alarm for alarm in news.begun}
-    times = {
-        subject: recent
-        for subject, all_times in told.times.items()
-        if (recent := tuple(at for at in all_times if now - at < QUIET))
-    }
-    for alarm in news.begun:
-        times[alarm.subject] = (*times.get(alarm.subject, ()), now)
-    return Told(last, times)
+def after(told: Mapping[str, Alarm], news: AlarmNews) -> dict[str, Alarm]:
+    """Return the alarms that the owner knows when *news* have been told."""
+    over = {alarm.subject for alarm in news.over}
+    lasting = {subject: alarm for subject, alarm in told.items() if subject not in over}
+    return lasting | {alarm.subject: alarm for alarm in news.begun}
 
 
 def words(news: AlarmNews) -> str:
@@ -266,12 +242,8 @@ class DiskMonitor:
     async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
         """Write health.json; *status* says in a few words how Elwood does."""
         health = health_file(self._now(), status, self._spaces, self._inspect(), told)
-        try:
-            await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
-        except DiskFull as error:
-            report_error(WRITE, str(error))
-        else:
-            clear_error(WRITE)
+        content = msgspec.json.format(msgspec.json.encode(health)) + b"\n"
+        await write_or_report(WRITE, self._write(content))
 
     async def _look(self) -> None:
         """Measure what can be; what cannot stays as it was seen last."""
@@ -330,7 +302,7 @@ class Health:
         self._status = ""
         self._is_ready = False
         lasting = (self._alarm(found) for found in actor_table.stuck() if found.lasts)
-        self._told = Told({alarm.key: alarm for alarm in lasting if alarm.text in known})
+        self._told = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
         """Look every second, and at once when something crashed, until the mailbox is closed."""
@@ -412,13 +384,13 @@ class Health:
         repeat = False
         while True:
             await trio.sleep(EVERY)
-            fresh = news(self._told, map(self._alarm, self._stuck.values()), trio.current_time())
+            fresh = news(self._told, map(self._alarm, self._stuck.values()))
             if fresh is None:
                 repeat = False
                 continue
             outcome = await self._post(fresh, repeat)
             if outcome == "sent":
-                self._told = after(self._told, fresh, trio.current_time())
+                self._told = after(self._told, fresh)
                 repeat = False
                 await self._write()
                 continue
@@ -433,11 +405,11 @@ class Health:
 
     def _known(self) -> tuple[str, ...]:
         """List the warnings that last and that the owner has been told of."""
-        lasting = (found.key for found in self._actor_table.stuck() if found.lasts)
-        return tuple(self._told.last[key].text for key in lasting if key in self._told.last)
+        lasting = (self._alarm(found).subject for found in self._actor_table.stuck() if found.lasts)
+        return tuple(self._told[subject].text for subject in lasting if subject in self._told)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
-        return Alarm(stuck.key, self._redact(_subject(stuck)), self._redact(stuck.told))
+        return Alarm(self._redact(_subject(stuck)), self._redact(stuck.told))
 
     async def _post(self, fresh: AlarmNews, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""
@@ -491,7 +463,7 @@ def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: fl
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that watches; it stands on the lowest step."""
+    """Make the actor that watches: it may ask all others, and all others only hint to it."""
     paths, blocking = core.paths, core.environment.blocking
     calls, file = core.environment.calls(), core.paths.state / "health.json"
 
@@ -543,5 +515,14 @@ async def build(core: Core, others: Gathered) -> Parts:
         known=last.told if last is not None else (),
     )
     return Parts(
-        actors=[Actor(step=0, mailbox=core.events, body=health.run, policy=WORLD, grace=1.0)]
+        actors=[
+            Actor(
+                step=6,
+                mailbox=core.events,
+                body=health.run,
+                policy=WORLD,
+                grace=1.0,
+                stops_last=True,
+            )
+        ]
     )

@@ -1,5 +1,3 @@
-"""What can be set about the watch over the app: ``[health]`` of config.toml."""
-
 from typing import ClassVar
 
 import attrs

@@ -6,7 +6,6 @@ anew after a growing delay, and after too many crashes not until the owner says 
 
 import logging
 import math
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from difflib import get_close_matches
@@ -55,7 +54,7 @@ from elwood.foundation.runtime import (
     waiting,
 )
 from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import fenced, one_line
 
 if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
@@ -536,10 +535,7 @@ class McpServer:
         if code != offer.code:
             text = review(offer, self._book.accepted)
             head = f"{self.name} describes its tools in these words, which nobody vouches for:"
-            # As code: what it says is shown, not drawn.
-            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-            words = f"{head}\n\n{fence}\n{text}\n{fence}"
-            return Steered(words, (f"/mcp accept {self.name} {offer.code}",))
+            return Steered(f"{head}\n\n{fenced(text)}", (f"/mcp accept {self.name} {offer.code}",))
         accepted = {tool.name: tool for tool in offer.waiting}
         self._book.accepted = dict(sorted((self._book.accepted | accepted).items()))
         await self._store.write(self._book)

@@ -123,7 +123,6 @@ class Connection:
         return [_plain(one) for one in found.messages]
 
     async def list_resources(self) -> list[Block]:
-        """List resources, and templates of their addresses."""
         if self.offers.resources is None:
             return []
         listed = await self._pages(self._client.list_resources, lambda page: page.resources)

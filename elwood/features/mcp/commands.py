@@ -40,7 +40,6 @@ def mcp(servers: Servers) -> SlashCommand:
 
 
 async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
-    """Carry ``/mcp`` out."""
     if not servers:
         return CommandAnswer(NONE)
     what, _, rest = call.given.partition(" ")

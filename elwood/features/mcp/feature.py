@@ -1,5 +1,3 @@
-"""MCP servers, as the app sees them."""
-
 from contextlib import suppress
 from typing import TYPE_CHECKING
 

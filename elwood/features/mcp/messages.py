@@ -1,5 +1,3 @@
-"""What others may ask of the actor of an MCP server."""
-
 from typing import Any, Literal
 
 import msgspec

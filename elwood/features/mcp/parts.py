@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
@@ -131,7 +130,7 @@ def _server(
         connect=connect,
         show=show,
         keep=lambda found: blocking(partial(_kept, core.workspace, f"mcp/{name}", found)),
-        tell=TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
+        tell=core.tell_owner,
         rss=lambda: sum(map(_rss, family(pids) if pids else ())),
         blocking=blocking,
         errors=errors,

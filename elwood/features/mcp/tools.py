@@ -114,8 +114,6 @@ class PromptToRead(msgspec.Struct, forbid_unknown_fields=True):
 def readers(
     settings: Mapping[str, ServerSettings], servers: Mapping[str, Address[ServerMail]]
 ) -> tuple[Tool, ...]:
-    """Make what reads resources and prompts of all *servers*."""
-
     async def ask(server: str, request: ReadResource | ReadPrompt) -> Output:
         if server not in servers:
             raise ToolFailure(f"there is no MCP server {server}; there are {', '.join(servers)}")

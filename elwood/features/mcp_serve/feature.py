@@ -31,4 +31,5 @@ FEATURE = Feature(
     build=imported("elwood.features.mcp_serve.parts", "build"),
     settings=("elwood.features.mcp_serve.settings:McpServeSettings",),
     cli=(COMMAND,),
+    sessions="mcp-",
 )

@@ -34,7 +34,6 @@ NOT_HERE = "another program asks here, and is given the answer of the turn only:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the way in for questions, if there is to be one."""
     # An app of one message would be gone before it has answered another one.
     is_on = core.config.of(McpServeSettings).ask and core.stays
     control = [ControlCommand(name=ASK, run=partial(_ask, core) if is_on else _refuse)]
@@ -42,10 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         return Parts(control=control)
     post: Mailbox[OutboxMail] = Mailbox("outbox mcp", 64)
     channel = Channel(
-        name=ROUTE.channel,
-        outbox=post.address,
-        owners=frozenset({PROGRAM.id}),
-        serves=lambda name: name.startswith("mcp-"),
+        name=ROUTE.channel, outbox=post.address, owners=frozenset({PROGRAM.id}), sessions="mcp-"
     )
     outbox = Actor(step=1, mailbox=post, body=_outbox, policy=WORLD)
     return Parts(channels=[channel], actors=[outbox], control=control)

@@ -1,5 +1,3 @@
-"""What can be set about Elwood as an MCP server: ``[mcp_serve]`` of config.toml."""
-
 from typing import ClassVar
 
 import attrs

@@ -14,7 +14,7 @@ import trio
 from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.conversation.run import SESSION
+from elwood.agent.conversation.run import is_unattended
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, ModelsMail, ask_model
 from elwood.agent.session.extension import Reminder, SessionExtension, TakenBack
@@ -23,10 +23,10 @@ from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.turns import Turn
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
 from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
 from elwood.features.memory.note import Note
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.tokens import estimate
@@ -135,7 +135,7 @@ class MemoryExtension(SessionExtension):
     @property
     def _observes(self) -> bool:
         """Whether it is learned from now; runs of tasks are not looked at."""
-        return self._learning.settings.mode != "off" and not self._log.id.startswith(SESSION)
+        return self._learning.settings.mode != "off" and not is_unattended(self._log.id)
 
     def reminder(self) -> Reminder | None:
         """Have notes chosen that may help in the turn that has begun.
@@ -189,7 +189,7 @@ class MemoryExtension(SessionExtension):
         return state.is_idle and self.is_behind and state.turns > self._tried
 
     async def taken_back(self, gone: TakenBack) -> None:
-        if self._log.id.startswith(SESSION):
+        if is_unattended(self._log.id):
             return
         with trio.move_on_after(UNLEARN_WAIT):
             try:

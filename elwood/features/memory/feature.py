@@ -1,5 +1,3 @@
-"""The memory, as the app sees it."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
@@ -69,10 +67,11 @@ FEATURE = Feature(
     build=imported("elwood.features.memory.parts", "build"),
     settings=(
         "elwood.features.memory.settings:MemorySettings",
-        "elwood.agent.session.settings:LearningSettings",
+        "elwood.features.memory.settings:LearningSettings",
     ),
     cli=(COMMAND,),
     own=("elwood.features.memory.settings:OwnLearning",),
+    chores=("memory",),
     tools={
         "save_memory": "memory.note.save",
         "search_memory": "memory.note.search",

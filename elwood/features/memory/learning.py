@@ -23,8 +23,8 @@ from elwood.agent.conversation.message import (
     Results,
     remove_opening,
 )
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, moment, stamped
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.secrets.redaction import MASK
 from elwood.foundation.text.characters import well_formed, wrap_untrusted
 from elwood.foundation.text.lines import one_line

@@ -1,11 +1,9 @@
-"""What the memory is told and asked, and what it answers."""
-
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.note import Note, NoteDraft
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import Request
 from elwood.foundation.storage.search_index import IndexCounts
 

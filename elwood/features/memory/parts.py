@@ -9,7 +9,6 @@ import attrs
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Providers, can_think
@@ -17,7 +16,7 @@ from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.paging import asked_page, page
-from elwood.agent.session.settings import LearningSettings, SessionSettings
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
@@ -34,7 +33,7 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import Note, NoteDraft, Status
-from elwood.features.memory.settings import MemorySettings, OwnLearning
+from elwood.features.memory.settings import LearningSettings, MemorySettings, OwnLearning
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import MAX_FOUND, NoteSearch, results, search_all, shown, tools
 from elwood.foundation.net.http import Client
@@ -133,13 +132,7 @@ def _learning(core: Core) -> Learning:
         mode = written.mode if own.on else "off"
         return attrs.evolve(written, mode=mode, threshold=max(written.threshold, own.threshold))
 
-    return Learning(
-        settings,
-        core.models,
-        TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor),
-        core.redactor,
-        core.clock,
-    )
+    return Learning(settings, core.models, core.tell_owner, core.redactor, core.clock)
 
 
 async def command(

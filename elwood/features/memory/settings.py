@@ -1,7 +1,7 @@
-"""What can be set about the memory: ``[memory]`` of config.toml, ``[learning]`` of agent.toml."""
+"""What can be set about the memory: ``[memory]`` and ``[learning]``, also of agent.toml."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -44,6 +44,36 @@ class MemorySettings:
     max_notes: int = setting(100_000, help="most notes that are kept", check=between(1, 1_000_000))
     offered: int = setting(
         600, help="most tokens of notes that go along with a message", check=at_least(0)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LearningSettings:
+    """How things noticed become memories; times in seconds.
+
+    A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
+    nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
+    """
+
+    SECTION: ClassVar = Section(
+        "learning",
+        "What is noticed in conversations. A quiet stretch with something new costs one short call "
+        "of the role `observer`, less than a cent with the default; it counts against `limits`.",
+    )
+
+    mode: Literal["auto", "suggest", "off"] = setting(
+        "suggest",
+        help="suggest asks you before anything noticed is remembered; auto remembers what was seen "
+        "often enough; off calls no model",
+    )
+    threshold: int = setting(
+        3, help="conversations in which the same must be seen", check=between(1, 100)
+    )
+    quiet: float = setting(
+        120.0, help="seconds of silence before a conversation is looked at", check=at_least(10)
+    )
+    calls_per_day: int = setting(
+        50, help="most calls of the observer for it", check=between(1, 1000)
     )
 
 

@@ -19,7 +19,6 @@ import attrs
 import msgspec
 
 from elwood.agent.session.reading.records import is_on
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
     MAX_KNOWN,
     MAX_PENDING,
@@ -41,6 +40,7 @@ from elwood.features.memory.note import (
     stamped,
     wrong,
 )
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.storage.disk import Disk, DiskFull, judged
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (

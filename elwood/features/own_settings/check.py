@@ -1,5 +1,3 @@
-"""What the doctor finds about agent.toml."""
-
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.features.own_settings.store import STILL, read
 from elwood.foundation.checks import CheckContext, Finding

@@ -10,7 +10,6 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
 from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
@@ -23,6 +22,7 @@ from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSett
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.settings import Settings, keys
+from elwood.foundation.text.lines import fenced
 
 AGAIN = "It may be taken back already: I was interrupted. /settings tells."
 USAGE = "/settings shows what I have set for myself; /settings undo takes back the last change."
@@ -30,8 +30,7 @@ USAGE = "/settings shows what I have set for myself; /settings undo takes back t
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Make the keeper, and what asks it; what was in force before is in force from here on."""
-    tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
-    keeper = OwnSettings(core.own, core.paths.state, core.disk, tell)
+    keeper = OwnSettings(core.own, core.paths.state, core.disk, core.tell_owner)
     await keeper.begin()
     return Parts(
         actors=[Actor(step=2, mailbox=Mailbox("own settings", 16), body=keeper.run)],
@@ -129,12 +128,12 @@ async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
                 return CommandAnswer("There is nothing to take back.", buttons=show)
         except FAILURES as error:
             return CommandAnswer(f"It cannot be taken back: {error}", buttons=show)
-        changed = _fenced(diff(before, keeper.text))
+        changed = fenced(diff(before, keeper.text))
         return CommandAnswer(f"I have taken it back.\n\n{changed}", buttons=show)
     if not (keeper.text or keeper.versions or keeper.problem):
         return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
     lines = [f"{STILL}\n{keeper.problem}"] if keeper.problem else []
-    lines.append(_fenced(keeper.text) if keeper.text else "I have set nothing for myself now.")
+    lines.append(fenced(keeper.text) if keeper.text else "I have set nothing for myself now.")
     buttons = ("/settings undo",) if keeper.versions else ()
     return CommandAnswer("\n\n".join(lines), buttons=buttons)
 
@@ -158,7 +157,3 @@ def known(sections: Sequence[type[Settings]]) -> str:
         item = section.tables.item if section.tables else kind
         lines += [section.about, *(f"- {field.name}: {key.help}" for field, key in keys(item))]
     return "\n".join(lines)
-
-
-def _fenced(text: str) -> str:
-    return f"````\n{text.rstrip()}\n````"

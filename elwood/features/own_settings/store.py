@@ -25,8 +25,6 @@ MAX_TOLD = 3_500
 FAILURES = (OSError, ValueError, CliFailure, DiskFull)
 # Versions that are kept, and bytes of one.
 MAX_VERSIONS, LARGEST = 20, 20_000
-# So began a file of this name that earlier versions wrote, a copy of tasks: it says nothing.
-OLD_COPY = "# Written by Elwood: the tasks that were made in conversations."
 STILL = "agent.toml does not count as it is now; what it said before stays in force."
 OTHER = "agent.toml was changed meanwhile: read it again"
 
@@ -39,8 +37,7 @@ def read(path: Path) -> str:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST:,} bytes")
-    text = content.decode()
-    return "" if text.startswith(OLD_COPY) else text
+    return content.decode()
 
 
 class OwnSettings:
@@ -100,7 +97,6 @@ class OwnSettings:
         return self.versions[-1] if self.versions else ""
 
     async def look(self) -> None:
-        """Take in what the file says now."""
         async with self._turn:
             await self._look()
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from elwood.agent.session.extension import CommandAnswer, CommandCall
-from elwood.features.shell.review import describe_change
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.instructions import (
     SetAside,
@@ -16,12 +16,15 @@ from elwood.foundation.sandbox.instructions import (
 )
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.lines import escape_name
+from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.lines import cut, escape_name, fenced
 
 USAGE = "/workspace review shows what commands changed; /workspace accept ID, or discard ID."
 NOTHING = "No command has changed an instruction file: nothing waits for you."
 # Bytes of a file of which the change is shown.
 MAX_SHOWN = 64 << 10
+# Lines of a change that are shown, and characters of each.
+MAX_LINES, MAX_LINE = 80, 300
 # Changes shown in one answer; the next ones follow when these are decided.
 MAX_CHANGES = 5
 
@@ -93,4 +96,32 @@ class WorkspaceReview:
             old.decode("utf-8", "replace"), new[:MAX_SHOWN].decode("utf-8", "replace")
         )
         rest = f"\n[{len(new) - MAX_SHOWN:,} more bytes]" if len(new) > MAX_SHOWN else ""
-        return f"{head}:\n````\n{shown}{rest}\n````"
+        return f"{head}:\n{fenced(shown + rest)}"
+
+
+def describe_change(old: str, new: str) -> str:
+    r"""Return the lines that differ, from the first to the last one; in time linear in both.
+
+    >>> print(describe_change("a\nb\nc\n", "a\nx\nc\n"))
+     a
+    -b
+    +x
+     c
+    """
+    before, after = old.splitlines(), new.splitlines()
+    start = _count_same(before, after)
+    end = _count_same(before[start:][::-1], after[start:][::-1])
+    lines = [
+        *(f" {line}" for line in before[max(0, start - 1) : start]),
+        *(f"-{line}" for line in before[start : len(before) - end]),
+        *(f"+{line}" for line in after[start : len(after) - end]),
+        *(f" {line}" for line in after[len(after) - end :][:1]),
+    ]
+    shown = [escape_invisible(cut(line, MAX_LINE)) for line in lines[:MAX_LINES]]
+    more = len(lines) - len(shown)
+    return "\n".join([*shown, *([f"[{more} more lines]"] if more else [])])
+
+
+def _count_same(one: list[str], other: list[str]) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

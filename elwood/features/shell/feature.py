@@ -1,5 +1,3 @@
-"""Commands in the sandbox, as the app sees them."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported

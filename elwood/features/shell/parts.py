@@ -1,5 +1,3 @@
-"""What shell brings to one run of the app."""
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,6 +7,7 @@ import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.route import addresses
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.parts import ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
@@ -176,14 +175,13 @@ def _subject(one: SetAside) -> str:
 
 
 def lend(config: Config) -> list[LentFolder]:
-    """Build the folders that the owner mounted."""
     return [_lent(one) for one in config.of(SandboxSettings).mounts]
 
 
 def _lent(mount: FolderMount) -> LentFolder:
     strange = (".",) if mount.untrusted else ()
     root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False, untrusted=strange)
-    return LentFolder(root, mount.place, mount.chats, mount.untrusted)
+    return LentFolder(root, mount.place, addresses(mount.chats), mount.untrusted)
 
 
 async def check(context: CheckContext) -> list[Finding]:

@@ -128,12 +128,4 @@ def remove_skill(config: Config, given: Namespace) -> int:
 
 
 def _shelf(config: Config) -> SkillStore:
-    settings = config.of(SkillSettings)
-    return SkillStore(
-        Root(config.of(Paths).workspace),
-        in_thread,
-        settings.folders,
-        always=settings.always,
-        off=settings.off,
-        chats=settings.chats,
-    )
+    return SkillStore(Root(config.of(Paths).workspace), in_thread, config.of(SkillSettings))

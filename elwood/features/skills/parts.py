@@ -1,5 +1,3 @@
-"""What skills brings to one run of the app."""
-
 import re
 from contextlib import suppress
 from functools import partial
@@ -25,7 +23,6 @@ from elwood.features.skills.skill import LOADS, called, catalogue, matching, res
 from elwood.features.skills.store import FoundSkill, SkillStore, lacking
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.checks import CheckContext, Finding
-from elwood.foundation.runtime import Blocking
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import cut
@@ -133,21 +130,9 @@ async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at all skills."""
     workspace = Root(context.config.of(Paths).workspace)
-    found = await _store(context.config.of(SkillSettings), workspace, context.blocking).found()
-    return [Finding("warning", "skills", problem) for problem in found.problems]
-
-
-def _store(settings: SkillSettings, workspace: Root, blocking: Blocking) -> SkillStore:
-    return SkillStore(
-        workspace,
-        blocking,
-        settings.folders,
-        always=settings.always,
-        off=settings.off,
-        chats=settings.chats,
-    )
+    shelf = SkillStore(workspace, context.blocking, context.config.of(SkillSettings))
+    return [Finding("warning", "skills", problem) for problem in (await shelf.found()).problems]
 
 
 def lend(config: Config) -> list[LentFolder]:
@@ -157,7 +142,7 @@ def lend(config: Config) -> list[LentFolder]:
 
 async def build(core: Core, others: Gathered) -> Parts:
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    shelf = _store(settings, core.workspace, blocking)
+    shelf = SkillStore(core.workspace, blocking, settings)
     if settings.always or settings.off or settings.chats or settings.folders:
         await shelf.found()  # it logs problems; without settings it would only cost 1.3 MB
     skills = SkillList(shelf, settings.always)

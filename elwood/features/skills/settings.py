@@ -1,12 +1,10 @@
-"""What can be set about skills: ``[skills]`` of config.toml."""
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import attrs
 
-from elwood.foundation.settings import Complaint, Loaded, Section, between, setting
+from elwood.foundation.settings import Complaint, Loaded, Section, between, is_chat, setting
 
 
 def _verify(loaded: Loaded) -> Iterator[Complaint]:
@@ -39,9 +37,12 @@ class SkillSettings:
         help="skills at most that are loaded at once with a message that they clearly fit; 0: none",
         check=between(0, 3),
     )
-    chats: Mapping[str, tuple[int, ...]] = setting(
+    chats: Mapping[str, tuple[int | str, ...]] = setting(
         {},
-        help="skills that only some chats may use, by their numbers; these stand in no prompt, and "
-        "are found by what they are about, or by their names",
-        example="{ taxes = [123456] }",
+        help="skills that only some chats may use, such as `telegram:123456` (a number alone is "
+        "one of Telegram); these stand in no prompt, and are found by what they are about, or by "
+        "their names",
+        example='{ taxes = ["telegram:123456"] }',
+        check=is_chat,
+        names="channel",
     )

@@ -321,7 +321,6 @@ class Candidate:
 def candidate(
     files: Sequence[SkillFile], source: str = "", commit: str = ""
 ) -> Candidate | Unusable:
-    """Judge the *files* of a skill."""
     for file in files:
         why = refusal(file.path)
         if why is None and file.path.count("/") >= MAX_DEPTH:

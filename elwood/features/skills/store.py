@@ -11,14 +11,15 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
 import attrs
 import msgspec
 
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.route import Route, addresses
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
@@ -64,10 +65,10 @@ class FoundSkill:
     root: Root = attrs.field(eq=False, repr=False)
     folder: str
     is_inside: bool
-    chats: tuple[int, ...] = ()
+    chats: frozenset[str] = frozenset()
 
     def is_open(self, route: Route) -> bool:
-        return not self.chats or route.chat in self.chats
+        return not self.chats or route.address in self.chats
 
     @property
     def path(self) -> Path:
@@ -91,29 +92,25 @@ _Read = tuple[tuple[int, ...], Skill | Unusable]
 
 
 class SkillStore:
-    """The skills beneath the workspace *root*, and in *packages*, which are only read.
+    """The skills beneath the workspace *root*, and in the folders of *settings*.
 
-    Those called *off* are not used, and are nowhere named; *chats* says for which others are only.
-    A name in them, or in *always*, that no skill has is a problem: a skill may still be placed.
+    Those that are off are not used, and are nowhere named.  A name in the settings that no skill
+    has is a problem: a skill may still be placed.
     """
 
     def __init__(
         self,
         root: Root,
         blocking: Blocking,
-        packages: Sequence[Path] = (),
-        *,
-        always: Collection[str] = (),
-        off: Collection[str] = (),
-        chats: Mapping[str, tuple[int, ...]] | None = None,
+        settings: SkillSettings,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.packages = tuple(Root(path, writable=False) for path in packages)
+        self.packages = tuple(Root(path, writable=False) for path in settings.folders)
         self._workspace = root
         self._blocking = blocking
-        self._off = frozenset(off)
-        self._chats = chats or {}
-        self._named = {"always": tuple(always), "off": tuple(off), "chats": tuple(self._chats)}
+        self._off = frozenset(settings.off)
+        self._chats = {name: addresses(some) for name, some in settings.chats.items()}
+        self._named = {"always": settings.always, "off": settings.off, "chats": (*self._chats,)}
         self._now = now
         self._known: dict[Path, _Read] = {}
         # The last look that found no fault, behind the stamps of all that it depends on.
@@ -165,7 +162,7 @@ class SkillStore:
                 first = skills[skill.name].path
                 problems.append(f"{path}: hidden by {first}, which has the same name")
             elif skill.name not in self._off:
-                is_inside, chats = root is self._workspace, self._chats.get(skill.name, ())
+                is_inside, chats = root is self._workspace, self._chats.get(skill.name, frozenset())
                 skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
         for key, given in self._named.items():
             problems += [

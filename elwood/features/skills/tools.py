@@ -47,8 +47,6 @@ async def read_skill(
 
 
 def tools(read: Read) -> tuple[Tool, ...]:
-    """Make the tool by which the model reads skills."""
-
     async def activate(given: Activate, context: ToolContext) -> str:
         text = await read(given.name, context.route)
         if context.sees(text.partition(" directory=")[0]):

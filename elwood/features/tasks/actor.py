@@ -6,7 +6,7 @@ answer for it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -15,12 +15,13 @@ import trio
 from msgspec.structs import replace
 
 from elwood.agent.approvals.messages import CommandResult, Decided
-from elwood.agent.conversation.inbound import Inbound, Principal, Refused, Taken
+from elwood.agent.conversation.inbound import Inbound, Principal, Refused
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.run import MESSAGE, PRINCIPAL, SESSION, RunBounds
 from elwood.agent.parts import Do, Report
+from elwood.agent.session.client import RunClient
 from elwood.agent.session.log.state import RunResult
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.messages import (
     Adopt,
@@ -48,7 +49,7 @@ from elwood.features.tasks.state import (
     is_cancelled,
 )
 from elwood.features.tasks.task import CURRENT, Result, Task, TaskStatus, placed, session_of
-from elwood.foundation.log import Kind, bind, event
+from elwood.foundation.log import bind, event
 from elwood.foundation.runtime import (
     Address,
     Halt,
@@ -59,7 +60,7 @@ from elwood.foundation.runtime import (
     report_warning,
 )
 from elwood.foundation.settings import BadSetting
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import one_line
 
@@ -81,8 +82,6 @@ RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
 RUN_LIMIT = 1_800.0
 # Seconds for its conversation to stop a run at that limit: it writes down what was under way.
 STOP_LIMIT = 60.0
-# Seconds until a session that has no room is asked again, doubling up to the last.
-FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
 # Seconds for the conversation that is to know what was told: the run is done without.
 NOTE_LIMIT = 60.0
 # Instead of what a run said in the end whose model strangers may have steered.
@@ -97,7 +96,8 @@ class TimetableActor:
 
     *hint* wakes the scheduler, and must not wait.  *log_runs* is given lines by task, for people:
     its failure is shown and changes nothing here.  *clock* tells Unix time, *zone* is the owner's.
-    What was planned before *restored_at* may have been done by the state that a backup replaced.
+    No task of a conversation gets one of the ids *reserved*.  What was planned before *restored_at*
+    may have been done by the state that a backup replaced.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class TimetableActor:
         log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
         clock: Callable[[], float],
         zone: str,
+        reserved: Collection[str] = (),
         restored_at: float | None = None,
     ) -> None:
         self._journal = journal
@@ -115,6 +116,7 @@ class TimetableActor:
         self._log_runs = log_runs
         self._clock = clock
         self._zone = zone
+        self._reserved = reserved
         self._restored_at = restored_at
 
     async def run(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -163,7 +165,7 @@ class TimetableActor:
 
     async def _schedule(self, task: Task) -> TaskStatus | CommandResult:
         now = self._clock()
-        task, decision = rules.schedule(self._table, task, now)
+        task, decision = rules.schedule(self._table, task, now, self._reserved)
         if not decision.ok:
             return CommandResult(decision.words, ok=False)
         if not await self._settle(decision, task.id):
@@ -243,13 +245,9 @@ class TimetableActor:
 
     async def _record(self, entries: Sequence[TimetableEntry], *, last_words: bool = False) -> bool:
         lines = rules.run_log(self._table, entries, self._clock(), self._zone)
-        try:
-            await self._journal.append(*entries, last_words=last_words)
-        except DiskFull as error:
-            report_error(RECORD, str(error))
+        append = self._journal.append
+        if entries and not await write_or_report(RECORD, append(*entries, last_words=last_words)):
             return False
-        if entries:
-            clear_error(RECORD)
         if lines:
             try:
                 await self._log_runs(lines)
@@ -281,7 +279,8 @@ class TaskRunner:
         now: Callable[[], float],
         zone: str,
     ) -> None:
-        self._sessions = sessions
+        self._runs = RunClient(sessions)
+        self._offer = sessions.offer
         self._chores = chores
         self._watching = watching
         self._route = route
@@ -312,7 +311,7 @@ class TaskRunner:
 
     def hint(self, hint: Interrupt | Decided) -> None:
         """Pass a hint on to the session that it is for."""
-        self._sessions.offer(hint)
+        self._offer(hint)
 
     def session(self, task: Task) -> str:
         """Name the conversation where *task* is to run, if it leaves that open."""
@@ -328,10 +327,8 @@ class TaskRunner:
         session, done = session_of(run.task), None
         with trio.move_on_after(STOP_LIMIT):
             for part in (run, replace(run, follows=True)):
-                make = partial(
-                    StopRun, session=session, id=_message_of(part), why=f"The run {took}"
-                )
-                done = await self._sessions.insist(make) or done
+                why = f"The run {took}"
+                done = await self._runs.stop(session, _message_of(part), why) or done
         if done is not None and done.failed:
             return await self._ended(run, done)
         # It is unknown how far the run came.  A chore may be done twice.
@@ -370,7 +367,7 @@ class TaskRunner:
         frame = partial(texts.framed, prompt, run.trouble, run.said)
         make_words = texts.said if task.message else texts.called if task.tool else frame
         words = make_words(task, run.planned.due, now, self._zone)
-        taken = await self._insist(partial(self._inbound, run, words, route, now))
+        taken = await self._runs.begin(partial(self._inbound, run, words, route, now))
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)
         done = await self._await(run)
@@ -391,16 +388,6 @@ class TaskRunner:
         except Exception as error:  # a bug in a chore is its own failure, not the scheduler's
             log.exception("chore broke", extra={"task": task.id})
             return Report(f"{task.chore} broke: {type(error).__name__}: {error}", failed=True)
-
-    async def _insist(self, make: Callable[[], Inbound]) -> Taken | Refused:
-        """Have a session take a message, however long it has no room."""
-        pause = FIRST_PAUSE
-        while True:
-            taken = await self._sessions.insist(make)
-            if isinstance(taken, Taken | Refused):
-                return taken
-            await trio.sleep(pause)
-            pause = min(LAST_PAUSE, 2 * pause)
 
     def _inbound(self, run: DueRun, words: str, route: Route | None, now: float) -> Inbound:
         task = run.task
@@ -436,7 +423,7 @@ class TaskRunner:
         home = self._home(route) if route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
             with trio.move_on_after(NOTE_LIMIT) as scope:
-                await self._insist(partial(self._note, run, done, route, home))
+                await self._runs.begin(partial(self._note, run, done, route, home))
             if scope.cancelled_caught:
                 log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
@@ -466,8 +453,7 @@ class TaskRunner:
         )
 
     async def _await(self, run: DueRun) -> RunResult | None:
-        id_ = _message_of(run)
-        return await self._sessions.insist(lambda: Await(session=session_of(run.task), id=id_))
+        return await self._runs.wait(session_of(run.task), _message_of(run))
 
 
 def message_of(run: PlannedRun) -> str:
@@ -581,7 +567,7 @@ class Scheduler:
             is_heartbeat = run.task.origin == "heartbeat"
             if is_heartbeat:
                 report_done(HEARTBEAT, outcome.result)
-            kind: Kind = "heartbeat" if is_heartbeat else "task"
+            kind = "heartbeat" if is_heartbeat else "task"
             event(log, kind, about, success=success, seconds=took)
         await self._end(run, outcome)
 

@@ -29,6 +29,7 @@ FEATURE = Feature(
         "elwood.features.tasks.settings:ConfiguredTasks",
     ),
     own=("elwood.features.tasks.settings:OwnTasks", "elwood.features.tasks.heartbeat:OwnHeartbeat"),
+    chores=("sweep",),
     cli=(COMMAND,),
     checks=(imported("elwood.features.tasks.parts", "check"),),
     set_up=imported("elwood.features.tasks.parts", "set_up"),

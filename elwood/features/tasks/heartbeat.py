@@ -14,8 +14,8 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from elwood.agent.conversation.run import QUIET, Budget
-from elwood.agent.conversation.settings import Hours, Owner, read_hours
+from elwood.agent.conversation.run import QUIET
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks.settings import HeartbeatSettings, TaskForm, read_task
@@ -84,10 +84,15 @@ class _Reader:
         self.tasks: dict[str, Task] = {}
         self.problems: list[str] = []
         self._zone = owner.timezone
-        self._hours = read_hours(self._settings.hours or owner.hours)
         # Others have no client.
         self._providers = {split_name(model)[0] for model in models_in_use(config)}
-        self._budget = Budget(tokens=self._settings.tokens, usd=self._settings.usd)
+        self._usual = TaskForm(
+            when="hourly",
+            hours=self._settings.hours or owner.hours,
+            model=self._settings.model,
+            tokens=self._settings.tokens,
+            usd=self._settings.usd,
+        )
 
     def read(self, text: str) -> None:
         plain: list[str] = []
@@ -132,20 +137,18 @@ class _Reader:
         if _MAKES_AN_ENTRY.search(text):
             why = "Cadence and Prompt stand in no entry: write a heading above, like ## News"
             self._complain(1, "", why)
-        form = TaskForm(
+        form = attrs.evolve(
+            self._usual,
             title="Heartbeat",
-            when="hourly",
             prompt=f"{_CHECKLIST}\n\n{text}",
             watch=tuple(watch) if watch or self._settings.only_on_change else None,
-            model=self._settings.model,
         )
         try:
-            task = self._make(form)
+            task = self._make(form, HEARTBEAT, Every(self._settings.every))
         except BadSetting as wrong:
             self._complain(1, "", f"{wrong.what}: {wrong.remedy}")
             return
-        when = Every(self._settings.every)
-        self.tasks[HEARTBEAT] = replace(task, id=HEARTBEAT, when=when, hours=self._hours)
+        self.tasks[HEARTBEAT] = task
 
     def _entry(self, title: str, lines: list[str]) -> Task:
         """Make the task of a section.  Raises BadSetting."""
@@ -161,24 +164,26 @@ class _Reader:
             raise BadSetting(f"Model: {role[:60]!r} cannot be asked", f"there are {known}")
         if silent not in ("yes", "no"):
             raise BadSetting("Silent: it is neither", "write yes or no")
-        form = TaskForm(
+        form = attrs.evolve(
+            self._usual,
             title=title,
             when=values["Cadence"],
-            hours=values.get("Hours", ""),
+            hours=values.get("Hours", self._usual.hours),
             prompt=values["Prompt"],
             watch=_patterns(values["Watch"]) if "Watch" in values else None,
             model=role,
             silent=silent == "yes",
         )
-        task = self._make(form)
+        task = self._make(form, f"{HEARTBEAT}-{_slug(title)}")
         if isinstance(task.when, Once):
             remedy = "ask Elwood in a chat to remind you"
             raise BadSetting("Cadence: a single time is no cadence", remedy)
-        hours = task.hours if "Hours" in values else self._usual_hours(task.when)
-        return replace(task, id=f"{HEARTBEAT}-{_slug(title)}", hours=hours)
+        # The usual hours are not for a time of day: it was meant as it was written.
+        is_time = isinstance(task.when, Cron) and "*" not in cron_fields(task.when.expression)[1]
+        return replace(task, hours=None) if is_time and "Hours" not in values else task
 
-    def _make(self, form: TaskForm) -> Task:
-        """Make a task, which has the budget of the heartbeat.  Raises BadSetting."""
+    def _make(self, form: TaskForm, id: str, when: When | None = None) -> Task:
+        """Check each field of *form* and make its task.  Raises BadSetting."""
         for field, key in keys(TaskForm):
             value = getattr(form, field.name)
             for one in value if isinstance(value, tuple) else (value,):
@@ -188,12 +193,7 @@ class _Reader:
                 except BadSetting as wrong:
                     name = {"when": "Cadence"}.get(field.name, field.name.capitalize())
                     raise BadSetting(f"{name}: {wrong.what}", wrong.remedy) from wrong
-        return replace(read_task(form, self._zone, "heartbeat"), budget=self._budget)
-
-    def _usual_hours(self, when: When) -> Hours | None:
-        """Return the usual hours, but none for a time of day: it was meant as it was written."""
-        is_time = isinstance(when, Cron) and "*" not in cron_fields(when.expression)[1]
-        return None if is_time else self._hours
+        return replace(read_task(form, self._zone, "heartbeat", when), id=id)
 
 
 def _line_breaks(comment: re.Match[str]) -> str:

@@ -8,7 +8,6 @@ from functools import partial
 import msgspec
 import trio
 
-from elwood.agent.channels.client import TellOwner
 from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
@@ -89,7 +88,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
-        actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
+        actors.append(Actor(step=6, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
     kept = core.config.of(SessionSettings)
 
     async def sweep(last: float) -> Report:
@@ -196,7 +195,7 @@ class TaskClock:
         self._heartbeat: Written | None = None
         self._own: tuple[Task, ...] | None = None
         self._toolset: Toolset | None = None
-        self._tell = TellOwner(core.channels.outboxes, core.channels.owner_routes, core.redactor)
+        self._tell = core.tell_owner
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         state = self._core.paths.state
@@ -214,6 +213,7 @@ class TaskClock:
             log_runs=log_runs,
             clock=self._core.clock.now,
             zone=self._zone,
+            reserved=self._config.chores,
             restored_at=found.restored_at if found else None,
         )
         await actor.run(mailbox)
@@ -275,6 +275,13 @@ class TaskClock:
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
+        at = self._core.channels.at
+        tasks = tuple(
+            msgspec.structs.replace(one, route=at(one.route).completed(one.route))
+            if one.route is not None
+            else one
+            for one in tasks
+        )
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
     async def _watching(self, task: Task) -> WatchedState:
@@ -325,7 +332,7 @@ class TaskClock:
 
 
 def chore_task(chore: Chore, zone: str) -> Task:
-    """Make the task that does *chore*; `task.RESERVED` keeps the names of ours."""
+    """Make the task that does *chore*."""
     words: dict[float, When] = {HOUR: Cadence("hourly"), DAY: Cadence("daily")}
     return Task(
         chore.id,

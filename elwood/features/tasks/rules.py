@@ -1,6 +1,6 @@
 """What becomes of tasks: by what people and files say, as time passes, and when a run ends."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice, takewhile
 from typing import Literal
 
@@ -29,7 +29,6 @@ from elwood.features.tasks.task import (
     HEARTBEAT,
     MAX_ID,
     MAX_TASKS,
-    RESERVED,
     Origin,
     Result,
     Task,
@@ -154,8 +153,10 @@ class Agenda(msgspec.Struct, frozen=True):
 # --- what people and files say -------------------------------------------------------------------
 
 
-def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
-    """Take *task*, made in a conversation; it gets an id if it has none.
+def schedule(
+    table: Timetable, task: Task, now: float, reserved: Collection[str] = ()
+) -> tuple[Task, Decision]:
+    """Take *task*, made in a conversation; it gets an id if it has none, none of the *reserved*.
 
     >>> task = Task("", "Call mum", Once(60.0), message="m")
     >>> schedule(Timetable(), task, 0.0)[0].id, schedule(Timetable(), task, 99.0)[1].words
@@ -165,7 +166,7 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
         for one in table.tasks.values():
             if replace(one.task, id="") == task and not one.removed and not one.paused:
                 return one.task, Decision()
-        task = replace(task, id=_free_id(table, slug(task.title)))
+        task = replace(task, id=_free_id(table, slug(task.title), reserved))
     there = table.tasks.get(task.id)
     words = ""
     if next_run(task, now) is None:
@@ -296,9 +297,9 @@ def _requested(one: TaskState, now: float) -> RunRequested:
     return RunRequested(one.task.id, max(now, (one.last or 0.0) + APART))
 
 
-def _free_id(table: Timetable, key: str) -> str:
+def _free_id(table: Timetable, key: str, reserved: Collection[str]) -> str:
     key = key[: MAX_ID - 4].strip("-") or "task"
-    if key in RESERVED or key.startswith(HEARTBEAT):
+    if key in reserved or key.startswith(HEARTBEAT):
         key = f"my-{key}"[: MAX_ID - 4].strip("-")
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.tasks)

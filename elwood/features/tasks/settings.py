@@ -22,7 +22,7 @@ from elwood.features.tasks.task import (
     check_id,
     check_pattern,
 )
-from elwood.features.tasks.when import Every, Once, read_moment, read_when
+from elwood.features.tasks.when import Every, Once, When, read_moment, read_when
 from elwood.foundation.settings import (
     BadSetting,
     Check,
@@ -43,7 +43,8 @@ from elwood.foundation.text.words import slug
 MAX_PROMPT, MAX_TITLE = 20_000, 200
 # What a session may be called; it becomes the name of a file.
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::(-?\d{1,18})(?::(\d{1,18}))?)?")
+# A channel, an id of a chat, an id of a thread.
+_ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::([^:\s]{1,64})(?::([^:\s]{1,64}))?)?")
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
 
@@ -109,17 +110,17 @@ def _shorter(most: int) -> Check:
 
 
 def read_route(text: str) -> Route:
-    """Read where answers go: a channel, a chat of it, a topic of that.  Raises BadSetting.
+    """Read where answers go: a channel, a chat of it, a thread in that.  Raises BadSetting.
 
-    Without a chat, `Route.chat` is 0: the owner's own there.  Groups have negative numbers.
+    Without a chat, `Route.chat` is empty: the owner's own there.  The channel knows whether the
+    chat is private (`Channels.completed`).
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
         what = f"{text[:_TITLE]!r} is no place for answers"
         raise BadSetting(what, "write telegram, or telegram:123456789")
-    channel, chat, topic = found.groups()
-    number = int(chat or 0)
-    return Route(channel, number, None if topic is None else int(topic), private=number >= 0)
+    channel, chat, thread = found.groups()
+    return Route(channel, chat or "", thread or "")
 
 
 # A text must mean the same whenever it is read; only moments depend on the zone.
@@ -224,10 +225,11 @@ class TaskForm:
     enabled: bool = setting(True, help="if not, it is as if it did not stand there")
 
 
-def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
+def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = None) -> Task:
     """Make the task that *form* describes; *zone* is the owner's.
 
-    The checks of the fields were made before.  Raises BadSetting for what they cannot tell.
+    *when* replaces what the form says about it.  The checks of the fields were made before.
+    Raises BadSetting for what they cannot tell.
     """
     zone = form.zone or zone
     kinds = [kind for kind in (form.prompt, form.message, form.tool) if kind]
@@ -241,8 +243,8 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task:
         raise BadSetting("nothing can follow a message", "write it as a prompt")
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
         raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
-    when, id = read_when(form.when, zone), form.id or slug(title)
-    if origin != "heartbeat":
+    when, id = when or read_when(form.when, zone), form.id or slug(title)
+    if origin not in ("heartbeat", "talk"):  # they name theirs otherwise
         check_id(id)
     if isinstance(when, Every) and form.start:
         when = Every(when.seconds, start=read_moment(form.start, zone))
@@ -294,8 +296,10 @@ def _collect(
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue
-        if task.id in tasks:
-            where = ("tasks", index, "id")
+        where = ("tasks", index, "id")
+        if task.id in config.chores:
+            report(where, f"the id {task.id!r} is that of a task of Elwood", "write another id")
+        elif task.id in tasks:
             report(where, f"there is another {task.id}", "write another id")
         elif form.enabled:
             tasks[task.id] = task

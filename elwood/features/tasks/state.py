@@ -97,8 +97,8 @@ class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
 class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
     """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
 
-    It may never have begun (`unchanged`, in older logs).  *tell* is what the owner is told of it;
-    *said* what its answer told them, unless strangers may have steered it.
+    *tell* is what the owner is told of it; *said* what its answer told them, unless strangers may
+    have steered it.
     """
 
     run: PlannedRun
@@ -116,7 +116,7 @@ class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
     first: float
     last: float
     count: int
-    result: Literal["missed", "asleep"]
+    result: Literal["missed"]
     why: str = ""
     tell: str = ""
 
@@ -133,27 +133,6 @@ class NewsTold(msgspec.Struct, frozen=True, tag="told"):
     upto: int
 
 
-class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
-    """Misses of *task* were told later; only in older logs."""
-
-    task: str
-    tell: str
-
-
-class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
-    """The clock was set back; only in older logs."""
-
-    to: float
-    tell: str = ""
-
-
-class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
-    """The clock was found far behind; only in older logs."""
-
-    to: float
-    tell: str = ""
-
-
 TimetableEntry = (
     TaskScheduled
     | TaskRemoved
@@ -163,14 +142,11 @@ TimetableEntry = (
     | RunStarted
     | RunFinished
     | RunsMissed
-    | MissesReported
-    | ClockBehind
-    | ClockSet
     | NewsPosting
     | NewsTold
 )
 
-NEWS = TaskPaused | RunFinished | RunsMissed | MissesReported | ClockBehind | ClockSet
+NEWS = TaskPaused | RunFinished | RunsMissed
 """What the owner may have to be told of."""
 
 
@@ -290,8 +266,6 @@ class Timetable(msgspec.Struct):
                 self.shown = max(self.shown, upto)
             case NewsTold(upto):
                 self.news = [news for news in self.news if news.seq > upto]
-            case ClockBehind() | ClockSet() | MissesReported():
-                pass
             case TaskScheduled(task, since):
                 self._schedule(seq, task, since)
             case RunStarted(run) | RunFinished(run):

@@ -28,9 +28,6 @@ CURRENT = "current"
 REMINDERS = f"{SESSION}_reminders"
 # The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
 HEARTBEAT = "heartbeat"
-# What Elwood does itself has these ids, also when it is off: nobody else's task is to be in its
-# way when it is on again.
-RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"})
 # Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
 MAX_TASKS = 200
 # Patterns of one task; a folder says as much as many files.
@@ -45,47 +42,46 @@ Origin = Literal["talk", "config", "heartbeat", "house", "own"]
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "purse"}):
-    """Something to be done at the times of *when*, in the zone *zone* (IANA name).
+    """Something to be done at planned times.
 
-    *id* is of small letters, digits and dashes.  One of *prompt* (what the model is asked),
-    *message* (said as it stands, without a model), *tool* (called with *arguments*, JSON, without
-    a model) and *chore* (what Elwood does itself) is given.  What is planned outside of *hours*
-    comes when they begin.  *session* names the conversation that it runs in, `CURRENT` the one
-    where the answer goes; else each run has an empty one of its own.  *route* is where the
-    answer goes; else where the owner was heard last.  *silent* posts no answer.  *role*, *tools*
-    and *budget* bound the runs (`RunBounds`).  A planned time that has passed by more than
-    *catch_up* seconds is missed.  With *watch*, patterns of files in the workspace, pages
-    (``https://…``) and commands (``$ …``), a run takes place only if one of them, or the prompt,
-    has changed since the last.  Nothing is planned after *ends*.  *on_success* and *on_failure* are
-    what the model is asked where a run was done, or its first try failed.  Without *notify* the
-    owner is not told that it failed, was missed or paused.
-    *untrusted* says that strangers' words may be in it.
+    One of *prompt*, *message*, *tool* and *chore* is given.  The parts are not records of their
+    own, since journals have tasks in this form (docs/decisions/0055-tasks-stay-flat.md).
     """
 
-    id: str
+    id: str  # small letters, digits and dashes
     title: str
+
+    # When it runs.
     when: When
-    zone: str = "UTC"
-    prompt: str = ""
-    message: str = ""
-    chore: str = ""
-    hours: Hours | None = None
-    session: str = ""
-    route: Route | None = None
-    silent: bool = False
+    zone: str = "UTC"  # IANA name
+    hours: Hours | None = None  # a time outside of them moves to where they begin
+    ends: float | None = None  # Unix seconds; nothing is planned later
+    catch_up: float = CATCH_UP  # seconds; a time that has passed by more is missed
+    # Files of the workspace, pages (https://…) and commands ($ …).  It runs only if one of them, or
+    # the prompt, has changed since the last run.
+    watch: tuple[str, ...] | None = None
+
+    # What it does.
+    prompt: str = ""  # what the model is asked
+    message: str = ""  # posted as it is, without a model
+    tool: str = ""  # called without a model
+    arguments: str = ""  # of the tool, JSON
+    chore: str = ""  # id of what Elwood does itself
+    on_success: str = ""  # what the model is asked after a run that was done
+    on_failure: str = ""  # what the model is asked if the first try of a run failed
+
+    # Where it is said.
+    session: str = ""  # its conversation; `CURRENT`: that of the route; "": a new one for each run
+    route: Route | None = None  # of the answer; None: where the owner was heard last
+    silent: bool = False  # no answer is posted
+    notify: bool = True  # the owner is told if it failed, was missed or paused
+
+    # What bounds its runs (`RunBounds`).
     role: str = "default"
     tools: tuple[str, ...] | None = None
     budget: Budget | None = None
-    catch_up: float = CATCH_UP
-    watch: tuple[str, ...] | None = None
-    ends: float | None = None
-    untrusted: bool = False
+    untrusted: bool = False  # strangers' words may be in it
     origin: Origin = "talk"
-    tool: str = ""
-    arguments: str = ""
-    on_success: str = ""
-    on_failure: str = ""
-    notify: bool = True
 
 
 def placed(task: Task, session: str) -> Task:
@@ -124,7 +120,6 @@ Result = Literal[
     "failed",
     "waiting",  # it ran, and a call of it waits for the owner
     "unchanged",  # nothing that it watches has changed: no model was asked
-    "asleep",  # outside of its hours: in older logs
     "spent",  # a limit or its budget is used up: no model was asked
     "missed",  # too late for it, or another run took so long
 ]
@@ -156,9 +151,8 @@ def check_id(text: str) -> None:
         raise BadSetting("no id can be made of the title", "write one, like water-plants")
     if not ID.fullmatch(text):
         raise BadSetting(f"{text[:MAX_ID]!r} is no id", remedy)
-    if text in RESERVED or text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
-        what = f"the id {text!r} is that of a task of Elwood, or of HEARTBEAT.md"
-        raise BadSetting(what, "write another")
+    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
+        raise BadSetting(f"the id {text!r} is that of a task of HEARTBEAT.md", "write another id")
 
 
 def check_pattern(pattern: str) -> None:

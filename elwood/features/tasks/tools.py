@@ -11,12 +11,12 @@ from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
-from elwood.agent.conversation.settings import read_hours
 from elwood.agent.models.ledger import dollars
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
-from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus, next_run
+from elwood.features.tasks.settings import TaskForm, read_task
+from elwood.features.tasks.task import Task, TaskStatus, next_run
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, limits, listing, next_runs
 from elwood.features.tasks.when import (
     MAX_EXPRESSION,
@@ -234,30 +234,30 @@ class TaskTools:
         if given.here and (not context.session or context.session.startswith(SESSION)):
             raise BadSetting("this is the run of a task, not a conversation", "leave out here")
         when = _when(given, zone, now)
-        ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
-        tools, budget = bounds_of(given, context, self._usual)
+        if given.until.strip():
+            _moment("until", given.until, zone, now, end=True)
+        tools, budget = bounds_of(given, context, self._usual) if job else (None, Budget())
         place = await self._messenger.place("here", context.route)
-        task = Task(
-            "",
-            " ".join(given.title.split()),
-            when,
-            zone,
+        form = TaskForm(
+            title=" ".join(given.title.split()),
+            when="",
+            ends=given.until.strip(),
+            hours=given.only_between,
             prompt=job,
             message=reminder,
-            hours=read_hours(given.only_between),
             session=context.session if given.here else "",
-            # Not as an answer to the message of today: in a year nobody looks there.
-            route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
             silent=given.silent,
-            role="cheap" if given.cheap else "default",
-            tools=tools if job else None,
-            budget=budget if job else None,
-            catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
-            ends=ends,
+            model="cheap" if given.cheap else "default",
+            tools=tools,
+            tokens=budget.tokens,
+            usd=budget.usd,
             untrusted=context.label.untrusted,
         )
-        if not task.title:
+        if not form.title:
             raise BadSetting("title has no words", "write some")
+        # Not as an answer to the message of today: in a year nobody looks there.
+        route = msgspec.structs.replace(place.route, reply_to=None) if place else None
+        task = msgspec.structs.replace(read_task(form, zone, "talk", when), id="", route=route)
         if next_run(task, now) is None:
             raise BadSetting("it would never run", "its times must lie before until")
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
@@ -325,7 +325,7 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
 
 def bounds_of(
     given: ScheduleTask, context: ToolContext, usual: Budget
-) -> tuple[tuple[str, ...] | None, Budget | None]:
+) -> tuple[tuple[str, ...] | None, Budget]:
     """Choose the tools and the budget of a job: at most what this conversation has itself.
 
     What is left open in the run of a task is as it is for that run, else (None) as it is for all.
@@ -346,8 +346,7 @@ def bounds_of(
             "the owner can raise limits.job_usd in config.toml, or write the task there",
         )
     budget = Budget(own.tokens, own.usd if usd is None else usd)
-    names = run.tools if given.tools is None else tuple(dict.fromkeys(given.tools))
-    return names, None if budget == Budget() else budget
+    return run.tools if given.tools is None else tuple(dict.fromkeys(given.tools)), budget
 
 
 def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:

@@ -1,5 +1,3 @@
-"""Telegram, as the app sees it."""
-
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, imported
@@ -23,4 +21,7 @@ FEATURE = Feature(
     set_up=imported("elwood.features.telegram.parts", "set_up"),
     owner=_owner,
     is_channel=True,
+    sessions="tg-",
+    is_group=imported("elwood.features.telegram.channel", "is_group"),
+    is_chat=imported("elwood.features.telegram.channel", "is_chat"),
 )

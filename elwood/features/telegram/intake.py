@@ -17,21 +17,13 @@ from elwood.agent.approvals.messages import (
     EndAccess,
     Known,
     Meet,
-    MoveChat,
-    MovedChats,
+    MovedGroups,
+    MoveGroup,
     Stranger,
 )
 from elwood.agent.channels.client import IntakeReplies, ask, post_once
 from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
-from elwood.agent.conversation.inbound import (
-    Inbound,
-    Principal,
-    Taken,
-    is_choice,
-    person,
-    session_of,
-    types,
-)
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken, is_choice, types
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import menu
@@ -47,6 +39,7 @@ from elwood.features.telegram.bot_api import (
     UnreadableUpdate,
     Update,
 )
+from elwood.features.telegram.channel import number_of, principal_id, route_to, session_of
 from elwood.features.telegram.client import FAILURES, Bot, explain
 from elwood.features.telegram.poll import Poll, Webhook
 from elwood.features.telegram.reading import (
@@ -152,13 +145,13 @@ class Intake:
 
     async def _receive(self, nursery: trio.Nursery) -> None:
         me = await self._poll.introduce()
-        moved = await self._approvals.insist(MovedChats)
+        moved = await self._approvals.insist(MovedGroups)
         self._us = BotIdentity(
             bot=me.id,
             username=me.username or "",
             owners=frozenset(self._settings.owners),
             groups=frozenset((*self._settings.groups, *self._settings.allowed_chats)),
-            moved=moved,
+            moved=_numbers(moved),
         )
         nursery.start_soon(self._set_menu)
         while True:
@@ -286,9 +279,10 @@ class Intake:
     async def _meet(
         self, principal: str, route: Route, name: str = "", *, asks: bool = False
     ) -> Known | Stranger | None:
-        if principal == self._us.group(route.chat) and self._us.is_allowed(route.chat):
+        chat = int(route.chat)
+        if principal == self._us.group(chat) and self._us.is_allowed(chat):
             return Known()
-        if principal in map(person, self._settings.allowed_chats):
+        if principal in map(principal_id, self._settings.allowed_chats):
             return Known()
         asks = asks and route.private and self._settings.pairing == "code"
         return await ask(
@@ -315,7 +309,7 @@ class Intake:
         """Have the owner asked whether we answer in a group, into which *by* brought us."""
         if self._settings.pairing == "off" and not by.owner:
             return True
-        group, route = self._us.group(chat.id), Route("telegram", chat.id, private=False)
+        group, route = self._us.group(chat.id), route_to(chat.id, private=False)
         brought = partial(Meet, principal=group, name=chat.title or "", route=route, brought=by)
         return await ask(self._approvals, brought) is not None
 
@@ -325,7 +319,7 @@ class Intake:
         was_there, is_there = change.old_chat_member.is_there, change.new_chat_member.is_there
         private = chat.type == "private"
         gone = "" if is_there else "they blocked me" if private else f"{by.name} took me out"
-        await self._outbox.tell(Reachable(route=Route("telegram", chat.id), gone=gone))
+        await self._outbox.tell(Reachable(route=route_to(chat.id), gone=gone))
         if private or chat.type == "channel" or was_there == is_there:
             return True
         log.info("membership changed", extra={"chat": chat.id, "by": by.id, "is_there": is_there})
@@ -421,8 +415,8 @@ class Intake:
     async def _stop(self, number: int, pressed: StopPressed) -> bool:
         """Take the stop button of a draft as if whoever sees it had typed the command."""
         user, topic = pressed.chat.id, pressed.message_thread_id
-        who = Principal(person(user), "", user in self._us.owners)
-        route = Route("telegram", user, topic)
+        who = Principal(principal_id(user), "", user in self._us.owners)
+        route = route_to(user, topic)
         known = who.owner or isinstance(await self._meet(who.id, route), Known)
         if pressed.chat.type != "private" or not known:
             return True
@@ -451,7 +445,7 @@ class Intake:
         """
         where = route_of(query.message) if query.message else None
         name = message_name(query.message) if query.message else ""
-        who, data = person(query.from_.id), query.data or ""
+        who, data = principal_id(query.from_.id), query.data or ""
         pressed = partial(ButtonPressed, principal=who, data=data, route=where, message=name)
         settled = await ask(self._approvals, pressed)
         if settled is None:
@@ -460,16 +454,22 @@ class Intake:
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
-        group = await self._meet(self._us.group(old), Route("telegram", old, private=False))
-        if not isinstance(group, Known):
-            return group is not None
-        await ask(self._approvals, lambda: MoveChat(old=old, new=new))
-        moved = await ask(self._approvals, MovedChats)
-        if moved is None or new not in moved:
+        known = await self._meet(self._us.group(old), route_to(old, private=False))
+        if not isinstance(known, Known):
+            return known is not None
+        group, moved_to = self._us.group(old), principal_id(new)
+        await ask(self._approvals, lambda: MoveGroup(old=group, new=moved_to))
+        answer = await ask(self._approvals, MovedGroups)
+        moved = _numbers(answer or {})
+        if new not in moved:
             return False
         self._us = msgspec.structs.replace(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True
+
+
+def _numbers(moved: Mapping[str, str]) -> dict[int, int]:
+    return {number_of(new): number_of(old) for new, old in moved.items()}
 
 
 async def _whole_album(

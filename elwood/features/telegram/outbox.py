@@ -73,7 +73,7 @@ PROBE = 4.0
 # Messages of a group's budget that edits leave for what is final.
 EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
-GENERAL = 1
+GENERAL = "1"
 SEND = "sending to Telegram"
 # UTF-16 units of the text under a file.
 MAX_CAPTION = 1024
@@ -241,7 +241,7 @@ class _Screen:
 
     async def show(self, bot: Bot, chat: int, frame: _Frame, now: float) -> None:
         """Show *frame*.  Raises what the bot raises."""
-        topic = _topic(self.route.topic)
+        topic = _topic(self.route.thread)
         match frame.kind:
             case "typing":
                 self._typed_at, self._is_alive = now, False
@@ -272,8 +272,8 @@ class _ChatQueue:
     previews: Bucket
     posts: deque[Post] = attrs.field(factory=deque)
     edits: deque[Edit] = attrs.field(factory=deque)
-    # What is seen of work, by topic, and messages of ours that go: with the next post, or now.
-    screens: dict[int | None, _Screen] = attrs.field(factory=dict)
+    # What is seen of work, by thread, and messages of ours that go: with the next post, or now.
+    screens: dict[str, _Screen] = attrs.field(factory=dict)
     ending: list[int] = attrs.field(factory=list)
     gone: deque[int] = attrs.field(factory=deque)
     flooded_until: float = 0.0
@@ -324,7 +324,7 @@ class Outbox:
             async with trio.open_nursery() as nursery:
                 async for mail in mailbox:
                     if isinstance(mail, Reachable):
-                        self._know(mail.route.chat, mail.gone)
+                        self._know(int(mail.route.chat), mail.gone)
                     else:
                         self._take(self._queue(nursery, mail.route), mail)
                 self._stopping = True
@@ -359,12 +359,13 @@ class Outbox:
         return ""
 
     def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
-        queue = self._queues.get(route.chat)
+        chat = int(route.chat)
+        queue = self._queues.get(chat)
         if queue is None:
             messages = self._pacing.chat if route.private else self._pacing.group
-            chat = self._moved.get(route.chat, route.chat)
-            queue = self._queues[route.chat] = _ChatQueue(chat, messages, self._pacing.previews)
-            nursery.start_soon(self._keep, route.chat, queue)
+            moved = self._moved.get(chat, chat)
+            queue = self._queues[chat] = _ChatQueue(moved, messages, self._pacing.previews)
+            nursery.start_soon(self._keep, chat, queue)
         return queue
 
     def _know(self, chat: int, gone: str) -> None:
@@ -391,10 +392,10 @@ class Outbox:
             case Draft(is_thought=True):
                 return  # there is no place for it beside the answer
             case Draft() | Typing() | Status():
-                topic = mail.route.topic
-                if topic not in queue.screens:
-                    queue.screens[topic] = _Screen(mail.route)
-                queue.screens[topic].take(mail)
+                thread = mail.route.thread
+                if thread not in queue.screens:
+                    queue.screens[thread] = _Screen(mail.route)
+                queue.screens[thread].take(mail)
                 if self._due(queue) is None:
                     return  # nothing to wake up for: in a crowd that is most of it
             case React():
@@ -477,7 +478,7 @@ class Outbox:
                 self._hold(queue, error)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
-        screen = queue.screens.pop(post.route.topic, None)
+        screen = queue.screens.pop(post.route.thread, None)
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
@@ -493,7 +494,8 @@ class Outbox:
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 
     async def _send(self, chat: int, queue: _ChatQueue, post: Post) -> PostResult:
-        options = SendOptions(queue.chat, _topic(post.route.topic), post.route.reply_to)
+        reply_to = None if post.route.reply_to is None else int(post.route.reply_to)
+        options = SendOptions(queue.chat, _topic(post.route.thread), reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
         left = deque(_pieces(part, post.files, albums=not post.buttons))
         if post.markdown:
@@ -648,5 +650,5 @@ async def _sleep_while(delay: Callable[[float], float]) -> float:
         await trio.sleep(wait)
 
 
-def _topic(topic: int | None) -> int | None:
-    return None if topic == GENERAL else topic
+def _topic(thread: str) -> int | None:
+    return None if thread in ("", GENERAL) else int(thread)

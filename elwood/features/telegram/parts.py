@@ -1,5 +1,3 @@
-"""What telegram brings to one run of the app."""
-
 import re
 from contextlib import aclosing
 
@@ -7,17 +5,14 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Pacing
-from elwood.agent.conversation.inbound import PREFIX, session_of
-from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.run import SESSION as TASK
 from elwood.agent.media.client import FETCHES, TRANSCRIPTIONS, FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.telegram.bot_api import TelegramUser, Update
+from elwood.features.telegram.channel import TelegramChannel, principal_id, route_to
 from elwood.features.telegram.client import FAILURES, Bot, Downloads, explain
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -60,24 +55,19 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=others.commands,
     )
 
-    channel = Channel(
-        name="telegram",
+    channel = TelegramChannel(
         outbox=post.address,
-        owner=tuple(Route("telegram", chat=user) for user in settings.owners),
-        owners=frozenset(f"tg:{user}" for user in settings.owners),
-        serves=lambda name: name.startswith((PREFIX, TASK)),
-        session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
-        files=True,
+        owner=tuple(map(route_to, settings.owners)),
+        owners=frozenset(map(principal_id, settings.owners)),
         markdown=settings.rich_messages,
-        buttons=True,
-        fetch=FileFetcher(keeper, downloads.download, media, fetching).fetch,
+        fetcher=FileFetcher(keeper, downloads.download, media, fetching),
     )
     return Parts(
         channels=[channel],
         actors=[
             Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
             Actor(
-                step=5, mailbox=Mailbox("telegram", 16), body=intake.run, policy=WORLD, grace=1.0
+                step=6, mailbox=Mailbox("telegram", 16), body=intake.run, policy=WORLD, grace=1.0
             ),
         ],
     )

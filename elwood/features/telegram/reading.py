@@ -7,7 +7,7 @@ from mimetypes import guess_extension
 
 import msgspec
 
-from elwood.agent.conversation.inbound import Principal, person, plain, session_of, typed
+from elwood.agent.conversation.inbound import Principal, plain, typed
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
@@ -18,6 +18,7 @@ from elwood.features.telegram.bot_api import (
     UnreadableUpdate,
     Update,
 )
+from elwood.features.telegram.channel import principal_id, route_to, session_of
 from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import one_line
@@ -65,7 +66,7 @@ def route_of(message: TelegramMessage) -> Route:
     """Say where the answer goes; in groups it refers to the message, as others write between."""
     private = message.chat.type == "private"
     reply_to = None if private else message.message_id
-    return Route("telegram", message.chat.id, message.topic, private, reply_to)
+    return route_to(message.chat.id, message.topic, private, reply_to)
 
 
 # --- who speaks, and whether to us ----------------------------------------------------------------
@@ -89,10 +90,11 @@ class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     def group(self, chat: int) -> str:
         """Name a group as principals are named, the same after an upgrade."""
-        return person(self.moved.get(chat, chat))
+        return principal_id(self.moved.get(chat, chat))
 
     def principal(self, user: TelegramUser) -> Principal:
-        return Principal(person(user.id), one_line(user.name) or "somebody", user.id in self.owners)
+        name = one_line(user.name) or "somebody"
+        return Principal(principal_id(user.id), name, user.id in self.owners)
 
 
 class Addressed(msgspec.Struct, frozen=True):

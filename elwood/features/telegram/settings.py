@@ -1,5 +1,3 @@
-"""What can be set about Telegram: ``[telegram]`` of config.toml."""
-
 from pathlib import Path
 from typing import ClassVar, Literal
 

@@ -1,5 +1,3 @@
-"""The web, as the app sees it."""
-
 from elwood.agent.feature import Feature, imported
 
 FEATURE = Feature(

@@ -86,7 +86,6 @@ class WebTools:
         self._blocking = blocking
 
     async def web_fetch(self, given: WebFetch, context: ToolContext) -> Output:
-        """Fetch a page and give a part of it as Markdown."""
         try:
             page = await self._web.fetch(given.url)
         except WebFailed as error:
@@ -105,7 +104,6 @@ class WebTools:
         return await self._blocking(partial(readable, page.body, page.content_type, page.url))
 
     async def web_request(self, given: WebRequest, context: ToolContext) -> Output:
-        """Send something to a web server and give its answer."""
         body = given.body.encode()
         if len(body) > MAX_SENT:
             raise ToolFailure(f"the body is longer than {MAX_SENT} bytes; nothing was sent")
@@ -130,7 +128,6 @@ class WebTools:
         return Plan(action, url.text, outgoing=url.text, scope=_all_of("read", url.host))
 
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
-        """Say what would be sent where."""
         url = self._url(given.url)
         told = destination(self._web.rules, url.host)
         if told != "blocked" and not self._confined():
@@ -147,7 +144,6 @@ class WebTools:
         return url
 
     async def web_search(self, given: WebSearch, context: ToolContext) -> Output:
-        """Search the web; titles, addresses and snippets."""
         try:
             results = await find(self._search, self._client, given.query, given.count)
         except SearchFailed as error:
@@ -265,7 +261,6 @@ def tools(
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the clients, and the tools that use them."""
     web, client = Web(core.config.of(EgressRules)), Client(connections=4)
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)

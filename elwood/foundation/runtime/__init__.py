@@ -7,6 +7,7 @@ import trio
 
 from elwood.foundation.runtime.actor_table import ActorStatus as ActorStatus
 from elwood.foundation.runtime.actor_table import ActorTable as ActorTable
+from elwood.foundation.runtime.actor_table import AskedUpward as AskedUpward
 from elwood.foundation.runtime.actor_table import Stuck as Stuck
 from elwood.foundation.runtime.actor_table import clear_error as clear_error
 from elwood.foundation.runtime.actor_table import report_done as report_done

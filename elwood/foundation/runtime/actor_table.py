@@ -64,7 +64,8 @@ class Trouble(msgspec.Struct):
 class ActorStatus(msgspec.Struct, eq=False):
     """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``.
 
-    *done* says of what it does again and again how it went last, and when.
+    *done* says of what it does again and again how it went last, and when.  *step* is that of its
+    mailbox.
     """
 
     name: str
@@ -81,6 +82,7 @@ class ActorStatus(msgspec.Struct, eq=False):
     waits: dict[int, Wait] = msgspec.field(default_factory=dict)
     troubles: dict[str, Trouble] = msgspec.field(default_factory=dict)
     done: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
+    step: int | None = None
 
     def turn_to(self, state: State) -> None:
         self.state = state
@@ -157,12 +159,13 @@ class ActorTable:
         capacity: int,
         depth: Callable[[], int],
         unread_since: Callable[[], float | None] = lambda: None,
+        step: int | None = None,
     ) -> ActorStatus:
         """Give the actor *name* its status; a restarted actor gets a new one.
 
         *unread_since* says since when messages have waited there with none of them being taken.
         """
-        status = ActorStatus(name, capacity, depth, self._clock, unread_since)
+        status = ActorStatus(name, capacity, depth, self._clock, unread_since, step=step)
         status.since = self._clock()
         self.statuses[name] = status
         return status
@@ -196,6 +199,21 @@ _numbers = count(1)
 def set_current(status: ActorStatus) -> None:
     """Make *status* the one of the running task and of the tasks it starts."""
     _current.set(status)
+
+
+class AskedUpward(RuntimeError):
+    """An actor waited for one that is not on a lower step: two could wait for each other."""
+
+
+def check_is_lower(name: str, step: int | None) -> None:
+    """Raise AskedUpward unless the actor *name* is on a lower step than the current actor."""
+    status = _current.get()
+    if status is None or status.step is None or step is None or step < status.step:
+        return
+    raise AskedUpward(
+        f"{status.name} (step {status.step}) asks {name} (step {step}): "
+        "an actor may ask lower steps only, and hint to the others with offer"
+    )
 
 
 @contextmanager

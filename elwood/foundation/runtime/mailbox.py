@@ -13,7 +13,7 @@ import msgspec
 import outcome
 import trio
 
-from elwood.foundation.runtime.actor_table import waiting
+from elwood.foundation.runtime.actor_table import check_is_lower, waiting
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -112,7 +112,9 @@ class Address(Generic[M]):
         """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop.
 
         With room this is no checkpoint: a pass of the scheduler costs more than the rest.
+        Raises AskedUpward if the current actor is not on a higher step.
         """
+        check_is_lower(self.name, self._mailbox.step)
         if self.offer(message):
             return
         try:
@@ -159,12 +161,14 @@ class Mailbox(Generic[M]):
     """A bounded queue with a name, lent to one incarnation of its actor at a time.
 
     Made by the wiring; *capacity* messages fit.  A body iterates over it and never closes it.
-    What it gets is wanted: a request that was abandoned in the queue is dropped.
+    What it gets is wanted: a request that was abandoned in the queue is dropped.  Only actors on a
+    higher *step* than its own may wait for it; None leaves that unchecked.
     """
 
-    def __init__(self, name: str, capacity: int) -> None:
+    def __init__(self, name: str, capacity: int, step: int | None = None) -> None:
         self.name = name
         self.capacity = capacity
+        self.step = step
         self.send: trio.MemorySendChannel[M]
         self.send, self._receive = trio.open_memory_channel[M](capacity)
         # Of what was taken and not answered; who does not wait any more drops out of it.

@@ -107,7 +107,11 @@ class Run:
         self._scope: trio.CancelScope | None = None
         mailbox = child.mailbox
         self.status: ActorStatus = actor_table.add(
-            mailbox.name, mailbox.capacity, lambda: mailbox.depth, lambda: mailbox.unread_since
+            mailbox.name,
+            mailbox.capacity,
+            lambda: mailbox.depth,
+            lambda: mailbox.unread_since,
+            mailbox.step,
         )
 
     async def keep_running(self) -> None:
@@ -282,7 +286,8 @@ async def run_pool(
     async with trio.open_nursery() as nursery:
 
         def start(name: str) -> Run:
-            child_mailbox = Mailbox[M](f"{mailbox.name}/{name}", policy.capacity)
+            name_ = f"{mailbox.name}/{name}"
+            child_mailbox = Mailbox[M](name_, policy.capacity, mailbox.step)
 
             async def child_body(box: Mailbox[M]) -> None:
                 await body(name, box)

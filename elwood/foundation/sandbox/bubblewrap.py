@@ -104,11 +104,9 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     rung: Rung = "bubblewrap"
 
     def place(self, path: Path) -> str | None:
-        """Say where commands find *path*; blocks."""
         return self.context.place(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*.  Raises SandboxFailed."""
         layout = await self.context.layout(command.mounts)
         with ExitStack() as stack:
             status = stack.enter_context(from_child())

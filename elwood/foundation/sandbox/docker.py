@@ -66,11 +66,9 @@ class Docker:
         self._shown = shown
 
     def place(self, path: Path) -> str | None:
-        """Say where commands find *path*; blocks."""
         return self._context.place(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*.  Raises SandboxFailed."""
         if command.streams:
             raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
         layout = await self._context.layout(command.mounts)

@@ -83,7 +83,6 @@ class Launched(msgspec.Struct, frozen=True):
     rung: Literal["landlock", "direct"]
 
     def place(self, path: Path) -> str | None:
-        """Say where commands find *path*; blocks."""
         if self.rung == "direct":
             return str(path.resolve())
         return self.context.place(path, moved=False)

@@ -1,5 +1,3 @@
-"""What can be set about the sandbox."""
-
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from elwood.foundation.settings import (
     Section,
     Where,
     at_least,
+    is_chat,
     none_or,
     required,
     setting,
@@ -49,7 +48,13 @@ class FolderMount:
     untrusted: bool = setting(
         True, help="whether strangers may have written the files in it; false if all are yours"
     )
-    chats: tuple[int, ...] = setting((), help="numbers of chats; none: all conversations reach it")
+    chats: tuple[int | str, ...] = setting(
+        (),
+        help="chats such as `telegram:123456` (a number alone is one of Telegram); none: all "
+        "conversations reach it",
+        check=is_chat,
+        names="channel",
+    )
 
     @property
     def place(self) -> str:

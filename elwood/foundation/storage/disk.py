@@ -7,13 +7,13 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from elwood.foundation.runtime import Blocking, Halt
+from elwood.foundation.runtime import Blocking, Halt, clear_error, report_error
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -77,6 +77,20 @@ class DiskFull(Exception):
     def __init__(self, path: Path) -> None:
         super().__init__(f"no room on the disk to write {path}; free some space")
         self.path = path
+
+
+async def write_or_report(what: str, write: Awaitable[object]) -> bool:
+    """Wait for *write*; return False if the disk is full, and report that as a failure of *what*.
+
+    The report is cleared by the next write that succeeds.
+    """
+    try:
+        await write
+    except DiskFull as error:
+        report_error(what, str(error))
+        return False
+    clear_error(what)
+    return True
 
 
 class JournalBroken(Halt):

@@ -584,7 +584,6 @@ class Journal(Generic[E, S]):
     def _read(self) -> tuple[S, JournalPlace, int]:
         state, place, begins = self._new(), JournalPlace(), 0
         self._disk.remove(temporary(self.path))
-        self._disk.remove(self.path.with_name(f"{self.path.name}.snapshot"))  # of older versions
         with judged(self.path), self.path.open("rb", buffering=1 << 20) as file:
             for line in follow(self.path, file, place, self._decode):
                 begins = begins or line.seq

@@ -153,8 +153,6 @@ def _columns(char: str) -> int:
 
 # --- quoting in Markdown what may contain Markdown ------------------------------------------------
 
-# Characters of a tool's result that are shown: about a screen, and one message of any channel.
-MAX_SHOWN = 3_000
 # Characters of a person's own words that are quoted back.
 MAX_QUOTED = 500
 
@@ -176,12 +174,7 @@ _IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
 def fenced(text: str) -> str:
     """Show *text* as it is, whatever marks it contains."""
     fence = fence_of(text)
-    shown = text.rstrip("\n")
-    more = ""
-    if len(shown) > MAX_SHOWN:
-        more = f"\n\nThese are the first {MAX_SHOWN} of {len(shown)} characters."
-        shown = shown[:MAX_SHOWN]
-    return f"{fence}\n{shown}\n{fence}{more}"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def fence_of(text: str) -> str:

@@ -3,7 +3,9 @@
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets, well_formed
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
@@ -11,8 +13,11 @@ from elwood.foundation.text.rich_text import Span, trimmed
 
 # UTF-16 units of one message.
 MESSAGE_LIMIT = 4096
-# What we put into one: 16 are left for `markdown.mark_repeat`.
-LIMIT = 4080
+# Units that are left in a message for `markdown.mark_repeat`.
+REPEAT = 16
+LIMIT = MESSAGE_LIMIT - REPEAT
+# Units that a message must hold: a question about a call says in one why it is asked.
+LEAST = 2000
 # Telegram drops the surplus; the longest matter most: the footer of a reply is one.
 MAX_ENTITIES = 100
 # What is sent when there is nothing to be seen: Telegram refuses an empty message.
@@ -27,8 +32,48 @@ _VISIBLE = re.compile(r"\S")
 _LONGEST_CLUSTER = 64
 
 
-def split(rich: Rich, limit: int = LIMIT) -> tuple[Rich, ...]:
-    """Cut *rich* into messages of at most *limit* UTF-16 units; the same input, the same pieces.
+Offsets = Callable[[str], Sequence[int]]
+"""Measures a text: the result has at index n the size of its first n characters."""
+
+
+def character_offsets(text: str) -> Sequence[int]:
+    """Measure *text* in code points.
+
+    >>> list(character_offsets("a\N{GRINNING FACE}"))
+    [0, 1, 2]
+    """
+    return range(len(text) + 1)
+
+
+class MessageSize(msgspec.Struct, frozen=True):
+    """How much one message of a channel holds: *limit* units, as *offsets* counts them.
+
+    Raises ValueError if a question about a call would not fit.
+    """
+
+    limit: int
+    offsets: Offsets
+
+    def __post_init__(self) -> None:
+        if self.limit < LEAST:
+            raise ValueError(f"a message must hold {LEAST} units, not {self.limit}")
+
+    @property
+    def room(self) -> int:
+        """Return how much we put into one message: it may be marked as a repeat later."""
+        return self.limit - REPEAT
+
+    def measure(self, text: str) -> int:
+        """Return the size of *text*."""
+        return self.offsets(text)[-1]
+
+
+# The size if a channel names no other: Telegram's, which counts as `Entity` does.
+STANDARD = MessageSize(MESSAGE_LIMIT, utf16_offsets)
+
+
+def split(rich: Rich, limit: int = LIMIT, offsets_of: Offsets = utf16_offsets) -> tuple[Rich, ...]:
+    """Cut *rich* into messages of at most *limit* units; the same input, the same pieces.
 
     Cuts fall on a blank line outside of code, else a line end, else a space, else between two
     characters; near the end of the piece if there is such a place in its second half.  Only white
@@ -38,9 +83,10 @@ def split(rich: Rich, limit: int = LIMIT) -> tuple[Rich, ...]:
     if limit < 2:
         raise ValueError("a piece must have room for a character, that is for two units")
     text = well_formed(rich.text)
-    offsets = utf16_offsets(text)
+    offsets = offsets_of(text)
+    units = offsets if offsets_of is utf16_offsets else utf16_offsets(text)
     spans = sorted(
-        (_span(entity, offsets) for entity in rich.entities), key=lambda s: (s.start, -s.end)
+        (_span(entity, units) for entity in rich.entities), key=lambda s: (s.start, -s.end)
     )
     blocks = [span for span in spans if span.kind == "pre"]
     pieces: list[Rich] = []
@@ -126,9 +172,12 @@ def _is_one_character(text: str, cut: int) -> bool:
     return joined or unicodedata.category(after) in {"Mn", "Mc", "Me"}
 
 
-def parts(text: str, footer: str, *, hide_targets: bool = True) -> tuple[Rich, ...]:
+def parts(
+    text: str, footer: str, size: MessageSize = STANDARD, *, hide_targets: bool = True
+) -> tuple[Rich, ...]:
     """Cut a reply into messages; the same reply always gives the same ones."""
-    return split(with_footer(text, footer, hide_targets=hide_targets))
+    rich = with_footer(text, footer, hide_targets=hide_targets)
+    return split(rich, size.room, size.offsets)
 
 
 def with_footer(text: str, footer: str, *, hide_targets: bool = True) -> Rich:

@@ -72,7 +72,6 @@ def _cell(cell: str | Styled) -> Styled:
 
 
 def _lines(cells: Sequence[Styled], widths: Sequence[int]) -> list[Line]:
-    """Draw one row."""
     parts = []
     for (text, _), room in zip(cells, widths, strict=True):
         lines = [line for one in text.split("\n") for line in wrap(one, room)]

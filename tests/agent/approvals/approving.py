@@ -41,9 +41,10 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, decoder
+from tests.channels import two_channels
 
 OWNER = "tg:1"
-OWNER_ROUTE = Route("telegram", 1)
+OWNER_ROUTE = Route("telegram", "1")
 CODES = [f"ABCD22{a}{b}" for a in "23456789" for b in "23456789"]
 
 
@@ -84,7 +85,7 @@ class World:
     seal: str = ""
 
     def texts(self, chat: int) -> list[str]:
-        return [post.part.text for post in self.posts if post.route.chat == chat]
+        return [post.part.text for post in self.posts if post.route.chat == str(chat)]
 
     def entries(self) -> list[ApprovalEntry]:
         """What stands in the journal."""
@@ -102,7 +103,7 @@ class Asker:
     box: Mailbox[ApprovalsMail]
 
     async def meet(self, number: int, name: str = "Eve") -> Known | Stranger:
-        route = Route("telegram", number)
+        route = Route("telegram", str(number))
         return await self.box.address.ask(Meet(principal=f"tg:{number}", name=name, route=route))
 
     async def press(
@@ -135,10 +136,9 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
     journal = Journal[ApprovalEntry, ApprovalBook](world.path, ApprovalEntry, ApprovalBook, disk)
     actor = Approvals(
         journal,
-        {"telegram": outbox.address, "console": outbox.address},
+        two_channels(*owner_routes, outbox=outbox.address),
         Environment(now=lambda: world.now, new_code=lambda length: world.codes.pop()[-length:]),
         owners=frozenset({OWNER, CONTROL}),
-        owner_routes=owner_routes,
         hint=world.hint,
         redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,

@@ -10,8 +10,8 @@ import trio.testing
 from elwood.agent.approvals.messages import (
     ChangeAccess,
     Known,
-    MoveChat,
-    MovedChats,
+    MovedGroups,
+    MoveGroup,
     Pending,
     RemovedPeople,
     Stranger,
@@ -216,10 +216,11 @@ async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
 
 async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
-        for old, new in ((-5, -100), (-100, -200), (-5, -100)):
-            await ask.box.address.ask(MoveChat(old=old, new=new))
+        for old, new in (("tg:-5", "tg:-100"), ("tg:-100", "tg:-200"), ("tg:-5", "tg:-100")):
+            await ask.box.address.ask(MoveGroup(old=old, new=new))
     async with running(world, OWNER_ROUTE) as ask:
-        assert await ask.box.address.ask(MovedChats()) == {-100: -5, -200: -5}
+        moved = await ask.box.address.ask(MovedGroups())
+        assert moved == {"tg:-100": "tg:-5", "tg:-200": "tg:-5"}
 
 
 async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
@@ -231,14 +232,14 @@ async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
         settled = await ask.press(f"p:{CODES[0]}:y")
         assert (settled.ok, "disk is full" in settled.text) == (False, True)
         assert await ask.meet(7) == Stranger(None)
-        await ask.box.address.ask(MoveChat(old=-5, new=-100))
-        assert await ask.box.address.ask(MovedChats()) == {}
+        await ask.box.address.ask(MoveGroup(old="tg:-5", new="tg:-100"))
+        assert await ask.box.address.ask(MovedGroups()) == {}
 
 
 async def test_removing_somebody_ends_what_was_asked_and_permitted_for_their_sake(
     world: World,
 ) -> None:
-    here = {"session": "tg-7", "principal": "tg:7", "route": Route("telegram", 7)}
+    here = {"session": "tg-7", "principal": "tg:7", "route": Route("telegram", "7")}
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await ask.pair(CODES[0])

@@ -26,8 +26,6 @@ from elwood.agent.approvals.state import (
     AccessRequested,
     ApprovalDecided,
     ApprovalRequested,
-    ApprovalState,
-    DomainTrusted,
     PermissionRevoked,
     Question,
     RequestSettled,
@@ -128,11 +126,11 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
 async def test_ap_01_ap_24_ap_27_ap_28_who_is_no_owner_decides_nothing(world: World) -> None:
     """Others in the chat, guests of other channels, sessions; forwarding a button helps nobody."""
     others = ["tg:7", "tg:2", "", "TG:1", "tg:1 ", "slack:1", "web:token", "session:tg-1", "run:7"]
-    asked = question(principal="web:token", route=Route("web", 1))
+    asked = question(principal="web:token", route=Route("web", "1"))
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(asked)
         for other in others:
-            for route in (OWNER_ROUTE, Route("telegram", 2)):
+            for route in (OWNER_ROUTE, Route("telegram", "2")):
                 settled = await ask.press(data(world, "Allow once"), by=other, route=route)
                 assert "not yours" in settled.text
             assert "not yours" in (await ask.rule(CODE, "once", by=other)).text
@@ -143,7 +141,7 @@ async def test_ap_01_ap_24_ap_27_ap_28_who_is_no_owner_decides_nothing(world: Wo
 async def test_ap_02_a_copied_button_in_another_chat_changes_nothing(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
-        for where in (None, Route("telegram", 2), Route("telegram", -5), Route("slack", 1)):
+        for where in (None, Route("telegram", "2"), Route("telegram", "-5"), Route("slack", "1")):
             settled = await ask.press(data(world, "Allow once"), route=where)
             assert (settled.ok, "only where I asked" in settled.text) == (False, True)
         assert await ask.seek(question()) == Pending()
@@ -304,7 +302,7 @@ async def test_a_scope_is_offered_listed_and_revoked_in_the_same_words(world: Wo
 
 
 async def test_a_scope_permitted_in_a_group_says_so_and_hides_no_secret(world: World) -> None:
-    group = Route("telegram", -5, private=False)
+    group = Route("telegram", "-5", private=False)
     asked = noting("a", world.secret)
     asked = msgspec.structs.replace(asked, session="tg--5", route=group)
     async with running(world, OWNER_ROUTE) as ask:
@@ -320,7 +318,7 @@ async def test_a_scope_permitted_in_a_group_says_so_and_hides_no_secret(world: W
 async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_offered(
     world: World, before: str
 ) -> None:
-    tainted = {"offered": ("source",), "origins": ("https://evil.example",), "host": "example.org"}
+    tainted = {"offered": ("source",), "origins": ("https://evil.example",)}
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="get"))
         assert (await ask.press(data(world, before))).ok
@@ -347,15 +345,6 @@ async def test_a_trusted_source_is_what_was_read_when_it_was_asked(world: World)
         assert (await ask.press(data(world, "Trust 2 sources"))).ok
         later = msgspec.structs.replace(asked, origins=(*asked.origins, "https://c.example"))
         assert await ask.seek(later) == Verdict("source", OWNER, asked.origins)
-
-
-def test_a_domain_that_an_older_log_trusts_covers_what_is_below_it() -> None:
-    state = ApprovalState()
-    state.apply(0.0, DomainTrusted(1, "example.org", OWNER, 100.0))
-    hosts = ("example.org", "api.example.org", "badexample.org", "example.org.evil.example")
-    covering = [state.covering(question(host, host=host), 0.0) for host in hosts]
-    assert [found is not None for found in covering] == [True, True, False, False]
-    assert state.covering(question("late", host="example.org"), 100.0) is None
 
 
 async def test_a_new_permission_answers_the_open_questions_it_covers(world: World) -> None:
@@ -545,7 +534,7 @@ async def test_ap_23_no_answer_means_no(world: World, autojump_clock: MockClock)
 
 def at_night(number: int) -> Question:
     call = f"t{number}/c1"
-    return question(call, session="task-x", principal="task:x", route=Route("none", 0))
+    return question(call, session="task-x", principal="task:x", route=Route("none", ""))
 
 
 async def later(world: World, seconds: float) -> None:
@@ -636,11 +625,11 @@ async def test_what_cannot_be_shown_ends_the_question_before_it(world: World) ->
 @pytest.mark.parametrize(
     ("route", "place"),
     [
-        (Route("telegram", 1, 5), Route("telegram", 1, 5)),
-        (Route("telegram", -5, private=False), OWNER_ROUTE),
-        (Route("telegram", 9), OWNER_ROUTE),
+        (Route("telegram", "1", "5"), Route("telegram", "1", "5")),
+        (Route("telegram", "-5", private=False), OWNER_ROUTE),
+        (Route("telegram", "9"), OWNER_ROUTE),
         (Route("console"), Route("console")),
-        (Route("web", 1), Route("console")),
+        (Route("web", "1"), Route("console")),
     ],
 )
 async def test_only_owners_own_chats_are_asked_in(world: World, route: Route, place: Route) -> None:

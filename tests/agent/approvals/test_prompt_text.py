@@ -24,8 +24,12 @@ from elwood.agent.conversation.calls import ApprovalScope
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible, utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
+from elwood.foundation.text.splitting import STANDARD
+from tests.channels import two_channels
 from tests.foundation.text.entity_rules import slice_of
 
+HOME = Route("telegram", "1")
+CHANNELS = two_channels(HOME)
 # What Telegram takes, in UTF-16 units.
 TELEGRAM = 4096
 EVIL = st.text(
@@ -45,7 +49,7 @@ def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
         exact="",
         subject=subject,
         why=more.get("why", "it writes"),
-        route=Route("telegram", 1),
+        route=HOME,
         principal="tg:1",
         offered=("conversation", "always", "source"),
         origins=tuple(more.get("origins", "").split("|")),
@@ -73,7 +77,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     subject: str, why: str, origin: str
 ) -> None:
     asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
-    parts = request_messages(asked, Route("telegram", 1))
+    parts = request_messages(asked, HOME, CHANNELS)
     for part in parts:
         sound(part)
     shown = escape_invisible(subject) or "(nothing)"
@@ -85,11 +89,11 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     assert min(map(len, spans)) >= min(ENDS, len(shown))
     if len(parts) > 1:
         assert f"[… {len(shown) - sum(map(len, spans))} characters; " in parts[-1].text
-    details = details_message(asked)
+    details = details_message(asked, STANDARD)
     sound(details)
     assert "/allow ABC234 once" in details.text
     decided = msgspec.structs.replace(asked, ruling="once", by="tg:1")
-    settled = settled_message(decided, Route("telegram", 1), UTC)
+    settled = settled_message(decided, HOME, CHANNELS, UTC)
     sound(settled)
     assert settled.text.endswith("\n\n✓ Allowed once by you, Thu 00:00.")
     assert code_in((settled,))[:ENDS] == shown[:ENDS]
@@ -111,7 +115,7 @@ def test_a_label_is_short_and_plain(origin: str) -> None:
 
 
 def is_short_and_plain(asked: ApprovalRequest) -> None:
-    sound(request_messages(asked, Route("telegram", 1))[-1])
+    sound(request_messages(asked, HOME, CHANNELS)[-1])
     for one in buttons(asked):
         label, data = one.text, one.data
         assert not INVISIBLE & set(label)
@@ -132,7 +136,7 @@ def test_a_question_cuts_a_reason_and_sources_where_it_says() -> None:
     """60 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
     asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
-    (rich,) = request_messages(asked, Route("telegram", 1))
+    (rich,) = request_messages(asked, HOME, CHANNELS)
     runs = [len(run) for run in re.findall("t{20,}|x{20,}|s{20,}", rich.text)]
     assert runs == [59, 299, 79]  # and an ellipsis
     assert "a, b, c, d and 2 more." in rich.text

@@ -22,7 +22,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.conversation.calls import ApprovalScope
 from elwood.agent.conversation.route import Route
 
-ROUTE = Route("telegram", 7)
+ROUTE = Route("telegram", "7")
 
 
 def question(call: str, session: str = "s", **more: str) -> Question:
@@ -37,7 +37,6 @@ def question(call: str, session: str = "s", **more: str) -> Question:
         route=ROUTE,
         principal="tg:7",
         offered=("conversation", "always"),
-        host=more.get("host"),
     )
 
 

@@ -19,7 +19,7 @@ async def test_of_too_many_chats_the_oldest_notice_is_forgotten(refusal: Busy | 
     async def run() -> None:
         async for message in box:
             assert isinstance(message, Post)
-            told.append(message.route.chat)
+            told.append(int(message.route.chat))
             message.reply.set(Sent("1"))
 
     async with trio.open_nursery() as nursery:
@@ -27,7 +27,7 @@ async def test_of_too_many_chats_the_oldest_notice_is_forgotten(refusal: Busy | 
         replies = IntakeReplies(box.address)
 
         async def refuse(chat: int) -> None:
-            await replies.settle(refusal, 1, Route("chat", chat))
+            await replies.settle(refusal, 1, Route("chat", str(chat)))
 
         chats = list(range(MAX_NOTICED + 1))
         for chat in chats:

@@ -23,7 +23,7 @@ from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.text.markdown import Rich
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
-PLACES = (Route("chat", 1), Route("chat", 2))
+PLACES = (Route("chat", "1"), Route("chat", "2"))
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def test_news_that_did_not_arrive_follow_the_owner() -> None:
 
     async with outbox(answer) as (boxes, heard):
         assert await TellOwner(boxes, lambda: places, str)("It failed.")
-    assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, True)]
+    assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", True)]
 
 
 async def test_where_the_owner_has_blocked_us_the_next_place_counts() -> None:
@@ -76,7 +76,7 @@ async def test_where_the_owner_has_blocked_us_the_next_place_counts() -> None:
 
     async with outbox(answer) as (boxes, heard):
         assert await TellOwner(boxes, lambda: PLACES, str)("It failed.")
-    assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, False)]
+    assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", False)]
 
 
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:

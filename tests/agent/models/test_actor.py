@@ -18,7 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import ModelFailure, ModelRequest, Provider, Shown
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -40,7 +40,7 @@ from tests.model_roles import asking
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 PROMPT = Prompt("Be kind.")
-OWNER = Route("telegram", chat=1)
+OWNER = Route("telegram", chat="1")
 ONE = asking("a/m", "a/s", max_tokens=20)
 TWO = asking("a/m", "a/s", fallbacks=("b/n",), max_tokens=20)
 
@@ -154,7 +154,7 @@ async def house(
 
     calls = BadDisk()
     disk = Disk(blocking=inline, clock=now, calls=calls)
-    journal = Journal[UsageEntry, Ledger](folder / "usage.jsonl", UsageEntry, Ledger, disk)
+    journal = Journal[Charged, Ledger](folder / "usage.jsonl", Charged, Ledger, disk)
     book = UsageBook(journal, limits or Limits(), "UTC", now, settings.prices)
     outbox = Mailbox[OutboxMail]("outbox", 32)
     told: list[str] = []

@@ -24,9 +24,7 @@ def reaction(
     if seconds is not None and elapsed + seconds <= patience(fault.kind, "a/m", rest):
         return seconds
     given_up = give_up(fault, "a/m", rest)
-    if given_up.rest:
-        return given_up.rest[0]
-    return "for good" if given_up.permanent else "for now"
+    return given_up.rest[0] if given_up.rest else "give up"
 
 
 @pytest.mark.parametrize(
@@ -34,9 +32,9 @@ def reaction(
     [
         ("LLM-01", Fault("rate_limit", retry_after=7.0), {}, 7.0),
         ("LLM-01", Fault("rate_limit", retry_after=7.0), {"jitter": 1.0}, 8.85),
-        ("LLM-01", Fault("rate_limit", retry_after=600.0), {"elapsed": 301.0}, "for now"),
+        ("LLM-01", Fault("rate_limit", retry_after=600.0), {"elapsed": 301.0}, "give up"),
         ("LLM-01", Fault("rate_limit", retry_after=121.0), {"rest": (SAME,)}, SAME),
-        ("LLM-02", "spend_limit", {}, "for good"),
+        ("LLM-02", "spend_limit", {}, "give up"),
         ("LLM-02", "spend_limit", {"rest": (SAME, OTHER)}, OTHER),
         ("LLM-04", "overloaded", {"attempt": 2}, 1.0),
         ("LLM-04", "overloaded", {"attempt": 5, "jitter": 1.0}, 6.0),
@@ -48,25 +46,25 @@ def reaction(
         ("LLM-04", "overloaded", {"attempt": 6, "elapsed": 112.0, "rest": (SAME,)}, 8.0),
         ("LLM-04", "overloaded", {"attempt": 6, "elapsed": 113.0, "rest": (SAME,)}, SAME),
         ("LLM-05", "server", {"attempt": 6, "elapsed": 292.0}, 8.0),
-        ("LLM-05", "server", {"attempt": 6, "elapsed": 293.0}, "for now"),
+        ("LLM-05", "server", {"attempt": 6, "elapsed": 293.0}, "give up"),
         ("LLM-06", "conflict", {"attempt": 2}, 1.0),
-        ("LLM-06", "conflict", {"attempt": 3}, "for now"),
-        ("LLM-07", Fault("overloaded", should_retry=False), {}, "for now"),
+        ("LLM-06", "conflict", {"attempt": 3}, "give up"),
+        ("LLM-07", Fault("overloaded", should_retry=False), {}, "give up"),
         ("LLM-07", Fault("server", should_retry=False), {"rest": (SAME,)}, SAME),
-        ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 3}, "for now"),
-        ("LLM-07", Fault("bad_key", should_retry=True), {}, "for good"),
+        ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 3}, "give up"),
+        ("LLM-07", Fault("bad_key", should_retry=True), {}, "give up"),
         ("LLM-08", "offline", {"attempt": 20, "elapsed": 800.0}, 8.0),
-        ("LLM-08", "offline", {"attempt": 20, "elapsed": 893.0}, "for now"),
+        ("LLM-08", "offline", {"attempt": 20, "elapsed": 893.0}, "give up"),
         ("LLM-08", "offline", {"attempt": 6, "elapsed": 113.0, "rest": (SAME, OTHER)}, OTHER),
-        ("LLM-10", "cut", {"attempt": 6}, "for now"),
+        ("LLM-10", "cut", {"attempt": 6}, "give up"),
         ("LLM-11", "stalled", {"attempt": 2, "elapsed": 180.0}, 1.0),
-        ("LLM-11", "stalled", {"attempt": 3}, "for now"),
-        ("LLM-25", "nonsense", {"attempt": 2}, "for now"),
+        ("LLM-11", "stalled", {"attempt": 3}, "give up"),
+        ("LLM-25", "nonsense", {"attempt": 2}, "give up"),
         ("LLM-37", "bad_key", {"rest": (SAME, OTHER)}, OTHER),
-        ("LLM-38", "forbidden", {}, "for good"),
+        ("LLM-38", "forbidden", {}, "give up"),
         ("LLM-39", "no_model", {"rest": (SAME,)}, SAME),
-        ("LLM-39", "no_model", {}, "for good"),
-        ("400", "rejected", {}, "for now"),
+        ("LLM-39", "no_model", {}, "give up"),
+        ("400", "rejected", {}, "give up"),
     ],
 )
 def test_each_failure_has_its_reaction(

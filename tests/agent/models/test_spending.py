@@ -1,5 +1,7 @@
 """Prices, the ledger, limits, warnings, and the list of what was spent."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -15,8 +17,6 @@ from elwood.agent.models.ledger import (
     Charged,
     Ledger,
     Tally,
-    UsageEntry,
-    Warned,
     charge,
     cost,
     spent,
@@ -24,6 +24,7 @@ from elwood.agent.models.ledger import (
 from elwood.agent.models.limits import limit_reached, warnings
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import TOP, in_list
+from elwood.foundation.storage.journal import JournalDamaged, digest, replay, write_line
 from elwood.foundation.text.markdown import to_entities
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
@@ -54,7 +55,7 @@ def entry(
     return Charged(session=session, model="anthropic/m", day=day, input=n, usd=usd, job=job)
 
 
-def folded(*entries: UsageEntry) -> Ledger:
+def folded(*entries: Charged) -> Ledger:
     ledger = Ledger()
     for seq, each in enumerate(entries, 1):
         ledger.apply(seq, 0.0, each)
@@ -142,22 +143,19 @@ def test_the_ledger_stays_bounded_and_keeps_what_is_in_use() -> None:
     assert ledger.models["anthropic/m"].tokens == 2800
 
 
-@pytest.mark.parametrize(
-    ("old", "read"),
-    [
-        (
-            b'{"type":"charged","session":"s","model":"a/m","day":"2026-11-21","input":7,"usd":1.0}',
-            Charged("s", "a/m", TODAY, input=7, usd=1.0),
-        ),
-        (
-            b'{"type":"warned","account":{"scope":"day","of":"2026-11-21"},"unit":"usd","most":1.0,'
-            b'"used":0.9}',
-            Warned(),
-        ),
-    ],
-)
-def test_entries_of_earlier_versions_read_as_ever(old: bytes, read: UsageEntry) -> None:
-    assert msgspec.json.decode(old, type=UsageEntry) == read
+def test_an_entry_of_an_earlier_version_reads_as_ever() -> None:
+    old = b'{"type":"charged","session":"s","model":"a/m","day":"2026-11-21","input":7,"usd":1.0}'
+    read = msgspec.json.decode(old, type=Charged)
+    assert read == Charged("s", "a/m", TODAY, input=7, usd=1.0)
+
+
+def test_an_entry_that_no_release_wrote_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "usage.jsonl"
+    first = write_line(1, "", 0.0, (entry(),))
+    path.write_bytes(first + write_line(2, digest(first), 0.0, ({"type": "warned"},)))
+    why = r"usage\.jsonl, line 2 holds what this version of Elwood does not know .*'warned'"
+    with pytest.raises(JournalDamaged, match=why):
+        replay(path, Charged, Ledger)
 
 
 @pytest.mark.parametrize(

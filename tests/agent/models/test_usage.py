@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.actor import UsageBook
-from elwood.agent.models.ledger import Caller, Charged, Ledger, UsageEntry
+from elwood.agent.models.ledger import Caller, Charged, Ledger
 from elwood.agent.models.settings import Limits
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
@@ -35,17 +35,15 @@ class World:
 
     async def book(self) -> UsageBook:
         disk = Disk(blocking=inline, clock=lambda: self.now, calls=self.calls)
-        journal = Journal[UsageEntry, Ledger](
-            self.path, UsageEntry, Ledger, disk, segment=self._segment
-        )
+        journal = Journal[Charged, Ledger](self.path, Charged, Ledger, disk, segment=self._segment)
         book = UsageBook(journal, LIMITS, "UTC", lambda: self.now)
         await book.open()
         book.warn = self.told.append
         return book
 
-    async def entries(self) -> list[UsageEntry]:
+    async def entries(self) -> list[Charged]:
         await trio.lowlevel.checkpoint()
-        return [entry for _, _, entry in entries_of(self.path, UsageEntry)]
+        return [entry for _, _, entry in entries_of(self.path, Charged)]
 
 
 STEPS = st.lists(

@@ -240,20 +240,14 @@ class House:
             tools = list(world.effects.tools())
             messenger = Messenger(core.channels, core.approvals)
             pool = Sessions(core, tools, messenger, extensions, dry_run=world.dry_run)
-            await pool.run(mailbox, grace=20.0, listener=lambda event: None)
+            await pool.run(mailbox, grace=20.0, listener=lambda event: None, wakes=lambda id_: True)
 
     def _core(self, closing: AsyncExitStack) -> Core:
         world, paths = self.world, self._paths()
         clock = OwnerClock(world.now, world.zone)
         environment = Environment(now=world.now, blocking=world.blocking, calls=world.calls)
         channels = Channels()
-        chat = Channel(
-            name="chat",
-            outbox=self.outbox.address,
-            owner=(),
-            owners=frozenset({ME.id}),
-            serves=lambda name: True,
-        )
+        chat = Channel(name="chat", outbox=self.outbox.address, owner=(), owners=frozenset({ME.id}))
         channels.add(chat)
         config = Config.holding(
             paths,
@@ -271,6 +265,7 @@ class House:
             workspace=Root(paths.workspace),
             table=self.actor_table,
             sessions=self.sessions.address,
+            children=Mailbox[SessionsMail]("child runs", 1).address,
             approvals=self.approver.mailbox.address,
             models=self.models.address,
             anchoring=Mailbox[AnchoringMail]("anchors", 1).address,

@@ -551,7 +551,7 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World)
 
 async def test_an_answer_waits_for_none_that_goes_elsewhere(world: World) -> None:
     """There is no such channel in this process, so the first one is kept."""
-    away = Route("away", 1)
+    away = Route("away", "1")
     replies = [
         Replied("a", None, ("a",), away, "first"),
         Replied("b", None, ("b",), ROUTE, "second"),

@@ -186,7 +186,7 @@ async def test_a_scope_is_of_one_tool_and_one_group_and_of_clean_conversations()
     assert z.scope is None
     keys = {x.scope.keys, tidy.scope.keys}
     for chat in (-5, -6):
-        group = Scene(("act", "x"), route=Route("telegram", chat, private=False))
+        group = Scene(("act", "x"), route=Route("telegram", str(chat), private=False))
         await group.perform()
         scope = group.approver.asked[0].question.scope
         assert scope is not None

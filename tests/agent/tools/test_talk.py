@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
 from elwood.agent.approvals.state import KnownPerson
-from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
@@ -30,12 +30,13 @@ from elwood.agent.conversation.calls import SendMessage, exact
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.talk import MAX_BYTES, MAX_UPLOADS, AskUser, MessageToSend, Messenger, Talk
 from elwood.agent.tools.tool import ToolContext, ToolFailure
+from elwood.features.telegram.channel import TelegramChannel
 from elwood.foundation.runtime import Address, Mailbox, Request, inline
 from elwood.foundation.storage.files import Root
 from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import outbox
 
-GROUP = Route("telegram", -100, 4, private=False, reply_to=9)
+GROUP = Route("telegram", "-100", "4", private=False, reply_to="9")
 FRIEND = 55
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 
@@ -80,12 +81,9 @@ def speaker(
     owners: tuple[int, ...] = (OWNER,),
 ) -> Speaker:
     (folder / "ws").mkdir(exist_ok=True)
-    homes = tuple(Route("telegram", chat) for chat in owners)
+    homes = tuple(Route("telegram", str(chat)) for chat in owners)
     channels = Channels()
-    channel = Channel(
-        name="telegram", outbox=mailbox.address, owner=homes, serves=lambda name: True, files=True
-    )
-    channels.add(channel)
+    channels.add(TelegramChannel(outbox=mailbox.address, owner=homes))
     return Speaker(folder / "ws", channels, here or homes[0])
 
 
@@ -173,9 +171,9 @@ async def test_the_owner_gets_it_where_they_wrote_last(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         hands = speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
         await send(hands, "one", "owner")
-        hands.channels.hear(Route("telegram", other, 3, reply_to=9))
+        hands.channels.hear(Route("telegram", str(other), "3", reply_to="9"))
         await send(hands, "two", "owner")
-        hands.channels.hear(Route("telegram", OWNER, 5))
+        hands.channels.hear(Route("telegram", str(OWNER), "5"))
         await send(hands, "three", "owner")
         sent = [(m.chat, m.params.get("message_thread_id")) for m in fake.sent]
         assert sent == [(OWNER, None), (other, 3), (OWNER, 5)]
@@ -212,14 +210,14 @@ async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("here", "to", "whom"),
     [
-        (Route("telegram", OWNER), "here", "owner"),
-        (Route("telegram", OWNER, 3), "owner", "owner"),
-        (Route("telegram", OWNER), f"tg:{OWNER}", "owner"),
+        (Route("telegram", str(OWNER)), "here", "owner"),
+        (Route("telegram", str(OWNER), "3"), "owner", "owner"),
+        (Route("telegram", str(OWNER)), f"tg:{OWNER}", "owner"),
         (GROUP, "here", "group"),
         (GROUP, "owner", "owner"),
-        (Route("telegram", OWNER, private=False), "here", "group"),
-        (Route("telegram", FRIEND), "here", "person"),
-        (Route("telegram", FRIEND), "owner", "owner"),
+        (Route("telegram", str(OWNER), private=False), "here", "group"),
+        (Route("telegram", str(FRIEND)), "here", "person"),
+        (Route("telegram", str(FRIEND)), "owner", "owner"),
         (Route("console"), "here", "person"),
     ],
 )

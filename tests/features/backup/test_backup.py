@@ -23,7 +23,6 @@ from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
 from elwood.foundation.storage.files import is_marked, mark_untrusted
 from elwood.foundation.storage.journal import Journal, verify
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
-from tests.features.backup.test_backup_damage import made
 from tests.foundation.storage.diary import Entry, Wrote
 
 
@@ -159,16 +158,6 @@ def test_the_history_of_the_workspace_comes_back(tmp_path: Path) -> None:
     assert contents(there.workspace) == contents(here.workspace)
     assert git(there.workspace, "status", "--short", "--branch") == "## trunk\n M folder/said.txt"
     assert git(there.workspace, "fsck") == ""
-
-
-def test_a_history_that_an_older_backup_keeps_apart_is_put_where_it_can_be_found(
-    tmp_path: Path,
-) -> None:
-    there = scope(tmp_path)
-    bundle = tarfile.TarInfo("workspace.bundle")
-    path = made(tmp_path, [tarfile.TarInfo("state/b"), bundle])
-    assert restore(there, path, clock=lambda: NOW + 60).problems == ()
-    assert (there.state / "workspace.bundle").exists()
 
 
 def test_journals_end_with_their_last_whole_line(tmp_path: Path) -> None:

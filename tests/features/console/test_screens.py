@@ -191,7 +191,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
             Message(id="a", text="", markdown=COMMAND, choices=choices("A", more)),
             Message(id="b", text="", markdown=DIFF, choices=choices("B")),
         )
-        it.keep("asks", "2 questions", "No, and say why", "rsync", "─ Tab to answer")
+        it.keep("asks", "Question 1 of 2", "No, and say why", "rsync", "─ Tab to answer")
         it.type("hm")
         it.keep("asks while something is typed", "empty the line, then Tab", "> hm")
         it.type("C-u", "Up")
@@ -199,7 +199,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.type("3")
         it.keep("does not know the key", "Not a key of this box")
         it.type("Tab")
-        it.keep("asks the next one", "2 questions", "new server", "━ press a key")
+        it.keep("asks the next one", "Question 2 of 2", "new server", "━ press a key")
         it.house.send(
             Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00.")
         )

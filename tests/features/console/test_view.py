@@ -211,7 +211,7 @@ def test_a_question_that_changes_loses_the_focus(desk: Desk) -> None:
 def test_only_so_many_questions_wait_and_the_others_are_printed(desk: Desk) -> None:
     for number in range(limits.MAX_BOXES + 1):
         desk.get(msgspec.structs.replace(ASKED, id=str(number)))
-    assert f"{limits.MAX_BOXES} questions" in desk.shown()
+    assert f"Question 1 of {limits.MAX_BOXES}" in desk.shown()
     assert "/allow X once" in desk.printed[-1], "what can be typed"
 
 

@@ -31,7 +31,7 @@ from tests.foundation.storage.confined import SENTINEL, snapshot
 from tests.foundation.storage.test_files import STILL, take
 
 __all__ = ["has_bubblewrap", "has_landlock"]
-CHAT = Route("telegram", 7)
+CHAT = Route("telegram", "7")
 
 
 @pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
@@ -161,7 +161,7 @@ async def test_a_mount_is_open_as_far_as_the_owner_says(home: Home, blog: Path) 
         assert "was opened for reading only" in said
         await hand.refused("edit_file", EditText("/mounts/blog/src/a.py", "open", "x"))
         await hand.refused("read_file", ReadFile("/mounts/of-one/a.py"))
-        other = Hand(app, route=Route("telegram", 8))
+        other = Hand(app, route=Route("telegram", "8"))
         assert await other.use("read_file", ReadFile("/mounts/of-one/a.py")) == "open words"
         assert "replaced" in await other.use("write_file", WriteText("/mounts/of-one/a.py", "x"))
 

@@ -58,7 +58,7 @@ from tests.foundation.net.test_systemd import Systemd
 from tests.foundation.runtime.scene import child
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
-OWNER = Route("telegram", chat=1)
+OWNER = Route("telegram", chat="1")
 SECRET = "sk-very-secret"
 SEEN = Inspection(ProcessSeen("1", 0.0), ())
 SETTINGS = HealthSettings()

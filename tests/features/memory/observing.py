@@ -14,11 +14,11 @@ from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
 from elwood.features.memory.learning import Kind, Observation, observations_of
 from elwood.features.memory.messages import Learn, MemoryMail, MemoryOverview, Overlook, Unlearned
 from elwood.features.memory.note import Note
+from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret

@@ -14,7 +14,6 @@ from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
@@ -29,6 +28,7 @@ from elwood.features.memory.messages import (
     Unlearned,
 )
 from elwood.features.memory.parts import command as run_command
+from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.tools import NoteSearch
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.indexed_files import LOOK_EVERY

@@ -22,7 +22,6 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
 )
-from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
     APART,
     MAX_FACTS,
@@ -43,6 +42,7 @@ from elwood.features.memory.learning import (
 )
 from elwood.features.memory.messages import Forgotten, Saved, Unsaved
 from elwood.features.memory.note import Note, NoteDraft, parse, render
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed, ModelUnavailable
-from elwood.agent.session.settings import LearningSettings
+from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scene import house
 from tests.agent.session.scripted import answer
 from tests.features.memory.observing import QUIET, TEA, Scene, facts

@@ -14,6 +14,7 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Received
 from elwood.agent.tools.tool import ToolFailure
 from elwood.features.skills.parts import SkillExtension, SkillList
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.store import SkillStore
 from elwood.features.skills.tools import read_skill
 from elwood.foundation.runtime import inline
@@ -35,7 +36,7 @@ def put(folder: Path, body: str = "Body.", more: str = "", **named: str) -> Path
 
 
 def skills(workspace: Path, *always: str) -> SkillList:
-    return SkillList(SkillStore(Root(workspace), inline), always)
+    return SkillList(SkillStore(Root(workspace), inline, SkillSettings()), always)
 
 
 async def test_what_can_be_used_is_listed_without_its_body(tmp_path: Path) -> None:
@@ -65,12 +66,12 @@ async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Pa
 
 async def test_one_for_some_chats_stands_in_no_prompt(tmp_path: Path) -> None:
     put(tmp_path / "skills/pdf")
-    shelf = SkillStore(Root(tmp_path), inline, chats={"pdf": (7,)})
+    shelf = SkillStore(Root(tmp_path), inline, SkillSettings(chats={"pdf": (7,)}))
     assert await SkillList(shelf, ()).text(BUDGET) == ""
     read = partial(read_skill, shelf, inline, lambda path: None, "pdf")
-    assert "Body." in await read(Route("telegram", 7))
+    assert "Body." in await read(Route("telegram", "7"))
     with pytest.raises(ToolFailure, match="there are: none"):
-        await read(Route("telegram", 8))
+        await read(Route("telegram", "8"))
 
 
 def told(world: World, turn: int = -1) -> list[str]:
@@ -85,7 +86,7 @@ def told(world: World, turn: int = -1) -> list[str]:
 async def world(tmp_path: Path, virtual_time: None) -> World:
     """What surrounds conversations that know the skills cook and fill-pdf, and give at most one."""
     world = World(tmp_path)
-    shelf = SkillStore(Root(tmp_path / "work"), inline)
+    shelf = SkillStore(Root(tmp_path / "work"), inline, SkillSettings())
     put(tmp_path / "work/skills/cook", description="Makes meals.")
     put(tmp_path / "work/skills/fill-pdf")
     put(tmp_path / "work/skills/lost-pdf", more='metadata: {requires: "bins: no-such-program"}')

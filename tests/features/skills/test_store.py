@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.session.turn.prompt import default_documents
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, candidate
 from elwood.features.skills.store import (
     MAX_DEPTH,
@@ -29,7 +30,7 @@ from tests.features.skills.test_skill_list import put
 
 
 def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> FoundSkills:
-    return SkillStore(Root(workspace), inline, packages, off=off).look()
+    return SkillStore(Root(workspace), inline, SkillSettings(folders=packages, off=off)).look()
 
 
 def names(found: FoundSkills) -> list[str]:
@@ -58,13 +59,10 @@ def test_names_in_the_configuration_that_no_skill_has_are_told(tmp_path: Path) -
     put(tmp_path / "skills/github")
     (tmp_path / "skills/broken").mkdir()
     (tmp_path / "skills/broken/SKILL.md").write_text("no head")
-    store = SkillStore(
-        Root(tmp_path),
-        inline,
-        always=("style",),
-        off=("github", "broken", "gihub"),
-        chats={"githup": (1,)},
+    settings = SkillSettings(
+        always=("style",), off=("github", "broken", "gihub"), chats={"githup": (1,)}
     )
+    store = SkillStore(Root(tmp_path), inline, settings)
     assert list(store.look().problems)[1:] == [
         "skills.always: there is no skill style",
         "skills.off: there is no skill gihub; did you mean github?",
@@ -125,7 +123,7 @@ def test_what_strangers_may_have_written_is_no_skill(tmp_path: Path) -> None:
 
 
 async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
-    shelf = SkillStore(Root(tmp_path), inline)
+    shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
     path = put(tmp_path / "skills/one") / "SKILL.md"
     assert names(await shelf.found()) == ["one"]
     mark(path)
@@ -133,7 +131,7 @@ async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
 
 
 async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path: Path) -> None:
-    shelf = SkillStore(Root(tmp_path), inline)
+    shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
     assert await shelf.found() == FoundSkills()
     put(tmp_path / "skills/one")
     first = await shelf.found()
@@ -273,7 +271,7 @@ async def test_nothing_is_looked_at_again_until_something_changes(tmp_path: Path
     """Whatever changes counts: what is in a SKILL.md, a mark, a folder, a link in its place."""
     root = CountingRoot(tmp_path)
     later = 0
-    shelf = SkillStore(root, inline, now=lambda: time.time_ns() + later)
+    shelf = SkillStore(root, inline, SkillSettings(), now=lambda: time.time_ns() + later)
     one, two = put(tmp_path / "skills/one"), put(tmp_path / "skills/deep/two")
     assert names(await shelf.found()) == ["one", "two"]
     before = root.looks

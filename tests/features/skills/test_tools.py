@@ -7,6 +7,7 @@ import pytest
 
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.store import SkillStore
 from elwood.features.skills.tools import Activate, read_skill, tools
 from elwood.foundation.runtime import inline
@@ -20,7 +21,9 @@ class Scene:
     def __init__(self, tmp_path: Path) -> None:
         self.workspace = tmp_path / "work"
         self.told: list[str] = []
-        shelf = SkillStore(Root(self.workspace), inline, [tmp_path / "team"])
+        shelf = SkillStore(
+            Root(self.workspace), inline, SkillSettings(folders=(tmp_path / "team",))
+        )
         [self.tool] = tools(partial(read_skill, shelf, inline, lambda path: None))
 
     async def activate(self, name: str) -> str:

@@ -241,7 +241,8 @@ def test_the_same_task_is_taken_once() -> None:
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
 def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
     """Else those could not be taken when they come."""
-    task, decision = rules.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
+    wanted, chores = replace(HOURLY, id="", title=title), ("backup", "memory")
+    task, decision = rules.schedule(Timetable(), wanted, 0.0, chores)
     assert decision.ok
     assert task.id.startswith("my-")
 

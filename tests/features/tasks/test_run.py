@@ -18,7 +18,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Once
 from elwood.foundation.runtime import Mailbox
 
-TASK = Task("tea", "Tea", Once(0.0), prompt="Put the kettle on.", route=Route("chat", 1))
+TASK = Task("tea", "Tea", Once(0.0), prompt="Put the kettle on.", route=Route("chat", "1"))
 
 
 async def nothing(task: Task) -> str:
@@ -82,7 +82,7 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
     autojump_clock: object,
 ) -> None:
     """Its answers do not arrive, say, so it is full: that is no failure of the run."""
-    async with sessions(RunResult("It boils.", told=Route("chat", 1)), full="home") as mailbox:
+    async with sessions(RunResult("It boils.", told=Route("chat", "1")), full="home") as mailbox:
         outcome = await runner(mailbox, home=lambda route: "home").carry_out(RUN)
     assert outcome == Outcome("done", "It boils.")
 
@@ -92,7 +92,7 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
 ) -> None:
     """Meanwhile the owner may be somewhere else: what counts is where it was said."""
     taken: list[Inbound] = []
-    there, elsewhere = Route("chat", 1), Route("chat", 2)
+    there, elsewhere = Route("chat", "1"), Route("chat", "2")
     async with sessions(RunResult("It boils.", told=there), taken) as mailbox:
         made = runner(
             mailbox,
@@ -109,7 +109,7 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
 @pytest.mark.parametrize("private", [True, False])
 async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
     """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
-    place = Route("chat", -1, private=private)
+    place = Route("chat", "-1", private=private)
 
     async def limit(task: Task) -> str:
         await trio.lowlevel.checkpoint()

@@ -1,9 +1,7 @@
 """The fold of schedule.jsonl: what counts, what goes, and that it stays small."""
 
-import msgspec
 import pytest
 
-from elwood.features.tasks.rules import clock_behind
 from elwood.features.tasks.state import (
     PlannedRun,
     RunFinished,
@@ -43,19 +41,3 @@ def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result
     own = PlannedRun("t", 7200.0, series=4)
     row = folded(*made, RunStarted(own), RunFinished(own, "failed", "no")).tasks["t"]
     assert (row.failures, row.words) == (1, "no")
-
-
-def test_older_logs_are_read() -> None:
-    """They count misses that are told later, and put back what a clock had passed over."""
-    lines = [
-        '{"type":"made","task":{"id":"t","title":"T","when":{"type":"every","seconds":3600.0},'
-        '"prompt":"p"},"since":0.0}',
-        '{"type":"passed","task":"t","first":3600.0,"last":7200.0,"count":2,"result":"missed",'
-        '"why":"the run before took so long","later":true}',
-        '{"type":"summed","task":"t","tell":"2 times"}',
-        '{"type":"clock","to":60.0,"tell":"My clock was put back"}',
-    ]
-    table = folded(*(msgspec.json.decode(line, type=TimetableEntry) for line in lines))
-    assert [news.text for news in table.news] == ["2 times", "My clock was put back"]
-    assert table.tasks["t"].mark == 7200.0
-    assert clock_behind(table, 60.0 - 86_400.0, "UTC")

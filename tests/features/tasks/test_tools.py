@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.calls import Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import Label
@@ -32,6 +32,7 @@ from elwood.features.tasks.tools import (
     bounds_of,
 )
 from elwood.features.tasks.when import Cron, Every, Once
+from elwood.features.telegram.channel import TelegramChannel
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.settings import BadSetting
 from tests.features.tasks.timetables import keeping
@@ -39,7 +40,7 @@ from tests.features.tasks.timetables import keeping
 # Sunday 2026-11-22 12:00 in Paris.
 NOW = 1_795_345_200.0
 DAY = 86_400.0
-CHAT = Route("telegram", 7)
+CHAT = Route("telegram", "7")
 USUAL = Budget(2000, 1.0)
 
 
@@ -88,8 +89,7 @@ class World:
 async def world(folder: Path) -> AsyncIterator[World]:
     channels = Channels()
     box: Mailbox[OutboxMail] = Mailbox("outbox", 1)
-    own = Channel(name="telegram", outbox=box.address, owner=(CHAT,), serves=lambda name: True)
-    channels.add(own)
+    channels.add(TelegramChannel(outbox=box.address, owner=(CHAT,)))
     people: Mailbox[ApprovalsMail] = Mailbox("approvals", 1)
     messenger = Messenger(channels, people.address)
     async with keeping(folder, lambda: one.at, "Europe/Paris") as address:
@@ -146,7 +146,7 @@ async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
     """In a group each message is answered as such; asked for twice, a task is still the same."""
     async with world(tmp_path) as w:
         given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
-        here = Route("telegram", -5, private=False)
+        here = Route("telegram", "-5", private=False)
         asked = [msgspec.structs.replace(here, reply_to=message) for message in (11, 12)]
         for route in asked:
             await w.do(given, attrs.evolve(w.context, route=route))
@@ -313,7 +313,6 @@ def test_no_job_gets_more_than_its_conversation_has(
         tools, budget = bounds_of(given, context, Budget(usd=usual_usd))
     except BadSetting:
         return
-    budget = budget or Budget()
     assert held is None or (tools is not None and set(tools) <= set(held))
     assert budget.tokens == held_tokens
     for most in (held_usd, usual_usd if usd is not None else None):

@@ -18,8 +18,8 @@ from elwood.agent.approvals.messages import (
     EndAccess,
     Known,
     Meet,
-    MoveChat,
-    MovedChats,
+    MovedGroups,
+    MoveGroup,
     Stranger,
 )
 from elwood.agent.channels.messages import (
@@ -71,7 +71,7 @@ UNPACED = Pacing(
     draft_gap=0.0,
     typing_gap=0.0,
 )
-HOME = Route("telegram", OWNER)
+HOME = Route("telegram", str(OWNER))
 
 
 def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
@@ -100,7 +100,7 @@ class Neighbours:
     reached: list[Reachable] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
     edits: list[Edit] = attrs.field(factory=list)
-    moved: dict[int, int] = attrs.field(factory=dict)
+    moved: dict[str, str] = attrs.field(factory=dict)
     # None: no answer at all.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
@@ -163,10 +163,10 @@ class Neighbours:
                 case ButtonPressed():
                     self.presses.append(mail)
                     mail.reply.set(self.press(mail))
-                case MoveChat():
+                case MoveGroup():
                     self.moved[mail.new] = self.moved.get(mail.old, mail.old)
                     mail.reply.set(None)
-                case MovedChats():
+                case MovedGroups():
                     mail.reply.set(dict(self.moved))
                 case ApprovePairing():
                     raise AssertionError("Intake pairs nobody")

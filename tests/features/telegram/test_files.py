@@ -42,7 +42,7 @@ async def test_what_is_learned_on_the_way_holds_for_files_too() -> None:
         fake.moved[-5] = -100
         fake.fault("sendDocument", code=400, description="Bad Request: can't parse entities: x")
         part = Rich("text", (Entity("bold", 0, 4),))
-        group = Route("telegram", -5, private=False)
+        group = Route("telegram", "-5", private=False)
         assert isinstance(await out.post("", part=part, files=(A, B), route=group), Sent)
         assert [(m.chat, "caption_entities" in m.params) for m in fake.sent] == [(-100, False)] * 2
 

@@ -10,6 +10,7 @@ from elwood.agent.approvals.messages import Known, Stranger
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.built_in import BUILT_IN
+from elwood.features.telegram.channel import route_to
 from elwood.foundation.text.markdown import Entity, Rich
 from tests.agent.session.known import NAMES
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, SentMessage, fake_telegram
@@ -89,7 +90,7 @@ async def test_what_a_failed_poll_did_not_confirm_is_confirmed_at_the_stop(
 
 async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake, owners=(OWNER, 5)) as house:
-        house.take = lambda m: None if m.route.chat == 5 else Taken()
+        house.take = lambda m: None if m.route.chat == "5" else Taken()
         stuck = fake.say("stuck", chat=5, user=5)
         for n in range(3):
             fake.say(f"free {n}")
@@ -116,7 +117,7 @@ async def test_one_chat_keeps_its_order() -> None:
         async with intake(fake) as house:
             await house.until(lambda: len(house.inbound) == 30)
             for chat in (5, OWNER):
-                order = [int(m.text) for m in house.inbound if m.route.chat == chat]
+                order = [int(m.text) for m in house.inbound if m.route.chat == str(chat)]
                 assert order == sorted(order)
 
 
@@ -197,7 +198,7 @@ async def test_a_pressed_answer_is_a_message_that_says_so() -> None:
         assert (got.session, got.text, got.quote) == (f"tg-{OWNER}", "coffee", "Which one?")
         assert got.principal.id == f"tg:{OWNER}"
         assert got.principal.owner
-        assert (got.route, got.untrusted) == (Route("telegram", OWNER), False)
+        assert (got.route, got.untrusted) == (Route("telegram", str(OWNER)), False)
         assert abs(got.sent_at - fake.clock()) < 60
         assert fake.answered[query] == "✓"
         assert not house.presses
@@ -228,7 +229,7 @@ async def test_only_those_who_may_write_may_press() -> None:
         assert [got.principal.id for got in house.inbound] == ["tg:55", f"tg:{OWNER}"]
         assert [got.principal.owner for got in house.inbound] == [False, True]
         assert {got.session for got in house.inbound} == {f"tg-{GROUP}-9"}
-        assert house.inbound[1].route == Route("telegram", GROUP, 9, False, asked.message_id)
+        assert house.inbound[1].route == route_to(GROUP, 9, False, asked.message_id)
         assert not house.posts
         assert not any(meet.asks for meet in house.met)
 
@@ -250,7 +251,7 @@ async def test_who_takes_us_out_ends_the_yes_and_who_speaks_is_reached_again(sta
         fake.member(GROUP, status)
         fake.member(OWNER, "kicked")
         await fake.until(lambda: not fake.unconfirmed)
-        told = {mail.route.chat: mail.gone for mail in house.reached}
+        told = {int(mail.route.chat): mail.gone for mail in house.reached}
         assert told == {GROUP: "Ann took me out", OWNER: "they blocked me"}
         assert house.ended == [f"tg:{GROUP}"]
         fake.say("back again")

@@ -11,7 +11,7 @@ from elwood.agent.conversation.route import Route
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import outbox
 
-GROUP = Route("telegram", -100123, private=False)
+GROUP = Route("telegram", "-100123", private=False)
 LINE = "⏳ run_command make test · {} s"
 
 
@@ -109,7 +109,7 @@ async def test_in_a_group_the_line_stands_below_what_is_said(jumping_clock: Mock
 
 
 async def test_two_topics_of_a_chat_have_their_own(jumping_clock: MockClock) -> None:
-    other = Route("telegram", OWNER, topic=7)
+    other = Route("telegram", str(OWNER), thread="7")
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.runs("⏳ one")
         out.runs("⏳ two", route=other)
@@ -169,7 +169,7 @@ async def test_secrets_are_taken_out_of_a_growing_text_once_a_second(
         looks += 1
         return text[:10]
 
-    private = Route("telegram", OWNER)
+    private = Route("telegram", str(OWNER))
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         for length in range(1, 300):
             for route in (private, GROUP):

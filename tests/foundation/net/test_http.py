@@ -8,6 +8,7 @@ import struct
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -513,3 +514,62 @@ def test_servers_are_judged_as_by_the_engine_of_httpx2(
     assert ours.cert_store_stats() == theirs.cert_store_stats()
     for name in ("verify_mode", "check_hostname", "verify_flags", "options", "minimum_version"):
         assert getattr(ours, name) == getattr(theirs, name)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of localhost by nobody else, with its key, in one file."""
+    x509 = pytest.importorskip("cryptography.x509")  # of an extra
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    now = datetime.now(UTC)
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    signed = made.add_extension(names, critical=False).sign(key, SHA256())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "localhost.pem"
+    path.write_bytes(secret + signed.public_bytes(Encoding.PEM))
+    return path
+
+
+async def test_a_server_is_believed_only_by_its_certificate(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[int] = []
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        served.append(0)
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                served[-1] += 1
+                await stream.send_all(OK)
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    async with trio.open_nursery() as nursery:
+        serve = partial(trio.serve_ssl_over_tcp, answer, 0, context, host="127.0.0.1")
+        [listener] = await nursery.start(partial(serve, https_compatible=True))
+        port = listener.transport_listener.socket.getsockname()[1]
+        for name, is_known in (("localhost", True), ("127.0.0.1", True), ("localhost", False)):
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            if not is_known:
+                monkeypatch.delenv("SSL_CERT_FILE")
+            trust.cache_clear()
+            client = Client()
+            if name == "localhost" and is_known:
+                for _ in range(2):
+                    assert (await post(client, f"https://{name}:{port}/{SECRET}")).body == b"ok"
+            else:
+                with pytest.raises(Unreachable, match="TLS failed") as caught:
+                    await post(client, f"https://{name}:{port}/{SECRET}")
+                assert SECRET not in str(caught.value)
+            await client.aclose()
+        nursery.cancel_scope.cancel()
+    trust.cache_clear()
+    assert served[0] == 2
+    assert sum(served) == 2

@@ -7,8 +7,17 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.foundation.runtime import ActorDown, ActorUnavailable, Mailbox, RestartPolicy
-from tests.foundation.runtime.scene import Say, child, house
+from elwood.foundation.runtime import (
+    ActorDown,
+    ActorUnavailable,
+    AskedUpward,
+    Child,
+    Mailbox,
+    PoolPolicy,
+    RestartPolicy,
+    run_pool,
+)
+from tests.foundation.runtime.scene import Say, Scene, child, house
 
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
@@ -229,3 +238,62 @@ async def test_tell_waits_for_room_and_offer_does_not(autojump_clock: object) ->
     assert mailbox.receive_nowait() == "one"
     with pytest.raises(trio.WouldBlock):  # the cancelled tell left nothing behind
         mailbox.receive_nowait()
+
+
+@pytest.mark.parametrize(("own", "other"), [(2, 2), (2, 3), (2, 1)])
+async def test_an_actor_asks_lower_steps_only(autojump_clock: object, own: int, other: int) -> None:
+    """What a task of it does counts as well; up and beside goes what does not wait."""
+    ends = list[Any]()
+    there = child("there", fragile)
+    there.mailbox.step = other
+    to = there.mailbox.address
+
+    async def ask() -> None:
+        try:
+            ends.append(await to.ask(Say(word="asked")))
+        except AskedUpward as error:
+            ends.append(str(error))
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        assert to.offer(Say(word="hint"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+        await trio.sleep_forever()
+
+    async with house(there, Child(Mailbox[Any]("here", 1, own), body)):
+        await trio.sleep(1)
+    said = f"here (step {own}) asks there (step {other}): an actor may ask lower steps only"
+    assert len(ends) == 1
+    assert ends[0] == "asked" if other < own else ends[0].startswith(said)
+
+
+async def test_the_children_of_a_pool_are_on_its_step(autojump_clock: object) -> None:
+    """So one does not ask another, nor itself."""
+    failed = list[str]()
+    pool = Mailbox[Say]("pool", 8, 4)
+
+    async def one(key: str, mailbox: Mailbox[Say]) -> None:
+        try:
+            await pool.address.ask(Say(key="b"))
+        except AskedUpward as error:
+            failed.append(str(error))
+
+    async def body(mailbox: Mailbox[Say]) -> None:
+        await run_pool(
+            mailbox,
+            key=lambda say: say.key,
+            body=one,
+            wake=wake,
+            refuse=lambda say, why: None,
+            policy=PoolPolicy(),
+            listener=scene.listen,
+            actor_table=scene.actor_table,
+        )
+
+    async def wake() -> list[str]:
+        return ["a"]
+
+    scene = Scene()
+    async with house(Child(pool, body), scene=scene):
+        await trio.sleep(1)
+    assert [one.partition(":")[0] for one in failed] == ["pool/a (step 4) asks pool (step 4)"]

@@ -310,12 +310,11 @@ async def test_a_log_that_cannot_be_closed_goes_on_and_is_closed_later(
     assert (await opened(journal.path)).state == journal.state
 
 
-async def test_what_a_crash_or_an_older_version_left_is_removed(tmp_path: Path) -> None:
+async def test_what_a_crash_left_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await opened(path)
     await journal.append(Wrote("one"))
     temporary(path).write_bytes(b"half a stat")
-    (tmp_path / "a.jsonl.snapshot").write_bytes(b"{}")
     await opened(path)
     assert names(tmp_path) == ["a.jsonl"]
 

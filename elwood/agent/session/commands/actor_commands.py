@@ -258,7 +258,8 @@ class Commands:
             request = Complete(
                 session=self._log.account,
                 role=state.model or "default",
-                prompt=state.prompt or await self._runner.prompt.now(self._log.id),
+                prompt=state.prompt
+                or await self._runner.prompt.now(self._core.channels.group(self._log.id)),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
             )
             deadline = trio.current_effective_deadline()
@@ -295,14 +296,12 @@ class Commands:
         if asked is None:
             told = help_text(self._known.all, name)
             return CommandAnswer(f"I do not understand that. {told}")
-        settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._core.approvals.insist(
                 lambda: msgspec.structs.replace(asked, reply=Reply())
             )
-        if settled is None:
-            return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
-        return CommandAnswer(literal(settled.text))
+            return CommandAnswer(literal(settled.text))
+        return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
 
     # --- how it goes, what was done, and what it costs ---
 
@@ -378,7 +377,7 @@ class Commands:
         if format_ is None:
             return "Say which kind of file: /export md or /export html"
         typed = f"In a terminal, `elwood session export {log_.id}` writes it."
-        if not self._core.channels.takes_files(received.route):
+        if not self._core.channels.at(received.route).files:
             return f"No file can be sent here. {typed}"
         history, zone = await self._history(), core.clock.zone
         content = await core.environment.blocking(

@@ -24,7 +24,6 @@ class SlashCommands:
         self.moving = frozenset(name for name, one in self._named.items() if one.moves)
 
     def find(self, name: str) -> SlashCommand | None:
-        """Return the command with that name, or with that alias."""
         return self._named.get(name)
 
 

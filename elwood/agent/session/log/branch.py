@@ -140,7 +140,10 @@ class Branch(msgspec.Struct):
 
     def hear(self, received: Received) -> None:
         """Take in what a message brings besides its words."""
-        origin, bounds = f"a message sent by {received.principal}", received.bounds
+        bounds, parent = received.bounds, received.parent
+        origin = (
+            f"the conversation {parent}" if parent else f"a message sent by {received.principal}"
+        )
         private = bounds is not None and bounds.private
         is_strange = received.untrusted and not received.member
         self.taint.add(Label(untrusted=is_strange, private=private), origin)
@@ -148,8 +151,9 @@ class Branch(msgspec.Struct):
             self.taint.add(Label(untrusted=file.untrusted), file.path)
         self.taint.add(Label(untrusted=bool(received.heard)), "what others said in the group")
         self.members = self.members or received.member
-        # What a run told the person is the model's: what it names, the owner has not named.
-        is_told = bounds is not None and bounds.says in TOLD
+        # A model wrote what a run told the person, and what a child is asked: what it names, the
+        # owner has not named.
+        is_told = bool(parent) or (bounds is not None and bounds.says in TOLD)
         # A file that must still be fetched counts as one that is here.
         brings_files = any(not file.is_speech for file in received.pending)
         if not (self.taint.sources or received.untrusted or is_told or brings_files):
@@ -182,7 +186,6 @@ class Branch(msgspec.Struct):
         self.prompt_tokens = estimate_prompt(prompt) if prompt else 0
 
     def move(self, resumed: Resumed) -> None:
-        """Become the line that *resumed* tells."""
         self.path = [*self.path[: resumed.keep], *resumed.nodes]
         if not resumed.same_prompt:
             self._stand_behind(resumed.prompt)

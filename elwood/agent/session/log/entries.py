@@ -63,6 +63,11 @@ class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "e
     troubles: tuple[str, ...] = ()
     looks: tuple[Look, ...] = ()
 
+    @property
+    def parent(self) -> str:
+        """The session whose model wrote the text, for a child run; else empty."""
+        return self.bounds.parent if self.bounds is not None else ""
+
     def with_fetched(self, found: FetchedFile) -> "Received":
         """Return the message after its first pending file was fetched as *found*."""
         return msgspec.structs.replace(
@@ -241,7 +246,8 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     *label* is what the text brings into the conversation, from *origin*; *ruling* as in
     `CallStarted`.  *done* says what was done, if the tool does; one that *forgets* was for words
     that are not to be kept.  *number* is what people call it by, in their conversation, and *at*
-    when it ended, in Unix time; *looked* names what it looked at, if it only did that.
+    when it ended, in Unix time; *looked* names what it looked at, if it only did that.  *acted* is
+    as in `Output`.
     """
 
     turn: str
@@ -258,6 +264,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     number: int = 0
     at: float = 0.0
     looked: str = ""
+    acted: bool = False
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):

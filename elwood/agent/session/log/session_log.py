@@ -10,8 +10,8 @@ from elwood.agent.conversation.message import Notice, Results, texts
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, inputs, next_work
 from elwood.agent.session.log.turns import Turn
-from elwood.foundation.runtime import Signal, clear_error, report_error
-from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.runtime import Signal
+from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.sessions")
@@ -135,17 +135,12 @@ class SessionLog:
         again.
         """
         pause = FIRST_PAUSE
-        while True:
-            try:
-                await self._journal.append(*entries, last_words=last_words, synced=synced)
-            except DiskFull as error:
-                report_error(WRITE, str(error))
-            else:
-                clear_error(WRITE)
-                self._tell_changed()
-                return
+        while not await write_or_report(
+            WRITE, self._journal.append(*entries, last_words=last_words, synced=synced)
+        ):
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
+        self._tell_changed()
 
     def changed(self) -> None:
         self._changed.give()

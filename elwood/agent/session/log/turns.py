@@ -183,7 +183,7 @@ class Turn(msgspec.Struct):
     @property
     def named(self) -> frozenset[str]:
         """URLs and hosts that the owner wrote in this turn."""
-        own = (received for received in self.inputs if not received.untrusted)
+        own = (one for one in self.inputs if not (one.untrusted or one.parent))
         return frozenset(name for received in own for name in addresses(received.text))
 
     @property
@@ -291,7 +291,9 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     is_in_vain = failed and not turn.inputs
     if turn.route != NOWHERE and (is_uncertain or is_in_vain):
         return text or UNCERTAIN, False
-    return text, bounds.says == "silent" or failed or not text
+    # A child answers its parent; what is done later, upon a yes, only the person can be told.
+    is_parents = bool(bounds.parent and turn.inputs)
+    return text, is_parents or bounds.says == "silent" or failed or not text
 
 
 # Messages of a turn that are kept, calls, and characters of each: the most that can be set.
@@ -359,7 +361,8 @@ def finished(
 def asked(received: Received) -> str:
     """Give the words of a message in a short line, without what it replies to."""
     if received.bounds is not None:
-        return f"(the task {received.bounds.owner})"
+        of = received.bounds.parent
+        return f"(a child run of {of})" if of else f"(the task {received.bounds.owner})"
     return plain_words(_own(received.text)) or received.missing
 
 

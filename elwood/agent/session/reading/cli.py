@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.settings import Owner
-from elwood.agent.models.ledger import Ledger, UsageEntry, spent
+from elwood.agent.models.ledger import Charged, Ledger, spent
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import course, in_table
 from elwood.agent.session.log.entries import Entry
@@ -125,11 +125,11 @@ def journal_state(path: Path, entries: Any, new: type[S]) -> S:
 def budget(config: Config, given: Namespace) -> int:
     """Print what models have cost, and how near the limits are."""
     path, zone, now = config.of(Paths).state / "usage.jsonl", config.of(Owner).timezone, time.time()
-    journal, ledger, entries = SessionJournal(path), Ledger(), list[UsageEntry]()
+    journal, ledger, entries = SessionJournal(path), Ledger(), list[Charged]()
     if path.exists():
         with journal.noting():
-            ledger = replay(path, UsageEntry, Ledger)[0]
-            entries = [entry for _, _, entry in entries_of(path, UsageEntry)]
+            ledger = replay(path, Charged, Ledger)[0]
+            entries = [entry for _, _, entry in entries_of(path, Charged)]
     whole = spent(ledger, "", now, zone)
     if given.json:
         kinds = {
@@ -155,7 +155,6 @@ def budget(config: Config, given: Namespace) -> int:
 
 
 def receipts(config: Config, given: Namespace) -> int:
-    """Print the newest calls, the newest first."""
     newest, journals = newest_calls(
         config, given.since, given.session, given.limit, tool=given.tool, outcome=given.outcome
     )
@@ -194,7 +193,6 @@ def newest_calls(
 
 
 def as_json(call: CallRecord) -> dict[str, object]:
-    """Give a call as programs read it."""
     fields = msgspec.structs.asdict(call)
     del fields["seq"]
     return fields
@@ -266,7 +264,6 @@ def export(config: Config, given: Namespace) -> int:
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print the turns of a conversation, or one of them whole."""
     journal, zone = _journal(config, given.session), config.of(Owner).zone
     history = History(given.session, journal.log())
     if given.turn is None:

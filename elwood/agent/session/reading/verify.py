@@ -80,7 +80,6 @@ Known = dict[Path, tuple[Anchors, Collection[str]]]
 
 
 def _read_anchors(paths: Iterable[Path]) -> tuple[Wanted, Known]:
-    """Read what was anchored of *paths*."""
     wanted: Wanted = {}
     known: Known = {}
     for folder in dict.fromkeys(one for path in paths for one in (path.parent, path.parent.parent)):

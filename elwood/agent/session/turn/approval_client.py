@@ -22,12 +22,10 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import Question, is_fresh
 from elwood.agent.conversation.calls import (
     ApprovalScope,
-    FetchUrl,
     Outcome,
     OwnerAnswer,
     Plan,
     ReadFiles,
-    SendRequest,
     bound,
 )
 from elwood.agent.conversation.labels import CLEAN, NAMELESS, PRIVATE, Label
@@ -344,7 +342,6 @@ class ApprovalClient:
             principal=turn.principal,
             offered=tuple(offered),
             origins=origins,
-            host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
             scope=wanted.scope if why.remember else None,
             asks=action.asks,
             arguments=call.call.arguments,

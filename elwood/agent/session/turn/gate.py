@@ -183,7 +183,9 @@ class Gate:
     async def _break_off(self, call: OpenCall) -> None:
         """Write down what is known of a call that was left before its end."""
         is_look = call.outer is not None and call.pending is None
-        if call.started is not None and call.started.effect != "pure":
+        if (output := await self._stop_elsewhere(call)) is not None:
+            await self._end(call, "failed", output)
+        elif call.started is not None and call.started.effect != "pure":
             await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_deeds(call)}"))
         elif call.started is not None or is_look:
             await self._end(call, "failed", Output("stopped"))
@@ -235,6 +237,13 @@ class Gate:
         if ended.outcome != "ok":
             raise NestedCallFailed(f"{name}: {ended.text}", ended.outcome, label, ended.origin)
         return Output(ended.text, label.untrusted, label.private, ended.origin)
+
+    async def _stop_elsewhere(self, call: OpenCall) -> Output | None:
+        """Stop what *call* has begun outside of the session; None if its end is unknown."""
+        tool = self._tools.get(call.call.name)
+        if call.started is None or call.outer is not None or tool is None or tool.stop is None:
+            return None
+        return await tool.stop(self._context(of=call))
 
     # --- one call, step by step ------------------------------------------------------------------
 
@@ -383,7 +392,7 @@ class Gate:
         if tool.scope is not None:
             look = partial(tool.scope, wanted.given, self._context())
             scope = await self._guarded(tool, look, "failed")
-        group = "" if route.private else f"{route.channel}:{route.chat}"
+        group = "" if route.private else route.address
         scope = scope and hashed(scope, tool.name, tool.definition, group)
         return msgspec.structs.replace(wanted, scope=scope)
 
@@ -457,11 +466,13 @@ class Gate:
         gives = wanted.gives
         running = RunningTool(tool, self._limit(tool), call.within)
         make = partial(self._call_within, call, running) if nests else refuse_call
-        context = self._context(wanted.plan.facts, make)
+        context = self._context(wanted.plan.facts, call, make)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             step = partial(tool.run, wanted.given, context)
             given = await self._guarded(tool, step, late, running)
+            if isinstance(given, Output) and given.failed:
+                raise CallNotRun("failed", given)
         except CallNotRun as failure:  # whose words it holds, it says itself
             failure.gives = Label(private=gives.private)
             raise
@@ -530,6 +541,7 @@ class Gate:
             0 if call.outer else call.number,
             self._now(),
             tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
+            output.acted,
         )
         began = self._began.pop(call.key, None)
         level = logging.DEBUG if call.outer is not None and started is None else self._level
@@ -555,7 +567,10 @@ class Gate:
         return entry
 
     def _context(
-        self, facts: Mapping[str, str] | None = None, call: Call = refuse_call
+        self,
+        facts: Mapping[str, str] | None = None,
+        of: OpenCall | None = None,
+        call: Call = refuse_call,
     ) -> ToolContext:
         state, turn = self._log.state, self._log.turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
@@ -572,8 +587,17 @@ class Gate:
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
+            number=str(of.number) if of is not None and of.outer is None else "",
+            earlier=self._count_earlier(of) if of is not None else 0,
             call=call,
         )
+
+    def _count_earlier(self, call: OpenCall) -> int:
+        """Count the calls of the same tool in the turn that came before *call*."""
+        turn = self._log.turn
+        numbers = {one.number for one in turn.receipts if one.tool == call.call.name}
+        numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
+        return sum(0 < number < call.number for number in numbers)
 
     def _written(self) -> Collection[str]:
         """Name the files that were written in this conversation, as far as its receipts say."""

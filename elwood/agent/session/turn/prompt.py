@@ -15,7 +15,6 @@ import msgspec
 import trio
 
 import elwood
-from elwood.agent.conversation.inbound import group_of
 from elwood.agent.conversation.message import Prompt, ReceivedFile
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
@@ -89,12 +88,12 @@ class SystemPrompt:
         # The documents that were read, behind their stamps; without stamps they are read again.
         self._documents: tuple[Stamps, Documents] = ({}, Documents())
 
-    async def now(self, session: str) -> Prompt:
-        """Give the prompt of *session*, as all was at most `LOOK_EVERY` seconds ago.
+    async def now(self, group: str | None) -> Prompt:
+        """Return the prompt, as all was at most `LOOK_EVERY` seconds ago.
 
-        In a group the owner's rules for it stand at its end.  Raises Unconfined.
+        In a *group* the owner's rules for it are at its end.  Raises Unconfined.
         """
-        prompt, group = await self._shared(), group_of(session)
+        prompt = await self._shared()
         if group is None:
             return prompt
         name = f".agents/groups/{group}.md"  # a folder that strangers' words never get into

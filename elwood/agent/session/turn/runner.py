@@ -11,6 +11,7 @@ import trio
 
 from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.message import FetchedFile
+from elwood.agent.conversation.run import without_child
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.core import Core
@@ -107,7 +108,9 @@ class TurnRunner:
     def is_acting(self) -> bool:
         turn = self._log.state.turn
         calls = turn.calls.values() if self.is_working and turn is not None else ()
-        return any(call.started is not None and call.ended is None for call in calls)
+        open_ = [call.started for call in calls if call.ended is None]
+        # A keyed call finds what it has begun when it is repeated after the start.
+        return any(one is not None and one.effect != "keyed" for one in open_)
 
     def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -305,7 +308,10 @@ class TurnRunner:
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn, began = self._log.turn, trio.current_time()
-        limit = self._settings.deadline
+        limit, name = self._settings.deadline, "the limit of a turn"
+        until = turn.bounds.deadline if turn.bounds is not None and turn.inputs else None
+        if until is not None and until - self._clock.now() < limit:
+            limit, name = max(0.0, until - self._clock.now()), "the deadline of this run"
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
@@ -326,7 +332,7 @@ class TurnRunner:
                 elif self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
-                    text = f"I stopped after {limit:.0f} s, the limit of a turn"
+                    text = f"I stopped after {limit:.0f} s, {name}"
                     answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
             await self._reply(answer)
         took = trio.current_time() - began
@@ -355,7 +361,7 @@ class TurnRunner:
         turn, channels = self._log.turn, self._core.channels
         for received in turn.inputs:
             for file in received.pending:
-                found = await channels.fetch(received.route.channel, self._log.id, file)
+                found = await channels.at(received.route).fetch(self._log.id, file)
                 await self._log.keep(Fetched(turn.id, received.id, self._screened(found)))
         hidden = turn.hidden
         if not hidden:
@@ -387,7 +393,7 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Ask the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now(self._log.id)
+        prompt = await self.prompt.now(self._core.channels.group(without_child(self._log.id)))
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reads = (extension.reminder() for extension in self._extensions)
@@ -448,7 +454,7 @@ class TurnRunner:
             shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
-        if did and opens and channels.has_buttons(route):
+        if did and opens and channels.at(route).buttons:
             pages = {f"Receipt {did[0]}": f"/receipts {did[0]}"}
         replied = Replied(
             turn.id,

@@ -1,11 +1,8 @@
 """Keeps an answer from saying more than the records: it imitates no receipts, claims no deeds.
 
-The activity block below an answer is made from receipts.  In the model's text its head is ours
-wherever it stands.  So is a line that begins with a symbol and the name of a tool (words joined by
-``_``, which prose has none of): both are prefixed, and keep all.  A run of lines at the very end
-that begin with one of our marks, or with what looks like it, stands where our block would: there
-the mark alone becomes an ASCII one.  A check list elsewhere is left as it is.  What counts is what
-is seen: not Markdown, invisible characters, entities, or the alphabet.
+The activity block below an answer is made from receipts, and begins with a head line.  A line of
+the model's text that looks like that head gets a prefix; without a head nothing is a receipt.  What
+counts is what is seen: not Markdown, invisible characters, entities, or the alphabet.
 
 Of claims nothing is judged.  Where nothing was done, that is a fact, and it is told below an answer
 that sounds otherwise (`receipts.activity`); so it is true also where the words were misunderstood.
@@ -28,15 +25,6 @@ from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.foundation.text.characters import clean, unescape_entities
 
 NOT_OURS = "(not from the records) "
-# Look-alikes of each mark, and what stands for them at the end of a text.
-ASCII = {
-    "[x]": "✓✔☑✅√🗸🗹⍻🮱",
-    "[!]": "✗✘✕✖❌❎×☒🗙🗴🗵🗶🞩🞪⨯╳⛔🚫🛇⦸⊘⊖",
-    "[-]": "?❓❔⍰¿",
-    "[ ]": "○◯⭘⚪⚬〇⭕◌☐",
-    "[…]": "⏳⌛⏱🕐",
-}
-_PENDANTS = {mark: ascii_ for ascii_, marks in ASCII.items() for mark in marks}
 # Letters of other alphabets that are drawn like Latin ones.
 _DRAWN_LIKE = (
     "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w х=x "
@@ -52,8 +40,6 @@ _UNSEEN = str.maketrans("", "", "*`~\\|[]")
 _BREAK = re.compile(r"&(?=#0*(?:10|13|8232|8233);|#x0*(?:a|d|2028|2029);|NewLine;)", re.I)
 _GAP = r"[\W_]*"
 _HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
-_LEAD = re.compile(r"[\W_]*(?:[0-9]{1,9}[.)][\W_]*)?")
-_TOOL = re.compile(r"[a-z][a-z0-9]+(?:_+[a-z0-9]+)+")
 # Words of a clause that may end with the word for a deed, nobody named: "Mail sent".
 SHORT = 4
 # Code, block quotes and quotations: somebody else's words.  Blank lines are matched only to be
@@ -201,36 +187,22 @@ def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: b
 
 
 def neutralise(text: str) -> str:
-    """Change what could be taken for the activity block, and nothing else.
+    """Prefix each line that could be taken for the head of the activity block.
 
-    >>> print(neutralise("✅ milk\\nDone.\\n**✓** send_message Anna\\n✓ deploy production"))
-    ✅ milk
+    >>> print(neutralise("Done.\\n**From the Records**\\n✓ send_message Anna"))
     Done.
-    (not from the records) **✓** send_message Anna
-    [x] deploy production
+    (not from the records) **From the Records**
+    ✓ send_message Anna
     """
     text = clean(text).replace(HEAD, HEAD.replace("—", "-"))
     lines = _BREAK.sub("&amp;", text).split("\n")
-    at_end = True
-    for number in range(len(lines) - 1, -1, -1):
-        line = lines[number]
-        seen = fold(line)
-        if not any(map(str.isalnum, seen)):
-            continue  # a fence, a rule, or nothing: what stands above is still the end
-        mark = _mark(seen)
-        if _is_head(seen) or _is_call(seen):
-            lines[number] = NOT_OURS + line
-        elif at_end and mark is not None:
-            lines[number] = _with_ascii(line, mark)
-        else:
-            at_end = False
-    return "\n".join(lines)
+    return "\n".join(NOT_OURS + line if _is_head(fold(line)) else line for line in lines)
 
 
 def fold(line: str) -> str:
     """Reduce *line* to what a reader sees: plain Latin letters, symbols and spaces.
 
-    Marks keep their identity; all else is decomposed, and what is not seen is left out.
+    Characters are decomposed, and what is not seen is left out.
 
     >>> fold("**Ѕ\u200bеnt** ｉｔ")
     'sent it'
@@ -248,55 +220,16 @@ def _drawn(char: str) -> str:
     """Return what a reader sees of *char*."""
     if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
         return ""
-    if not char.isascii() and char not in _PENDANTS:
-        char = unicodedata.normalize("NFKD", char)
-    seen = "".join(part for part in char if unicodedata.category(part) != "Mn")
+    parts = unicodedata.normalize("NFKD", char)
+    seen = "".join(part for part in parts if unicodedata.category(part) != "Mn")
     return seen.casefold().translate(_LATIN).translate(_UNSEEN)
 
 
 def _is_head(seen: str) -> bool:
-    """Tell whether a line is the head of the block, alone or with a call behind it."""
+    """Return True if a line is the head of the block, alone or with a mark and a call behind it."""
     found = _HEAD.match(seen)
-    if found is None:
-        return False
-    return not found["rest"] or any(map(_is_symbol, found["gap"]))
-
-
-def _is_call(seen: str) -> bool:
-    """Tell whether a line begins with a symbol and then the name of a tool."""
-    lead = _LEAD.match(seen)
-    assert lead is not None  # it may be empty
-    if not any(map(_is_symbol, lead[0])):
-        return False
-    return _TOOL.match(seen, lead.end()) is not None
-
-
-def _mark(seen: str) -> str | None:
-    """Find the mark with which a line begins, if it does."""
-    lead = _LEAD.match(seen)
-    assert lead is not None
-    for char in lead[0]:
-        if char in _PENDANTS:
-            return char
-    found = seen[lead.end() : lead.end() + 1]
-    return found if found in _PENDANTS else None
+    return found is not None and (not found["rest"] or any(map(_is_symbol, found["gap"])))
 
 
 def _is_symbol(char: str) -> bool:
-    """Tell whether *char* could pass for a mark: a symbol or ``?``, but no arrow and no bullet."""
-    if char in _PENDANTS:
-        return True
-    if char.isascii() or "\u2190" <= char <= "\u21ff" or "\u25a0" <= char <= "\u25ff":
-        return False
-    return unicodedata.category(char) in ("So", "Sm")
-
-
-def _with_ascii(line: str, mark: str) -> str:
-    """Put ASCII ones for *mark*, which may be written as an entity, and for those right behind."""
-    if mark not in line:
-        line = unescape_entities(line)
-    start = end = line.find(mark)
-    while end < len(line) and (line[end] in _PENDANTS or not line[end].isalnum()):
-        end += 1
-    marks = line[start:end].replace("\ufe0f", "")
-    return line[:start] + "".join(_PENDANTS.get(char, char) for char in marks) + line[end:]
+    return char == "?" or unicodedata.category(char) in ("So", "Sm")

@@ -1,0 +1,101 @@
+"""Telegram as a channel: how its numbers become ids, and which conversation is where."""
+
+import re
+from collections.abc import Mapping
+
+from elwood.agent.channels.channel import Channel
+from elwood.agent.conversation.message import FetchedFile, PendingFile
+from elwood.agent.conversation.route import Route
+from elwood.agent.media.client import FileFetcher
+
+NAME = "telegram"
+# Prefixes of principals and of sessions.
+PEOPLE, SESSIONS = "tg:", "tg-"
+
+
+def principal_id(number: int) -> str:
+    """Return the principal of the user *number*, or of the group that has this id."""
+    return f"{PEOPLE}{number}"
+
+
+def number_of(principal: str) -> int:
+    """Return the number of a user or group; early journals have groups without the prefix."""
+    return int(principal.removeprefix(PEOPLE))
+
+
+def is_chat(chat: str, thread: str) -> bool:
+    """Return True if *chat* and *thread* can be numbers of Telegram.
+
+    >>> is_chat("-5", "3"), is_chat("7", ""), is_chat("@me", ""), is_chat("7", "-1")
+    (True, True, False, False)
+    """
+    return re.fullmatch(r"-?[0-9]{1,18}:[0-9]{0,18}", f"{chat}:{thread}") is not None
+
+
+def route_to(
+    chat: int, topic: int | None = None, private: bool = True, reply_to: int | None = None
+) -> Route:
+    """Return the route to a *chat* and a *topic* in it."""
+    thread = "" if topic is None else str(topic)
+    return Route(NAME, str(chat), thread, private, None if reply_to is None else str(reply_to))
+
+
+def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
+    """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
+
+    >>> session_of(-100, 4, {-100: -5}), session_of(7, None, {})
+    ('tg--5-4', 'tg-7')
+    """
+    first = moved.get(chat, chat)
+    return f"{SESSIONS}{first}" if topic is None else f"{SESSIONS}{first}-{topic}"
+
+
+def is_group(principal: str) -> bool:
+    """Return True if *principal* is a group: users have positive numbers."""
+    return principal.startswith(f"{PEOPLE}-")
+
+
+class TelegramChannel(Channel, frozen=True, kw_only=True):
+    """Users have positive numbers, which are also those of their private chats; groups negative.
+
+    >>> from elwood.foundation.runtime import Mailbox
+    >>> telegram = TelegramChannel(outbox=Mailbox("outbox", 1).address, owners=frozenset({"tg:7"}))
+    >>> telegram.recipient("tg:7") == Route("telegram", "7"), telegram.recipient("tg:-5")
+    (True, None)
+    >>> telegram.group("tg--5-4"), telegram.group("tg-7-4")
+    ('-5', None)
+    >>> telegram.is_owners("tg-7-4"), telegram.is_owners("tg-70"), telegram.is_owners("tg--7")
+    (True, False, False)
+    """
+
+    name: str = NAME
+    people: str = PEOPLE
+    sessions: str = SESSIONS
+    files: bool = True
+    buttons: bool = True
+    fetcher: FileFetcher | None = None
+
+    def session(self, route: Route) -> str | None:
+        topic = int(route.thread) if route.thread else None
+        return session_of(int(route.chat), topic, {}) if route.private else None
+
+    def recipient(self, principal: str) -> Route | None:
+        number = principal.removeprefix(PEOPLE)
+        return Route(NAME, number) if number.isascii() and number.isdigit() else None
+
+    def is_group(self, principal: str) -> bool:
+        return is_group(principal)
+
+    def is_private(self, chat: str) -> bool:
+        return not chat.startswith("-")
+
+    def group(self, session: str) -> str | None:
+        found = re.fullmatch(rf"{SESSIONS}(-\d+)(?:-\d+)?", session)
+        return found[1] if found else None
+
+    def is_owners(self, session: str) -> bool:
+        return PEOPLE + session.removeprefix(SESSIONS).partition("-")[0] in self.owners
+
+    async def fetch(self, session: str, file: PendingFile) -> FetchedFile:
+        assert self.fetcher is not None
+        return await self.fetcher.fetch(session, file)

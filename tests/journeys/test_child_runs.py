@@ -1,0 +1,330 @@
+"""A call starts a child run in a session of its own: bounded, labelled, and never run twice."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
+from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.run import Budget, RunBounds
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.session.client import MAX_AT_ONCE, MAX_IN_TURN, RunClient
+from elwood.agent.session.log.entries import CallEnded, CallStarted, Received, Replied
+from elwood.agent.tools.tool import Output, Tool, ToolContext
+from elwood.features.console.intake import NAME
+from tests.agent.session.scripted import Named, answer, call
+from tests.child_runs_feature import feature
+from tests.fake_telegram import OWNER
+from tests.journeys.crashing import SteppedDisk
+from tests.journeys.home import EPOCH, MINE, Home, home, newest, obedient
+
+CHILD = f"{MINE}~1"
+
+
+def ends(h: Home) -> list[tuple[str, str]]:
+    """Return the outcome and text of each call of the parent."""
+    return [(one.outcome, one.text) for one in h.entries() if isinstance(one, CallEnded)]
+
+
+def order(*prompts: str) -> Completion:
+    """Build a response that calls the tool for each prompt."""
+    return call(*((f"c{n}", "order", f'{{"name": "{one}"}}') for n, one in enumerate(prompts)))
+
+
+async def read(given: Named, context: ToolContext) -> Output:
+    await trio.lowlevel.checkpoint()
+    return Output("words of strangers", untrusted=True, private=True, origin="example.org")
+
+
+async def stall(given: Named, context: ToolContext) -> Output:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+STALL = Tool(
+    "stall",
+    "Never end.",
+    Named,
+    stall,
+    risk="read",
+    effect="pure",
+    timeout=600.0,
+    target=lambda given: given.name,
+)
+READ = Tool("read", "Read.", Named, read, risk="read", effect="pure")
+
+
+async def test_a_child_run_answers_its_parent_and_nobody_else(h: Home) -> None:
+    h.more_channels = (feature(),)
+    async with h.life() as life:
+        said = await life.say("call order call act lamp")
+        assert life.actor_table.statuses[f"child runs/{CHILD}"]
+    [asked] = [one for one in h.entries(CHILD) if isinstance(one, Received)]
+    assert asked.bounds is not None
+    bounds = asked.bounds
+    assert (bounds.owner, bounds.parent, bounds.tools) == (
+        MINE,
+        MINE,
+        ("look", "act", "hang", "order"),
+    )
+    assert bounds.budget == Budget(tokens=100_000)
+    assert EPOCH + 60 < (bounds.deadline or 0.0) < EPOCH + 180
+    assert h.effects.done == ["act lamp"]
+    assert said.startswith("re: re: acted on lamp\n\n— from the records —\n✓ order call act lamp")
+    assert len(h.texts()) == 1
+    assert {one.job for one in h.charged()} == {"", MINE}
+    assert h.broken() == []
+
+
+def test_a_person_cannot_name_a_child_run() -> None:
+    assert NAME.fullmatch(MINE)
+    assert not NAME.fullmatch(CHILD)
+
+
+async def test_a_child_has_the_tools_that_its_bounds_name(h: Home) -> None:
+    h.more_channels = (feature(children=("look",)),)
+    async with h.life() as life:
+        said = await life.say("call order call act lamp")
+    assert "no such tool: act; available: look" in said
+    assert h.effects.done == []
+
+
+async def test_a_child_has_no_children(h: Home) -> None:
+    h.more_channels = (feature(),)
+
+    def think(request: ModelRequest) -> Completion:
+        return order("call order it") if newest(request) == "go" else obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        assert "a child run cannot start child runs" in await life.say("go")
+    assert sorted(h.sessions) == [MINE, CHILD]
+
+
+async def test_the_label_of_a_child_comes_to_the_parent_with_its_answer(h: Home) -> None:
+    h.more_channels = (feature(READ),)
+    async with h.life() as life:
+        await life.say("hello")
+        assert h.fold().taint.label == CLEAN
+        await life.say("call order call read it")
+    assert h.fold().taint.label == Label(untrusted=True, private=True)
+    assert list(h.fold().taint.sources) == [f"the answer of {CHILD}"]
+
+
+async def test_the_label_of_the_parent_goes_to_the_child_with_its_prompt(h: Home) -> None:
+    h.more_channels = (feature(READ),)
+    async with h.life() as life:
+        await life.say("call read it", "call order hello")
+    assert h.fold(f"{MINE}~2").taint.label == Label(untrusted=True, private=True)
+    assert not h.fold(f"{MINE}~2").named
+
+
+async def test_a_deadline_ends_a_child_and_fails_the_call(h: Home) -> None:
+    h.more_channels = (feature(READ, STALL, seconds=30.0, children=("read", "stall")),)
+
+    def think(request: ModelRequest) -> Completion:
+        if newest(request) == "go":
+            return call(("c1", "read", '{"name": "it"}'), ("c2", "stall", '{"name": "it"}'))
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        await life.say("call order go")
+    [(outcome, text)] = ends(h)
+    assert outcome == "failed"
+    assert text == "I stopped after 30 s, the deadline of this run. Under way was stall it."
+    assert h.fold().taint.label == Label(untrusted=True, private=True)
+    assert h.fold(CHILD).is_idle
+    assert h.broken() == []
+
+
+async def test_a_child_whose_deadline_passed_while_nothing_ran_is_ended(h: Home) -> None:
+    h.more_channels = (feature(STALL, children=("stall",)),)
+    async with h.life() as life:
+        h.fake.say("call order call stall it")
+        await life.until(lambda: CHILD in h.sessions and "turn" in h.names(CHILD))
+        await trio.sleep(5)
+        life.kill()
+        await life.died()
+    h.clock_error -= 1000
+    async with h.life() as life:
+        await life.settled()
+    assert [text.partition(". ")[0] for _, text in ends(h)] == [
+        "I stopped after 0 s, the deadline of this run"
+    ]
+
+
+async def test_a_stop_of_the_parent_stops_the_child(h: Home) -> None:
+    h.more_channels = (feature(),)
+    async with h.life() as life:
+        h.fake.say("call order call hang")
+        await h.effects.hang.wait()
+        stopped = await life.say("/stop")
+    assert stopped.startswith("Stopped. Under way was order call hang.")
+    [end] = [one for one in h.entries() if isinstance(one, CallEnded)]
+    assert (end.outcome, end.acted) == ("failed", True)
+    assert end.text == "The call that started this run was stopped. Under way was hang."
+    assert sum("? hang (may or may not have happened" in text for text in h.texts()) == 1
+    assert h.fold(CHILD).is_idle
+    assert h.broken() == []
+
+
+async def test_a_stop_that_a_crash_cut_off_still_stops_the_child(h: Home) -> None:
+    h.more_channels = (feature(),)
+    async with h.life() as life:
+        h.fake.say("call order call hang")
+        await h.effects.hang.wait()
+        h.kill("after sync received")
+        h.fake.say("/stop")
+        await life.died()
+    async with h.life() as life:
+        await life.settled()
+    assert h.texts()[-1].startswith("Stopped. Under way was order call hang.")
+    assert [outcome for outcome, _ in ends(h)] == ["failed"]
+    assert h.fold(CHILD).is_idle
+
+
+async def test_a_restart_in_order_does_not_stop_a_child(h: Home) -> None:
+    """The parent does not hold the stop up, and finds its child again."""
+    h.more_channels = (feature(),)
+    released = trio.Event()
+
+    async def think(request: ModelRequest) -> Completion:
+        if newest(request) == "wait":
+            await released.wait()
+            return answer("done waiting")
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        h.fake.say("call order wait")
+        await life.until(lambda: CHILD in h.sessions and "turn" in h.names(CHILD))
+        began = trio.current_time()
+    assert trio.current_time() - began < 10
+    released.set()
+    async with h.life() as life:
+        await life.settled()
+    assert ends(h) == [("ok", "done waiting")]
+    assert sum(isinstance(one, CallStarted) for one in h.entries()) == 1
+    assert sum(isinstance(one, Replied) for one in h.entries(CHILD)) == 1
+    assert h.broken() == []
+
+
+async def test_a_run_has_its_child_within_its_own_bounds(h: Home) -> None:
+    """The child is charged to the same task, and what it did the task has done."""
+    h.more_channels = (feature(),)
+    own = RunBounds("inbox", tools=("order", "act"), budget=Budget(tokens=50_000), series=3)
+
+    def asked() -> Inbound:
+        return Inbound(
+            session="task-inbox",
+            id="task:inbox:1",
+            principal=Principal("task:inbox", "inbox", owner=True),
+            route=Route("telegram", chat=str(OWNER)),
+            text="call order call act lamp",
+            sent_at=h.now(),
+            bounds=own,
+        )
+
+    async with h.life() as life:
+        runs = RunClient(life.core.sessions)
+        assert await runs.begin(asked) == Taken()
+        done = await runs.wait("task-inbox", "task:inbox:1")
+        await life.settled()
+    assert done is not None
+    assert (done.failed, done.acted) == (False, True)
+    [child] = [one for one in h.entries("task-inbox~1") if isinstance(one, Received)]
+    assert child.bounds is not None
+    assert (child.bounds.owner, child.bounds.budget, child.bounds.series) == (
+        "inbox",
+        own.budget,
+        3,
+    )
+    assert child.bounds.tools == ("act", "order")
+    assert {one.job for one in h.charged()} == {"inbox"}
+    assert h.effects.done == ["act lamp"]
+
+
+async def test_children_are_few_at_once_and_in_a_turn(h: Home) -> None:
+    h.more_channels = (feature(),)
+
+    def think(request: ModelRequest) -> Completion:
+        if newest(request) == "go":
+            return order(*(f"call look {n}" for n in range(MAX_IN_TURN + 1)))
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        await life.say("go")
+    assert h.effects.most_together == MAX_AT_ONCE
+    assert len(h.effects.done) == MAX_IN_TURN
+    failed = [text for outcome, text in ends(h) if outcome != "ok"]
+    assert failed == [f"one turn can start {MAX_IN_TURN} child runs at most"]
+
+
+async def test_what_the_owner_allows_later_is_told_to_the_person(h: Home) -> None:
+    """The parent has its answer by then."""
+    h.more_channels = (feature(children=("destroy",)),)
+
+    def think(request: ModelRequest) -> Completion:
+        if newest(request) == "go":
+            return order("call destroy lamp")
+        return obedient(request)
+
+    h.think = think
+    async with h.life() as life:
+        h.fake.say("go")
+        await life.until(lambda: h.fake.button("Allow once"), 100)
+        await life.until(lambda: ends(h), 700)
+        [(outcome, text)] = ends(h)
+        assert outcome == "ok"
+        assert "waits for the owner" in text
+        found = h.fake.button("Allow once")
+        assert found is not None
+        h.fake.press(found[0], message=found[1])
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+    assert h.effects.done == ["act lamp"]
+    assert "acted on lamp" in h.texts()[-1]
+
+
+@pytest.mark.parametrize("first", [1, 4, 7, 10])
+async def test_a_kill_never_runs_a_child_twice(
+    tmp_path: Path, virtual_time: None, first: int
+) -> None:
+    """At steps from the call on: the call has one outcome, and the effect is done once at most."""
+    steps = 0
+    death = first
+    while True:
+        async with home(tmp_path / str(death)) as h:
+            h.more_channels = (feature(),)
+            disk = SteppedDisk(armed=False, deaths=[death])
+            h.disk = disk
+
+            def think(request: ModelRequest) -> Completion:
+                if isinstance(request.messages[-1], Human):
+                    disk.armed = True  # noqa: B023
+                return obedient(request)
+
+            h.think = think
+            async with h.life() as life:
+                h.fake.say("call order call act lamp")
+                with trio.move_on_after(60):
+                    await life.over.wait()
+                died = life.was_killed
+            async with h.life() as life:
+                await life.settled()
+            assert len(ends(h)) == 1
+            assert sum(isinstance(one, Replied) for one in h.entries()) == 1
+            assert sum(isinstance(one, Replied) for one in h.entries(CHILD)) == 1
+            [end] = [one for one in h.entries(CHILD) if isinstance(one, CallEnded)]
+            assert h.effects.done == ["act lamp"] or end.outcome == "unknown"
+            assert h.broken() == []
+        if not died:
+            break
+        steps += 1
+        death += 12
+    assert steps > 1
