@@ -12,8 +12,8 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Other
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.feature import Feature
 from elwood.agent.parts import Actor, Chore, ControlCommand, Gathered, Parts, Report

@@ -9,7 +9,7 @@ from itertools import count
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import ButtonPressed, Known, Meet, Stranger
+from elwood.agent.approvals.messages import ButtonPressed
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.client import IntakeReplies, ask
 from elwood.agent.channels.messages import Edit, OutboxMail, Post, Sent, Undeliverable
@@ -17,6 +17,7 @@ from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Feature
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+from elwood.agent.people.messages import Known, Meet, Stranger
 from elwood.agent.session.core import Core
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.splitting import MessageSize, character_offsets

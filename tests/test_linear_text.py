@@ -344,7 +344,8 @@ BOUNDS: dict[str, tuple[int, str]] = {
 # Functions that are not called, by the reason.
 REASONS: dict[str, str] = {
     "it acts on the world with a name, and does nothing with a text": (
-        "agent.media.client.write_down agent.session.store.remove_old "
+        "agent.channels.client.edit_until_done agent.media.client.write_down "
+        "agent.session.store.remove_old "
         "agent.session.turn.looking.look agent.session.turn.prompt.read_document "
         "agent.tools.tool.refuse_call features.console.cli.chat "
         "features.console.client.once features.console.client.say features.console.screen.sit "

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar, overload
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
 from elwood.agent.session.log.session_log import SessionLog

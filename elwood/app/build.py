@@ -287,7 +287,7 @@ def _approvals(core: Core, confined: bool) -> Approvals:
             name for name, one in core.live.states.items() if not one.is_idle or one.pending
         ],
         zone=core.clock.zone,
-        seal="" if confined else core.environment.new_id(),
+        confined=confined,
     )
 
 

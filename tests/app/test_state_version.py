@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "5554bf20921f",
-        "approvals": "672b6bc8da52",
+        "approvals": "41ea2ca4d79f",
         "usage": "c7d4a87321d0",
         "schedule": "49653b8f379e",
         "anchors": "251fcc9f6cb1",

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from elwood.agent.approvals.state import (
-    AccessDecided,
-    AccessRequested,
     ApprovalBook,
     ApprovalDecided,
     ApprovalEntry,
@@ -24,6 +22,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.ledger import Charged, Ledger
+from elwood.agent.people.state import AccessDecided, AccessRequested
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,

@@ -225,9 +225,9 @@ class Trial:
             if found is None or not manner:
                 continue
             answer, seconds = MANNERS[manner]
-            if found[2] == answer and found[1] not in self._answering:
-                self._answering.add(found[1])
-                self._outside.start_soon(self._answer, found[1], data, message, seconds)
+            if found[1] == answer and found[0] not in self._answering:
+                self._answering.add(found[0])
+                self._outside.start_soon(self._answer, found[0], data, message, seconds)
 
     async def _answer(self, id_: str, data: str, message: SentMessage, seconds: float) -> None:
         await trio.sleep(seconds)

@@ -17,7 +17,6 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import (
     Completion,
     Human,
@@ -50,6 +49,7 @@ from elwood.features.telegram.channel import TelegramChannel, route_to
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.connections import Network

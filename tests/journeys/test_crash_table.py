@@ -58,7 +58,7 @@ ELSEWHERE = {
     "CP-26": "test_kill_steps.py: stories of tasks",
     "CP-27": "test_kill_steps.py: stories of tasks",
     "CP-29": "test_kill_steps.py: two kills",
-    "CP-35": "agent/approvals/test_approvals.py: a clock set back; test_kill_steps.py: a day back",
+    "CP-35": "agent/people/test_pairing.py: a clock set back; test_kill_steps.py: a day back",
     "CP-36": "test_service.py: a second service on the same state",
     "CP-37": "agent/session/test_replay.py: results stand behind their calls",
 }

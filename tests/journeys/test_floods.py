@@ -9,10 +9,10 @@ from random import Random
 import pytest
 import trio
 
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
+from elwood.features.telegram.pacing import Pacing
 from tests.agent.session.scripted import answer
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest

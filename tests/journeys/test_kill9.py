@@ -107,9 +107,9 @@ class World:
                 for sent in telegram.sent[seen:]:
                     seen += 1
                     found = button_pressed(sent.buttons[0]) if sent.buttons else None
-                    if found is not None and found[1] not in self.choices:
+                    if found is not None and found[0] not in self.choices:
                         choice = self._any({"o": 14, "d": 3, "-": 3})
-                        self.choices[found[1]] = choice
+                        self.choices[found[0]] = choice
                         if choice != "-":
                             nursery.start_soon(self._press, sent, f"{sent.buttons[0][:-1]}{choice}")
 

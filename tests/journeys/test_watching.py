@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 import trio
 
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Tool, ToolContext
+from elwood.features.telegram.pacing import Pacing
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home

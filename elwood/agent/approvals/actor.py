@@ -1,52 +1,32 @@
 """Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
 from functools import partial
-from hmac import compare_digest
-from typing import assert_never
 
 import msgspec
 import trio
 
 from elwood.agent.approvals import decisions
-from elwood.agent.approvals.decisions import EXPIRED, Step
+from elwood.agent.approvals.decisions import Step
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ButtonPressed,
-    ChangeAccess,
-    CommandResult,
     Decided,
     DecideRequest,
-    EndAccess,
-    Known,
     ListApprovals,
-    ListPeople,
     LookUpDecision,
-    Meet,
-    MovedGroups,
-    MoveGroup,
     Pending,
-    RemovedPeople,
     RequestApproval,
     RevokePermission,
     ShowDetails,
-    Stranger,
     Verdict,
     WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import (
-    MAX_CROWD,
-    Kind,
     View,
-    access_buttons,
-    access_question,
-    access_settled,
     button_pressed,
-    crowd_message,
     details_message,
     request_messages,
     settled_message,
@@ -54,45 +34,33 @@ from elwood.agent.approvals.prompt_text import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
-    CODE_LASTS,
-    CODE_LENGTH,
     CONTROL,
-    NEW_CODES,
-    STEP_BACK,
     TYPED_LENGTH,
-    AccessDecided,
-    AccessEnded,
-    AccessRequested,
     ApprovalBook,
     ApprovalDecided,
     ApprovalEntry,
     ApprovalRequest,
     ApprovalRequested,
-    ApprovalState,
-    GroupMoved,
-    People,
     Question,
-    QuestionMessage,
-    RequestSettled,
-    RequestsShown,
-    RoleChanged,
     gist,
     where_to_ask,
 )
 from elwood.agent.channels.channel import Channels
-from elwood.agent.channels.client import edit_until_done, post_until_delivered
-from elwood.agent.channels.messages import Button, Edit
 from elwood.agent.channels.pacing import Bucket
+from elwood.agent.channels.questions import STEP_BACK, OwnerQuestions, RequestsShown
 from elwood.agent.conversation.calls import OwnerAnswer, allows
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL
+from elwood.agent.people.actor import NO_ROOM, NOT_A_PERSON, Pairing
+from elwood.agent.people.messages import ApprovePairing, ChangeAccess
+from elwood.agent.people.text import access_pressed
 from elwood.foundation.environment import Environment
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, Signal
+from elwood.foundation.runtime import Mailbox
 from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code
-from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import STANDARD
 
@@ -103,17 +71,14 @@ RECORD = "recording an approval"
 LOOK = 60.0
 # Seconds between two tries to give a session a hint.
 HINT_PAUSE = 1.0
-# Seconds between one notice of strangers and the next while more of them come.
-CROWD = (0.0, 60.0, 600.0)
 # Wrong codes and buttons of one person before all of theirs are refused for a while (AP-20).
 GUESSES = Bucket(20 / 60, 20)
 
 NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
-NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
 IN_CHAT = CommandResult(
-    "Commands are not confined here (sandbox.kind), so this decides only by the long code that "
-    "stands in the chat with the question; or decide there, by a button or /allow.",
+    "Commands are not confined here (sandbox.kind), so one of them could ask for this. Decide in "
+    "the chat with the question, by a button or /allow CODE.",
     ok=False,
 )
 NO_SUCH = CommandResult(
@@ -125,26 +90,9 @@ NO_SUCH_CODE = CommandResult(
     "after an hour whoever still writes to me gets a new one.",
     ok=False,
 )
-NOT_A_PERSON = CommandResult("Only a person can be a member or a guest.", ok=False)
-NOBODY = CommandResult(
-    "I know nobody of that name or number; /people, or elwood pair list, names all. "
-    "Owners stand in config.toml.",
-    ok=False,
-)
-NAMESAKES = CommandResult(
-    "Several people have that name. Use the id, as /people shows it.", ok=False
-)
-WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 # Open questions that one /approvals shows again.
 MAX_SHOWN_AGAIN = 5
 SHOWN_AGAIN = Rich("I have asked this again below.")
-WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
-
-
-def sealed(seal: str, code: str) -> str:
-    """Say what is put behind *code* for the control socket; nothing without a *seal*."""
-    digest = hashlib.sha256(f"{seal} {normal_code(code)}".encode()).hexdigest()
-    return digest[:8] if seal else ""
 
 
 class Approvals:
@@ -153,9 +101,8 @@ class Approvals:
     *owners* are the principals who may decide; they are asked by *channels*.  *hint* tells a
     session that its call was decided, and must not wait.  *redact* takes secrets out.
     *when_awake* says when the owner may be asked about what tasks want, at a Unix time; *zone* is
-    theirs; *at_work* which sessions have something to do.  With a *seal*, a secret of this process,
-    the control socket decides by longer codes only, made by it: commands that are not confined can
-    read the disk, and ask the socket, but not read the chat.
+    theirs; *at_work* which sessions have something to do.  Unless commands are *confined*, the
+    control socket decides nothing: they can read the codes on the disk, and ask the socket.
     """
 
     def __init__(
@@ -171,12 +118,11 @@ class Approvals:
         when_awake: Callable[[float], float] = lambda now: now,
         at_work: Callable[[], Iterable[str]] = lambda: (),
         zone: tzinfo = UTC,
-        seal: str = "",
+        confined: bool = True,
     ) -> None:
-        self._seal = seal
+        self._confined = confined
         self._journal = journal
         self._channels = channels
-        self._post = partial(post_until_delivered, channels.outboxes)
         self._environment = environment
         self._owners = owners
         self._hint = hint
@@ -189,18 +135,25 @@ class Approvals:
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
         """Replay, ask again what is open, then answer until stopped."""
         await self._journal.open()
+        book = self._journal.state
+        self._people, self._state, self._messages = book.people, book.calls, book.messages
         # Held by whoever decides: what expires must not be decided meanwhile (AP-05).
         self._deciding = trio.Lock()
         # Each ends the wait for the end of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
         self._guesses: dict[str, Bucket] = {}
-        now = self._environment.now()
-        waiting = [one for one in self._people.requests.values() if one.is_fresh(now)]
-        self._newcomers = [one.asked for one in waiting if not one.shown]
-        self._has_newcomers = Signal()
-        self._new_codes = Bucket(NEW_CODES / 3600, NEW_CODES)
+        self._questions = OwnerQuestions(self._channels, self._messages, self._record)
         async with trio.open_nursery() as self._tasks:
-            self._tasks.start_soon(self._prompt_for_access, bool(self._newcomers))
+            self._pairing = Pairing(
+                people=self._people,
+                record=self._record,
+                questions=self._questions,
+                channels=self._channels,
+                environment=self._environment,
+                owners=self._owners,
+                zone=self._zone,
+                tasks=self._tasks,
+            )
             async with self._deciding:
                 await self._resume()
             async for message in mailbox:
@@ -211,31 +164,15 @@ class Approvals:
     async def _answer(self, message: ApprovalsMail) -> None:
         state, now = self._state, self._environment.now()
         match message:
-            case Meet():
-                message.reply.set(await self._meet(message))
-            case EndAccess(principal=principal):
-                is_known = principal in self._people.known
-                message.reply.set(not is_known or await self._record(AccessEnded(principal)))
-            case ListPeople():
-                message.reply.set(self._people.listed(self._channels.is_group))
-            case RemovedPeople():
-                message.reply.set(frozenset(self._people.removed))
             case ChangeAccess():
                 message.reply.set(await self._change_access(message))
+            case ApprovePairing() if not self._confined:
+                message.reply.set(IN_CHAT)
+            case ApprovePairing(code=code, guest=guest):
+                result = await self._pairing.let_in(code, True, CONTROL, guest)
+                message.reply.set(result or NO_SUCH_CODE)
             case ButtonPressed():
                 message.reply.set(await self._press(message))
-            case ApprovePairing(code=code, guest=guest):
-                if self._seal:
-                    message.reply.set(IN_CHAT)
-                    return
-                result = await self._let_in(code, True, "console", guest)
-                message.reply.set(NO_SUCH_CODE if result is EXPIRED else result)
-            case MoveGroup(old=old, new=new):
-                if new not in self._people.moved:
-                    await self._record(GroupMoved(old, new))
-                message.reply.set(None)
-            case MovedGroups():
-                message.reply.set({new: str(old) for new, old in self._people.moved.items()})
             case RequestApproval(question=question):
                 message.reply.set(await self._request(question))
             case LookUpDecision(session=session, call=call, plan=plan):
@@ -256,149 +193,13 @@ class Approvals:
                 if route is not None:
                     self._show_again(route)
             case _:
-                assert_never(message)
-
-    @property
-    def _people(self) -> People:
-        return self._journal.state.people
-
-    @property
-    def _messages(self) -> Mapping[str, QuestionMessage]:
-        return self._journal.state.messages
-
-    @property
-    def _state(self) -> ApprovalState:
-        return self._journal.state.calls
+                await self._pairing.answer(message)
 
     async def _record(self, *entries: ApprovalEntry) -> bool:
         """Write *entries* in one line; False if there is no room for them."""
         return await write_or_report(RECORD, self._journal.append(*entries))
 
-    # --- who may talk to us ----------------------------------------------------------------------
-
-    async def _meet(self, meet: Meet) -> Known | Stranger:
-        if meet.principal in self._owners:
-            return Known("admin")
-        if (role := self._people.role(meet.principal)) is not None:
-            return Known(role)
-        by, now = meet.brought, self._environment.now()
-        insists = by is not None and by.id in self._owners
-        id_ = "" if by is None else by.id
-        may_ask = self._people.may_ask(meet.principal, now, by=id_, insists=insists)
-        if not (meet.asks and may_ask):
-            return Stranger(None)
-        if self._new_codes.delay(trio.current_time()):
-            return Stranger(None)
-        self._new_codes = self._new_codes.spend(trio.current_time())
-        code = self._environment.new_code(CODE_LENGTH)
-        while code in self._people.requests:
-            code = self._environment.new_code(CODE_LENGTH)
-        who = "" if by is None else f"{one_line(by.name)} ({by.id})"
-        asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route, who)
-        if not await self._record(asked):
-            return Stranger(None)
-        log.info("stranger met", extra={"principal": meet.principal})
-        self._newcomers.append(asked)
-        self._has_newcomers.give()
-        return Stranger(code)
-
-    async def _let_in(
-        self, code: str, approved: bool, by: str, guest: bool = False
-    ) -> CommandResult:
-        """Decide about *code* if it is still open: found, recorded and closed in one go."""
-        asked = self._people.find(code, self._environment.now())
-        if asked is None:
-            return EXPIRED
-        decided = AccessDecided(asked.code, approved, by, guest)
-        if not await self._record(decided):
-            return NO_ROOM
-        if asked.code in self._timers:
-            self._timers.pop(asked.code).cancel()
-        self._tasks.start_soon(self._settle_access, asked, decided)
-        who = f"{asked.name} ({asked.principal})"
-        log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
-        yes, no = f"{who} may talk to me now.", f"{who} stays out."
-        if asked.is_group:
-            yes, no = f"I answer in {who} now.", f"I stay silent in {who}."
-        if approved:
-            welcome = Rich(WELCOME_GROUP if asked.is_group else WELCOME)
-            self._tasks.start_soon(self._post, asked.route, (welcome,))
-        return CommandResult(yes if approved else no, ok=True)
-
-    async def _change_access(self, change: ChangeAccess) -> CommandResult:
-        """Remove somebody, or give them another role; a name must be that of one only."""
-        if change.by not in self._owners:
-            return NOT_YOURS
-        found = [
-            one
-            for one in self._people.listed(self._channels.is_group)
-            if change.who in (one.principal, one.name)
-        ]
-        if len(found) != 1:
-            return NAMESAKES if found else NOBODY
-        [person] = found
-        if change.role is None:
-            removed = decisions.remove(self._state, person, change.by, self._environment.now())
-            result = await self._take(removed)
-            if result.ok:
-                log.info("person removed", extra={"principal": person.principal, "by": change.by})
-                for session in self._at_work():
-                    self._tasks.start_soon(self._tell, session)
-            return result
-        if self._channels.is_group(person.principal):
-            return NOT_A_PERSON
-        changed = RoleChanged(person.principal, change.role == "guest", change.by)
-        text = f"{person.name or 'Somebody'} ({person.principal}) is a {change.role} now."
-        return CommandResult(text, ok=True) if await self._record(changed) else NO_ROOM
-
-    async def _prompt_for_access(self, repeat: bool) -> None:
-        """Show the owner who asks, as long as the codes are valid; a crowd comes together.
-
-        The first notice is a *repeat* if it may have been sent before the start.
-        """
-        pause = 0.0
-        while self._channels.places:  # without, `elwood pair` remains
-            while not self._newcomers:
-                await self._has_newcomers.wait()
-            open_ = self._people.open(self._environment.now())
-            asked = [one for one in self._newcomers if one in open_]
-            self._newcomers.clear()
-            where = self._channels.owner_routes()[0]
-            with trio.move_on_after(CODE_LASTS):
-                singly = [one for one in asked if one.is_group][:MAX_CROWD]
-                people = [one for one in asked if not one.is_group]
-                if len(people) > 1:
-                    if await self._post(where, (crowd_message(people),), repeat=repeat):
-                        await self._record(RequestsShown(tuple(one.code for one in people)))
-                    people = []
-                for one in (*people, *singly):
-                    question, keys = access_question(one), access_buttons(one)
-                    sent = await self._post(where, (question,), keys, repeat=repeat)
-                    if sent is not None and sent.message:
-                        await self._record(RequestsShown((one.code,), sent.message, where))
-                        self._tasks.start_soon(self._lapse, one)
-            repeat = False
-            pause = CROWD[min(CROWD.index(pause) + 1, len(CROWD) - 1)]
-            await trio.sleep(pause)
-            pause = pause if self._newcomers else 0.0
-
-    async def _lapse(self, asked: AccessRequested) -> None:
-        """Let the question about a stranger end when the code is over, or is already."""
-        if asked not in self._people.open(self._environment.now()):
-            await self._settle(asked.code)
-            return
-        with trio.CancelScope() as self._timers[asked.code]:
-            await trio.sleep(asked.lasts)
-            del self._timers[asked.code]
-            await self._settle_access(asked, None)
-
-    async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
-        now, zone = self._environment.now(), self._zone
-        await self._settle(
-            asked.code, lambda at: access_settled(asked, decided, at, self._channels, now, zone)
-        )
-
-    # --- what may be done: asked, decided, over --------------------------------------------------
+    # --- asked, decided, over ---------------------------------------------------------------------
 
     async def _request(self, question: Question) -> Pending | Verdict:
         """Find the decision about a call, or ask for one; repeating it changes nothing."""
@@ -407,7 +208,7 @@ class Approvals:
             await self._write(*step.entries)  # it holds as well if there is no room to write it
             return step.answer
         question = decisions.redacted(question, self._redact)
-        place = where_to_ask(question, self._channels.owner_routes())
+        place = self._place(question)
         refused = decisions.why_not_asked(self._state, question, place)
         if refused is not None:
             await self._write(*step.entries)
@@ -423,39 +224,37 @@ class Approvals:
         return Pending()
 
     async def _press(self, press: ButtonPressed) -> CommandResult:
-        by, found = press.principal, button_pressed(press.data)
-        if (refused := self._refused(by)) is not None:
+        if (refused := self._refused(press.principal)) is not None:
             return refused
-        kind, id, answer = found or ("a", "", "denied")
-        result = await self._pressed(press, kind, id, answer)
+        if (access := access_pressed(press.data)) is not None:
+            id, is_yes = access
+            result = await self._pairing.let_in(id, is_yes, press.principal) or decisions.EXPIRED
+        else:
+            id, answer = button_pressed(press.data) or ("", "denied")
+            result = await self._pressed(press, id, answer)
         # Under a copy, or what was never recorded as shown, nobody else takes the buttons away.
         known = self._messages.get(id)
         is_copy = known is None or known.message != press.message
         is_open = self._state.is_open(id) or self._people.find(id, self._environment.now())
         if is_copy and not is_open and press.route is not None and press.message:
-            self._tasks.start_soon(self._edit, QuestionMessage(press.route, press.message))
+            self._tasks.start_soon(self._questions.edit, press.route, press.message)
         return result
 
     async def _pressed(
-        self, press: ButtonPressed, kind: Kind, id: str, answer: OwnerAnswer | View
+        self, press: ButtonPressed, id: str, answer: OwnerAnswer | View
     ) -> CommandResult:
         by = press.principal
-        if kind == "p":
-            return await self._let_in(id, answer == "once", by)
         if (request := self._state.requests.get(id)) is None:
-            return self._guessed(by, EXPIRED)
+            return self._guessed(by, decisions.EXPIRED)
         shown = self._messages.get(id)
-        asked = (
-            shown.route if shown else where_to_ask(request.question, self._channels.owner_routes())
-        )
+        asked = shown.route if shown else self._place(request.question)
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
             log.warning("press in another chat", extra={"principal": by})
             return ELSEWHERE
         if answer == "details" or answer == "question":
             if request.ruling is not None:
-                return EXPIRED
-            at = QuestionMessage(press.route, press.message)
-            self._tasks.start_soon(self._show, request, at, answer)
+                return decisions.EXPIRED
+            self._tasks.start_soon(self._show, request, press.route, press.message, answer)
             return CommandResult("", ok=True)
         return await self._decide(request, answer, by)
 
@@ -464,14 +263,12 @@ class Approvals:
     ) -> CommandResult:
         if (refused := self._refused(by)) is not None:
             return refused
-        if self._seal and by == CONTROL:
-            code, _, ending = code.partition("-")
-            if not compare_digest(ending.lower().encode(), sealed(self._seal, code).encode()):
-                return self._guessed(by, IN_CHAT)
+        if by == CONTROL and not self._confined:
+            return IN_CHAT
         request = self._state.of_code(normal_code(code))
         if request is None:
-            let_in = await self._let_in(code, answer != "denied", by, guest)
-            return self._guessed(by, NO_SUCH) if let_in is EXPIRED else let_in
+            let_in = await self._pairing.let_in(code, answer != "denied", by, guest)
+            return let_in or self._guessed(by, NO_SUCH)
         if guest:
             return NOT_A_PERSON
         return await self._decide(request, answer, by)
@@ -527,6 +324,23 @@ class Approvals:
         settled = msgspec.structs.replace(request, ruling=ruling, by=by, decided_at=now)
         self._tasks.start_soon(self._settle_request, settled)
 
+    async def _change_access(self, change: ChangeAccess) -> CommandResult:
+        """Remove somebody, or give them another role."""
+        if change.by not in self._owners:
+            return NOT_YOURS
+        person = self._pairing.find_person(change.who)
+        if isinstance(person, CommandResult):
+            return person
+        if change.role is not None:
+            return await self._pairing.change_role(person, change.role, change.by)
+        removed = decisions.remove(self._state, person, change.by, self._environment.now())
+        result = await self._take(removed)
+        if result.ok:
+            log.info("person removed", extra={"principal": person.principal, "by": change.by})
+            for session in self._at_work():
+                self._tasks.start_soon(self._tell, session)
+        return result
+
     async def _tell(self, session: str) -> None:
         while True:
             if self._hint(Decided(session)):
@@ -577,10 +391,12 @@ class Approvals:
             if request.id not in self._messages:
                 self._tasks.start_soon(self._prompt, request, True)
         for id in self._messages:
-            if (asked := self._people.find(id, now)) is not None:
-                self._tasks.start_soon(self._lapse, asked)
-            else:
+            if self._people.find(id, now) is None:
                 self._tasks.start_soon(self._settle_if_over, id)
+        self._pairing.resume()
+
+    def _place(self, question: Question) -> Route | None:
+        return where_to_ask(question, self._channels.owner_routes())
 
     def _seconds_asleep(self, question: Question) -> float:
         """Say in how many seconds the owner may be asked *question*: what tasks want can wait."""
@@ -592,7 +408,7 @@ class Approvals:
     async def _prompt(self, request: ApprovalRequest, repeat: bool = False) -> None:
         """Put *request* before the owner; if a task wants it, when they are awake (AP-25)."""
         question = request.question
-        route = where_to_ask(question, self._channels.owner_routes())
+        route = self._place(question)
         if route is None:
             return
         while self._state.is_open(request.id) and (left := self._seconds_asleep(question)):
@@ -604,7 +420,7 @@ class Approvals:
     def _show_again(self, route: Route) -> None:
         """Ask once more what was asked in this chat, as far as it is open."""
         for request in self._state.open()[-MAX_SHOWN_AGAIN:]:
-            place = where_to_ask(request.question, self._channels.owner_routes())
+            place = self._place(request.question)
             if place is not None and place.is_same_chat(route):
                 self._tasks.start_soon(self._ask, request, route)
 
@@ -616,9 +432,9 @@ class Approvals:
         routes = self._channels.owner_routes()
         others = [one for one in routes if not one.is_same_chat(route)]
         for place in (route, *others):
-            sent = await self._post(
+            sent = await self._questions.post(
                 place,
-                request_messages(request, place, self._channels, sealed(self._seal, request.code)),
+                request_messages(request, place, self._channels),
                 view_buttons(request, "question"),
                 repeat=repeat,
                 wanted=lambda: self._state.is_open(request.id),
@@ -630,16 +446,15 @@ class Approvals:
         before = self._messages.get(request.id)
         await self._record(RequestsShown((request.id,), sent.message, place))
         if before is not None:
-            await self._edit(before, SHOWN_AGAIN)
+            await self._questions.edit(before.route, before.message, SHOWN_AGAIN)
         await self._settle_if_over(request.id)
 
-    async def _show(self, request: ApprovalRequest, at: QuestionMessage, view: View) -> None:
-        ending = sealed(self._seal, request.code)
-        part = request_messages(request, at.route, self._channels, ending)[-1]
+    async def _show(self, request: ApprovalRequest, at: Route, message: str, view: View) -> None:
+        part = request_messages(request, at, self._channels)[-1]
         if view == "details":
-            part = details_message(request, self._channels.at(at.route).size, ending)
-        keys = view_buttons(request, view)
-        await self._edit(at, part, keys, lambda: self._state.is_open(request.id))
+            part = details_message(request, self._channels.at(at).size)
+        keys, wanted = view_buttons(request, view), partial(self._state.is_open, request.id)
+        await self._questions.edit(at, message, part, keys, wanted)
 
     def _details(self, code: str, by: str) -> CommandResult:
         if (refused := self._refused(by)) is not None:
@@ -647,34 +462,16 @@ class Approvals:
         request = self._state.of_code(normal_code(code))
         if request is None or request.ruling is not None:
             return self._guessed(by, NO_SUCH)
-        details = details_message(request, STANDARD, sealed(self._seal, request.code))
-        return CommandResult(details.text, ok=True)
+        return CommandResult(details_message(request, STANDARD).text, ok=True)
 
     async def _settle_if_over(self, id: str) -> None:
         """Settle what was decided while its message was sent, or before a crash."""
         if (request := self._state.requests.get(id)) is None:
-            await self._settle(id)
+            await self._questions.settle(id)
         elif request.ruling is not None:
             await self._settle_request(request)
 
     async def _settle_request(self, request: ApprovalRequest) -> None:
-        await self._settle(
+        await self._questions.settle(
             request.id, lambda at: settled_message(request, at, self._channels, self._zone)
         )
-
-    async def _settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
-        """Let the message that asked *id* say *part*, without buttons, and record that it does."""
-        if (shown := self._messages.get(id)) is None:
-            return
-        if await self._edit(shown, part and part(shown.route)):
-            await self._record(RequestSettled(id, shown.message))
-
-    async def _edit(
-        self,
-        at: QuestionMessage,
-        part: Rich | None = None,
-        buttons: Sequence[Button] = (),
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> bool:
-        edit = partial(Edit, route=at.route, message=at.message, part=part, buttons=tuple(buttons))
-        return await edit_until_done(self._channels.outboxes, edit, wanted)

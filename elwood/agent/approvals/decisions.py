@@ -8,27 +8,27 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
+from elwood.agent.approvals.messages import Pending, Verdict
 from elwood.agent.approvals.prompt_text import MAX_ARGUMENTS, MAX_SHOWN, RULINGS, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
-    AccessEnded,
     ApprovalDecided,
     ApprovalEntry,
     ApprovalRequest,
     ApprovalState,
-    KnownPerson,
     Permission,
     PermissionEntry,
     PermissionRevoked,
     Question,
     answers,
     gist,
-    is_fresh,
     permission_of,
 )
+from elwood.agent.channels.questions import is_fresh
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.state import AccessEnded, KnownPerson
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import cut
 

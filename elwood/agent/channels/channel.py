@@ -26,6 +26,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     outbox: Address[OutboxMail]
     people: str = ""
     """Prefix of the ids of its principals; no other channel may have it."""
+    presence: str = ""
+    """Where its people act, as in "at the console"; empty: messages name each by the id."""
     sessions: str = ""
     """Prefix of the names of its sessions; empty: it has the names that no other one reserves."""
     only: str = ""

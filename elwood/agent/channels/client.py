@@ -98,11 +98,15 @@ async def post_until_delivered(
 
 async def edit_until_done(
     outboxes: Mapping[str, Address[OutboxMail]],
-    edit: "partial[Edit]",
+    route: Route,
+    message: str,
+    part: Rich | None = None,
+    buttons: Sequence[Button] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Make an edit until it is made, never can be, or is not *wanted*; False if nobody here can."""
-    outbox = outboxes.get(edit().route.channel)
+    outbox = outboxes.get(route.channel)
+    edit = partial(Edit, route=route, message=message, part=part, buttons=tuple(buttons))
     if outbox is not None:
         await _arrives(outbox, lambda repeat: edit(), False, wanted)
     return outbox is not None

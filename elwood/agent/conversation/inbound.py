@@ -104,6 +104,13 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     looks: tuple[Look, ...] = ()
 
 
+class CommandResult(msgspec.Struct, frozen=True):
+    """What a press or a command decided, in words for the person who did it."""
+
+    text: str
+    ok: bool
+
+
 # With what the data of a button begins that answers a question; others belong to approvals.
 # Answers to the model are words, whatever stands on them; those to Elwood are its commands.
 _ANSWER, _COMMAND = "q:", "c:"

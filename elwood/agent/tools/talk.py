@@ -15,7 +15,6 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.client import post_once
 from elwood.agent.channels.messages import (
@@ -31,6 +30,7 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.inbound import choice, numbered
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import ListPeople, PeopleMail
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
@@ -66,7 +66,7 @@ class Place:
 class Messenger:
     """Says something now, on any of *channels*; *approvals* knows who was let in."""
 
-    def __init__(self, channels: Channels, approvals: Address[ApprovalsMail]) -> None:
+    def __init__(self, channels: Channels, approvals: Address[PeopleMail]) -> None:
         self._channels = channels
         self._approvals = approvals
         self.uploads = trio.Semaphore(MAX_UPLOADS)

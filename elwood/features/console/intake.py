@@ -8,10 +8,9 @@ from typing import get_args
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.attached import MAX_CLIENTS
 from elwood.agent.channels.frames import Mode
-from elwood.agent.conversation.inbound import Principal
+from elwood.agent.conversation.inbound import CommandResult, Principal
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import Connected
 from elwood.agent.session.attached import SessionClients

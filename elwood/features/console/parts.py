@@ -6,10 +6,10 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.frames import Mode
 from elwood.agent.channels.messages import OutboxMail, Post
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import file_keeper
 from elwood.agent.media.settings import MediaSettings
@@ -62,6 +62,8 @@ def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, P
     post: Mailbox[OutboxMail] = Mailbox("outbox console", 256)
     channel = ConsoleChannel(
         name=ROUTE.channel,
+        people=OWNER.id,
+        presence="at the console",
         clients=clients,
         outbox=post.address,
         owner=(ROUTE,),

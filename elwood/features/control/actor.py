@@ -10,17 +10,12 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.approvals.messages import (
-    ApprovalsMail,
-    ApprovePairing,
-    ChangeAccess,
-    CommandResult,
-    DecideRequest,
-    RevokePermission,
-)
+from elwood.agent.approvals.messages import ApprovalsMail, DecideRequest, RevokePermission
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.approvals.state import CONTROL
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
+from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.session.core import Core, inspect
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire

@@ -11,10 +11,16 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable
-from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused
+from elwood.agent.conversation.inbound import (
+    Busy,
+    CommandResult,
+    Inbound,
+    NotNow,
+    Principal,
+    Refused,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core

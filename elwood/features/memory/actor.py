@@ -16,7 +16,7 @@ from typing import TypeVar, assert_never
 import trio
 from msgspec.structs import replace
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.client import EmbeddingFailed
 from elwood.agent.models.embeddings import Embedder, cosine, signs, unit
 from elwood.agent.models.messages import Vector

@@ -1,6 +1,6 @@
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.note import Note, NoteDraft
 from elwood.features.memory.settings import LearningSettings

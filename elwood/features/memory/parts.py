@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Providers, can_think

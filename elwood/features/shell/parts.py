@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import addresses
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.parts import ControlCommand, Gathered, Parts

@@ -14,8 +14,8 @@ from typing import assert_never
 import trio
 from msgspec.structs import replace
 
-from elwood.agent.approvals.messages import CommandResult, Decided
-from elwood.agent.conversation.inbound import Inbound, Principal, Refused
+from elwood.agent.approvals.messages import Decided
+from elwood.agent.conversation.inbound import CommandResult, Inbound, Principal, Refused
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.run import MESSAGE, PRINCIPAL, SESSION, RunBounds
 from elwood.agent.parts import Do, Report

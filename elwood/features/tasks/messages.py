@@ -2,7 +2,8 @@
 
 import msgspec
 
-from elwood.agent.approvals.messages import CommandResult, Decided
+from elwood.agent.approvals.messages import Decided
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.session.messages import Interrupt
 from elwood.features.tasks.rules import Agenda, Outcome, Verb
 from elwood.features.tasks.state import PlannedRun

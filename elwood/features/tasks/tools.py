@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
 from elwood.agent.models.ledger import dollars

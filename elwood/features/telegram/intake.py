@@ -10,22 +10,20 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import (
-    ApprovalsMail,
-    ButtonPressed,
-    CommandResult,
-    EndAccess,
-    Known,
-    Meet,
-    MovedGroups,
-    MoveGroup,
-    Stranger,
-)
+from elwood.agent.approvals.messages import ApprovalsMail, ButtonPressed
 from elwood.agent.channels.client import IntakeReplies, ask, post_once
 from elwood.agent.channels.messages import Edit, OutboxMail, Reachable
-from elwood.agent.conversation.inbound import Inbound, Principal, Taken, is_choice, types
+from elwood.agent.conversation.inbound import (
+    CommandResult,
+    Inbound,
+    Principal,
+    Taken,
+    is_choice,
+    types,
+)
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import EndAccess, Known, Meet, MovedGroups, MoveGroup, Stranger
 from elwood.agent.session.commands.slash import menu
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.log.state import is_typed

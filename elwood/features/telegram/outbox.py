@@ -25,7 +25,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Bucket, Pacing, per_second
+from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
@@ -37,6 +37,7 @@ from elwood.features.telegram.client import (
     explain,
     remedy,
 )
+from elwood.features.telegram.pacing import Pacing, per_second
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
     Lock,

@@ -6,7 +6,6 @@ import msgspec
 import trio
 
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.media.client import FETCHES, TRANSCRIPTIONS, FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
@@ -16,6 +15,7 @@ from elwood.features.telegram.channel import TelegramChannel, principal_id, rout
 from elwood.features.telegram.client import FAILURES, Bot, Downloads, explain
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import ask, is_wanted

@@ -16,6 +16,7 @@ import trio
 from elwood.foundation.runtime.actor_table import check_is_lower, waiting
 
 M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
 T = TypeVar("T")
 
 # Seconds after which `insist` asks again although nobody said that the actor is back.
@@ -101,14 +102,14 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     reply: Reply[T] = msgspec.field(default_factory=Reply)
 
 
-class Address(Generic[M]):
+class Address(Generic[M_contra]):
     """The sending half of a mailbox; survives every restart of the actor behind it."""
 
-    def __init__(self, mailbox: "Mailbox[M]") -> None:
+    def __init__(self, mailbox: "Mailbox[M_contra]") -> None:
         self._mailbox = mailbox
         self.name = mailbox.name
 
-    async def tell(self, message: M) -> None:
+    async def tell(self, message: M_contra) -> None:
         """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop.
 
         With room this is no checkpoint: a pass of the scheduler costs more than the rest.
@@ -123,7 +124,7 @@ class Address(Generic[M]):
             raise ActorDown(self.name) from None
         self._mailbox.came()
 
-    def offer(self, message: M) -> bool:
+    def offer(self, message: M_contra) -> bool:
         """Put *message* into the queue if there is room now; never waits."""
         try:
             self._mailbox.send.send_nowait(message)
@@ -141,7 +142,7 @@ class Address(Generic[M]):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
             # The actor's `match` checks the type of the request, not we.
-            await self.tell(cast("M", request))
+            await self.tell(cast("M_contra", request))
             return await request.reply.wait()
 
     async def insist(self, make: Callable[[], Request[T]]) -> T:

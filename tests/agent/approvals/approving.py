@@ -12,16 +12,11 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
     ButtonPressed,
-    CommandResult,
     Decided,
     DecideRequest,
-    Known,
-    Meet,
     Pending,
     RequestApproval,
-    Stranger,
     Verdict,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -36,7 +31,9 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import ApprovePairing, Known, Meet, Stranger
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, inline, supervise
 from elwood.foundation.storage.disk import Calls, Disk
@@ -82,7 +79,7 @@ class World:
     settings: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     secret: str = "hunter2"
     awake: Callable[[float], float] = lambda now: now
-    seal: str = ""
+    confined: bool = True
 
     def texts(self, chat: int) -> list[str]:
         return [post.part.text for post in self.posts if post.route.chat == str(chat)]
@@ -143,7 +140,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
         when_awake=lambda now: world.awake(now),
-        seal=world.seal,
+        confined=world.confined,
     )
 
     async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:

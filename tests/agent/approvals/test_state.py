@@ -1,22 +1,14 @@
-"""The fold of people, questions and permissions."""
+"""The fold of questions and permissions."""
 
 import msgspec
 
 from elwood.agent.approvals.state import (
-    CODE_LASTS,
     GIST,
-    MAX_BROUGHT,
-    MAX_DENIED,
     MAX_KEPT,
-    MAX_OPEN_CODES,
-    MAX_OPEN_GROUPS,
-    AccessDecided,
-    AccessRequested,
     ApprovalDecided,
     ApprovalEntry,
     ApprovalRequested,
     ApprovalState,
-    People,
     Question,
 )
 from elwood.agent.conversation.calls import ApprovalScope
@@ -70,40 +62,3 @@ def test_a_permission_of_an_older_journal_covers_the_exact_thing_as_it_did() -> 
     other = msgspec.structs.replace(question("call 2"), scope=scope)
     assert calls.covering(today, 1.0) is not None
     assert calls.covering(other, 1.0) is None
-
-
-# --- people --------------------------------------------------------------------------------------
-
-
-def asked(code: str, principal: str = "tg:7") -> AccessRequested:
-    return AccessRequested(code, principal, "Eve", ROUTE)
-
-
-def test_strangers_cannot_fill_the_memory() -> None:
-    people = People()
-    for number in range(MAX_DENIED + 50):
-        people.apply(0.0, asked(str(number), f"tg:{number}"))
-        people.apply(0.0, AccessDecided(str(number), False, "tg:1"))
-    assert len(people.denied) == MAX_DENIED
-    for number in range(MAX_OPEN_CODES + 1):
-        people.apply(0.0, asked(str(number), f"tg:{number}"))
-    assert len(people.requests) == MAX_OPEN_CODES
-    assert people.may_ask("tg:0", 1.0), "its code has lapsed"
-    assert not people.may_ask("tg:1", 1.0)
-    people.apply(CODE_LASTS, asked("new"))
-    assert list(people.requests) == ["new"]
-
-
-def test_groups_take_no_place_of_people_and_one_person_brings_us_into_few() -> None:
-    people = People()
-    people.apply(0.0, asked("mine"))
-    for number in range(MAX_OPEN_GROUPS + 1):
-        by = f"Eve {number} (tg:{8 if number < MAX_BROUGHT else number + 100})"
-        people.apply(0.0, AccessRequested(str(number), f"tg:-{number}", "Fun", ROUTE, by))
-        if number == MAX_BROUGHT:
-            assert not people.may_ask("tg:-999", 1.0, by="tg:8")
-            assert people.may_ask("tg:-999", 1.0, by="tg:8", insists=True)
-            assert people.may_ask("tg:-999", 1.0, by="tg:103")
-    assert len(people.requests) == MAX_OPEN_GROUPS + 1
-    assert "mine" in people.requests
-    assert "0" not in people.requests, "the oldest group has lapsed"

@@ -7,18 +7,18 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    CommandResult,
     DecideRequest,
     ListApprovals,
     LookUpDecision,
     Pending,
-    RemovedPeople,
     RequestApproval,
     RevokePermission,
     Verdict,
     WithdrawRequests,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.conversation.inbound import CommandResult
+from elwood.agent.people.messages import RemovedPeople
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog

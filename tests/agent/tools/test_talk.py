@@ -14,8 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import ApprovalsMail, ListPeople
-from elwood.agent.approvals.state import KnownPerson
+from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import (
     OutboxMail,
@@ -28,6 +27,8 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.calls import SendMessage, exact
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import ListPeople
+from elwood.agent.people.state import KnownPerson
 from elwood.agent.tools.talk import MAX_BYTES, MAX_UPLOADS, AskUser, MessageToSend, Messenger, Talk
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.telegram.channel import TelegramChannel

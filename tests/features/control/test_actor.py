@@ -18,15 +18,14 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    ApprovePairing,
-    ChangeAccess,
-    CommandResult,
     DecideRequest,
     ListApprovals,
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import ControlCommand
+from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen, look
 from elwood.features.control.actor import (
     MAX_CLIENTS,

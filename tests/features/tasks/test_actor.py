@@ -10,7 +10,7 @@ import attrs
 import trio
 from msgspec.structs import replace
 
-from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.messages import (
     Adopt,

@@ -10,18 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import (
-    ApprovalsMail,
-    ApprovePairing,
-    ButtonPressed,
-    CommandResult,
-    EndAccess,
-    Known,
-    Meet,
-    MovedGroups,
-    MoveGroup,
-    Stranger,
-)
+from elwood.agent.approvals.messages import ApprovalsMail, ButtonPressed
 from elwood.agent.channels.messages import (
     Draft,
     Edit,
@@ -35,17 +24,27 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Bucket, Pacing
-from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.channels.pacing import Bucket
+from elwood.agent.conversation.inbound import Busy, CommandResult, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher, file_keeper
 from elwood.agent.media.settings import MediaSettings
+from elwood.agent.people.messages import (
+    ApprovePairing,
+    EndAccess,
+    Known,
+    Meet,
+    MovedGroups,
+    MoveGroup,
+    Stranger,
+)
 from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (

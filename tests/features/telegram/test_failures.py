@@ -19,14 +19,15 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, Unsure
-from elwood.agent.channels.pacing import Bucket, Pacing
-from elwood.agent.conversation.inbound import Busy, Taken
+from elwood.agent.channels.pacing import Bucket
+from elwood.agent.conversation.inbound import Busy, CommandResult, Taken
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import Known, Stranger
 from elwood.features.telegram.channel import route_to
 from elwood.features.telegram.client import FAILURES, Bot, TelegramError, explain
 from elwood.features.telegram.outbox import JITTER
+from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from elwood.agent.approvals.messages import Known, Stranger
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import Known, Stranger
 from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.features.telegram.channel import route_to
 from elwood.foundation.text.markdown import Entity, Rich

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import Known, Stranger
+from elwood.agent.people.messages import Known, Stranger
 from tests.fake_telegram import BOT, OWNER, fake_telegram
 from tests.features.telegram.neighbours import intake
 

@@ -6,8 +6,8 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.channels.messages import Draft, Sent
-from elwood.agent.channels.pacing import Pacing
 from elwood.agent.conversation.route import Route
+from elwood.features.telegram.pacing import Pacing
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import outbox
 

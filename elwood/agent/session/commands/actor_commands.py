@@ -10,21 +10,21 @@ import trio
 
 from elwood import __version__
 from elwood.agent.approvals.messages import (
-    CommandResult,
     DecideRequest,
     ListApprovals,
-    ListPeople,
     RevokePermission,
     ShowDetails,
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.agent.channels.messages import Attachment, PostResult, Sent, Typing, Unsure
+from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.ledger import Spent, day_of
 from elwood.agent.models.messages import Complete, Spending, ask_model
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.models.spending import in_list, in_words
+from elwood.agent.people.messages import ListPeople
 from elwood.agent.session.commands import people
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.model_choice import choose

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
-from elwood.agent.approvals.messages import ChangeAccess
-from elwood.agent.approvals.state import KnownPerson
+from elwood.agent.people.messages import ChangeAccess
+from elwood.agent.people.state import KnownPerson
 from elwood.agent.session.extension import CommandAnswer
 from elwood.agent.session.paging import asked_page, page
 from elwood.foundation.text.lines import cut, literal

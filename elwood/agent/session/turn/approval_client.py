@@ -19,7 +19,8 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.approvals.state import Question, is_fresh
+from elwood.agent.approvals.state import Question
+from elwood.agent.channels.questions import is_fresh
 from elwood.agent.conversation.calls import (
     ApprovalScope,
     Outcome,

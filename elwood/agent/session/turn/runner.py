@@ -9,11 +9,11 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import RemovedPeople
 from elwood.agent.conversation.message import FetchedFile
 from elwood.agent.conversation.run import without_child
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
+from elwood.agent.people.messages import RemovedPeople
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
 from elwood.agent.session.extension import Opening, Runs, SessionExtension, news

@@ -7,19 +7,20 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.approvals.messages import (
+from elwood.agent.approvals.messages import Pending, Verdict
+from elwood.agent.channels.messages import Unsent
+from elwood.agent.conversation.inbound import Principal
+from elwood.agent.conversation.route import Route
+from elwood.agent.people.messages import (
     ChangeAccess,
     Known,
+    Meet,
     MovedGroups,
     MoveGroup,
-    Pending,
     RemovedPeople,
     Stranger,
-    Verdict,
 )
-from elwood.agent.approvals.state import CODE_LASTS
-from elwood.agent.channels.messages import Unsent
-from elwood.agent.conversation.route import Route
+from elwood.agent.people.state import CODE_LASTS
 from tests.agent.approvals.approving import CODES, OWNER, OWNER_ROUTE, World, question, running
 from tests.journeys.disk import BadDisk
 
@@ -149,41 +150,101 @@ async def test_a_crowd_of_strangers_is_bounded_and_keeps_nobody_out(
         assert world.path.stat().st_size == size
         assert (await ask.pair(given[0])).ok, "nobody's lapses for the sake of another's"
         assert (await ask.pair(given[-1])).ok
+        world.now += 3_600
         await trio.sleep(3_600)
         assert isinstance(again := await ask.meet(5), Stranger)
         assert again.code is not None
     assert len(world.texts(1)) <= 7, "notices in an hour"
 
 
-async def test_of_a_crowd_that_waits_at_the_start_one_notice_tells(
+async def test_of_a_crowd_the_owner_is_asked_about_three_at_a_time(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for number in range(7, 12):
+            await ask.meet(number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked_about(world) == [7, 8, 9]
+        assert (await ask.rule(CODES[4], "once")).ok, "a code counts without a question"
+        assert not (await ask.rule(CODES[0], "once", by="tg:7")).ok
+        assert (await ask.rule(CODES[0], "denied")).ok
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked_about(world) == [7, 8, 9, 10]
+        await ask.meet(12)
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked_about(world) == [7, 8, 9, 10]
+        assert await ask.meet(7) == Stranger(None)
+        assert await ask.meet(11) == Known()
+    async with running(world, OWNER_ROUTE) as ask:
+        await trio.sleep(30)
+        assert asked_about(world) == [7, 8, 9, 10], "also after a start"
+        world.now += 1800
+        await ask.meet(13)
+        world.now += 1800
+        await trio.sleep(CODE_LASTS)
+        assert asked_about(world) == [7, 8, 9, 10, 13], "when the codes of the others are over"
+
+
+async def test_a_group_that_the_owner_brings_it_into_is_asked_about_in_a_crowd(
+    world: World,
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for number in range(5):
+            brought = Principal("tg:1" if number == 4 else f"tg:{20 + number}", "Eve", owner=False)
+            route = Route("telegram", f"-{number}", private=False)
+            asked = Meet(principal=f"tg:-{number}", name="Fun", route=route, brought=brought)
+            await ask.box.address.ask(asked)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(world.posts) == 4
+        assert world.posts[-1].part.text.startswith("Eve (tg:1) wants me in the group Fun (tg:-4)")
+        await ask.meet(7)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(world.posts) == 5, "groups take no place of people"
+
+
+async def test_a_question_that_never_arrived_takes_no_place_for_good(
+    world: World, autojump_clock: object
+) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        world.sent = lambda _: Unsent("away")
+        for number in range(7, 10):
+            await ask.meet(number)
+        world.now += CODE_LASTS
+        await trio.sleep(CODE_LASTS + 1)
+        world.sent = None
+        world.posts.clear()
+        await ask.meet(10)
+        await trio.sleep(30)
+        assert asked_about(world) == [10]
+
+
+async def test_a_question_holds_its_place_no_longer_than_its_code_counts(
     world: World, autojump_clock: object
 ) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for number in range(7, 10):
-            await ask.meet(number, f"Eve {number}")
-    world.posts.clear()
+            await ask.meet(number)
+    world.now += CODE_LASTS - 60
     async with running(world, OWNER_ROUTE) as ask:
-        await trio.sleep(30)
-        [notice] = world.posts
-        assert notice.part.text.splitlines() == [
-            "2 people want to talk to me:",  # the first was asked about by itself
-            "Eve 8 (tg:8)",
-            "Eve 9 (tg:9)",
-            "If one of them gave you their code themselves: /allow CODE",
-        ]
-        assert notice.buttons == ()
-        assert not (await ask.rule(CODES[0], "once", by="tg:7")).ok
-        assert (await ask.rule(CODES[0], "once")).ok
-        assert (await ask.rule(CODES[1], "denied")).ok
-        assert await ask.meet(7) == Known()
-        assert await ask.meet(8) == Stranger(None)
+        await ask.meet(10)
+        world.now += 60
+        await trio.sleep(61)
+        assert asked_about(world) == [7, 8, 9, 10]
 
 
-async def test_open_requests_are_posted_again_at_the_start(world: World) -> None:
+def asked_about(world: World) -> list[int]:
+    texts = [text for text in world.texts(1) if "to talk to me" in text]
+    return [int(text.partition("(tg:")[2].partition(")")[0]) for text in texts]
+
+
+async def test_a_question_that_did_not_arrive_is_posted_again_at_the_start(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
+        await trio.testing.wait_all_tasks_blocked()
+        world.sent = lambda _: Unsent("away")
         await ask.meet(8)
-        await ask.press(f"p:{CODES[0]}:y")
+        await trio.testing.wait_all_tasks_blocked()
+    world.sent = None
     world.posts.clear()
     async with running(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()

@@ -1,0 +1,121 @@
+"""Questions to the owner: the messages that ask them, and what all of them share.
+
+There are those about calls (agent/approvals) and those about people (agent/people).
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
+from functools import partial
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+
+from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.client import edit_until_done, post_until_delivered
+from elwood.agent.conversation.route import Route
+from elwood.foundation.text.characters import escape_invisible, utf16_length
+from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.markdown import Entity, Rich
+
+# Seconds by which the clock may step back without making anything expire (CP-35).
+STEP_BACK = 60.0
+
+Piece = tuple[str, Literal["", "code"]]
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
+    """The questions *ids* (of strangers: their codes) were shown, with buttons, as *message*.
+
+    Without one nothing can be changed there any more; those of early versions are without.
+    """
+
+    ids: tuple[str, ...]
+    message: str = ""
+    route: Route | None = None
+
+
+class RequestSettled(msgspec.Struct, frozen=True, tag="settled"):
+    """The *message* that asked *id* has no buttons any more, or cannot be changed."""
+
+    id: str
+    message: str
+
+
+QuestionEntry = RequestsShown | RequestSettled
+
+
+class QuestionMessage(msgspec.Struct, frozen=True):
+    """A message with buttons, as its channel named it."""
+
+    route: Route
+    message: str
+
+
+class Record(Protocol[T_contra]):
+    async def __call__(self, *entries: T_contra) -> bool:
+        """Write *entries* into the journal in one line; False if there is no room for them."""
+
+
+class OwnerQuestions:
+    """Sends questions by *channels* and changes their messages.
+
+    *messages* are those that have buttons, by the ids of their questions: a part of the state of
+    the journal that *record* writes to.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        messages: Mapping[str, QuestionMessage],
+        record: Record[QuestionEntry],
+    ) -> None:
+        self.messages = messages
+        self.post = partial(post_until_delivered, channels.outboxes)
+        self.edit = partial(edit_until_done, channels.outboxes)
+        self._record = record
+
+    async def settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
+        """Let the message that asked *id* say *part*, without buttons, and record that it does."""
+        if (shown := self.messages.get(id)) is None:
+            return
+        if await self.edit(shown.route, shown.message, part and part(shown.route)):
+            await self._record(RequestSettled(id, shown.message))
+
+
+def is_fresh(lasts: float, age: float) -> bool:
+    """Tell whether a yes given *age* seconds ago still counts; a clock set back far ends it.
+
+    >>> is_fresh(300, 299), is_fresh(300, 300), is_fresh(300, -86400)
+    (True, False, False)
+    """
+    return -STEP_BACK <= age < lasts
+
+
+def format_time(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, zone):%a %H:%M}"
+
+
+def describe_decider(by: str, at: Route, channels: Channels) -> str:
+    """Say who decided to who reads it *at* a place."""
+    reader = channels.recipient(by)
+    if reader is not None and reader.is_same_chat(at):
+        return "by you"
+    return channels.of(by).presence or f"by {flatten(by)}"
+
+
+def flatten(text: str, limit: int = 64) -> str:
+    """Make words that are not ours one line with nothing hidden in it."""
+    # Of 22 characters three at least are shown: no more than 20 blanks stand in a row.
+    return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
+
+
+def build_text(*pieces: Piece) -> Rich:
+    text, entities, offset = "", [], 0
+    for piece, kind in pieces:
+        length = utf16_length(piece)
+        if kind:
+            entities.append(Entity(kind, offset, length))
+        text += piece
+        offset += length
+    return Rich(text, tuple(entities))

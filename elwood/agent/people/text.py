@@ -1,0 +1,72 @@
+"""How a question about a stranger, or a group, looks."""
+
+from datetime import tzinfo
+
+from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.messages import Button
+from elwood.agent.channels.questions import build_text, describe_decider, format_time
+from elwood.agent.conversation.route import Route
+from elwood.agent.people.state import AccessDecided, AccessRequested
+from elwood.foundation.text.markdown import Rich
+
+
+def access_question(asked: AccessRequested) -> Rich:
+    """Ask about a stranger; the name is theirs, so it stands as code: no link, no mention."""
+    if asked.is_group:
+        return build_text(
+            (asked.by, "code"),
+            (" wants me in the group ", ""),
+            (asked.name or "without a name", "code"),
+            (
+                f" ({asked.principal}). Shall I answer there? Everybody in it can then talk to me, "
+                "but I trust only you and whom you let in.",
+                "",
+            ),
+        )
+    return build_text(
+        ("Somebody wants to talk to me: ", ""),
+        (asked.name or "somebody", "code"),
+        (
+            f" ({asked.principal})\nTheir code is {asked.code}. "
+            "Approve only if they gave it to you themselves.",
+            "",
+        ),
+    )
+
+
+def access_settled(
+    asked: AccessRequested,
+    decided: AccessDecided | None,
+    at: Route,
+    channels: Channels,
+    now: float,
+    zone: tzinfo,
+) -> Rich:
+    """Say what became of a stranger who asked; None: nothing, until the code was over."""
+    yes, no = "may talk to me now", "stays out"
+    if asked.is_group:
+        yes, no = "is a group that I answer in now", "is a group that I stay silent in"
+    ended = f"{no}: nobody decided in time"
+    if decided is not None:
+        by = describe_decider(decided.by, at, channels)
+        ended = f"{yes if decided.approved else no}, decided {by}"
+    name = asked.name or "somebody"
+    when = format_time(now, zone)
+    return build_text((name, "code"), (f" ({asked.principal}) {ended}, {when}.", ""))
+
+
+def access_buttons(asked: AccessRequested) -> tuple[Button, ...]:
+    yes, no = ("Answer there", "Stay silent") if asked.is_group else ("Approve", "Deny")
+    return (Button(yes, f"p:{asked.code}:y"), Button(no, f"p:{asked.code}:n"))
+
+
+def access_pressed(data: str) -> tuple[str, bool] | None:
+    """Parse what such a button carries: the code and the answer; None if it is another button.
+
+    >>> access_pressed("p:ABCD2345:y"), access_pressed("p:ABCD2345:o")
+    (('ABCD2345', True), None)
+    """
+    match data.split(":"):
+        case ["p", code, "y" | "n" as letter]:
+            return code, letter == "y"
+    return None
