@@ -20,7 +20,7 @@ class SessionSettings:
         600.0, help="seconds after which a quiet conversation leaves memory", check=at_least(1)
     )
     in_memory: int = setting(
-        64,
+        16,
         help="conversations that stay in memory, besides those with work left",
         check=between(1, 10_000),
     )
