@@ -1,6 +1,6 @@
 """Build the daily notes for one run of the app and for each session."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -122,14 +122,17 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
-    async def run(self) -> None:
+    @property
+    def work(self) -> Callable[[], Awaitable[None]]:
+        return self._write_turns
+
+    async def _write_turns(self) -> None:
         """Write each finished turn soon, together with those of other sessions."""
         while True:
+            await self._log.wait_until(lambda: self._log.state.turn is None and self._has_new_turn)
             if self._log.state.turn is None and self._queue_turn():
                 await trio.sleep(GATHER)
                 await self.settle()
-            else:
-                await self._log.wait_change()
 
     async def settle(self) -> None:
         """Write the newest finished turn into its day's note now, unless it is there."""
@@ -140,10 +143,15 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
+    @property
+    def _has_new_turn(self) -> bool:
+        turn = self._log.state.done
+        return turn is not None and turn is not self._gathered
+
     def _queue_turn(self) -> bool:
         """Queue the newest finished turn for writing; False if it was queued before."""
         turn = self._log.state.done
-        if turn is None or turn is self._gathered:
+        if turn is None or not self._has_new_turn:
             return False
         self._notes.gather(self._log.id, turn)
         self._gathered = turn

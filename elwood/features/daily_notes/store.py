@@ -35,7 +35,7 @@ from elwood.features.daily_notes.notes import (
     without,
 )
 from elwood.features.daily_notes.settings import DailyNotesSettings
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import CARRIED, CarriedHead, carried
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
@@ -101,7 +101,7 @@ class DailyNotes:
         self._begun = ("", "")
         # By session; the first `settle` writes them together.
         self._gathered: dict[str, FinishedTurn] = {}
-        self._writing = trio.Lock()
+        self._writing = Lock()
         # When the last recall was read, and its text.
         self._recalled = NEVER
 
@@ -355,7 +355,7 @@ class DailyNoteSearch:
         self._files = PageFiles(self._root)
         self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
         self._blocking = blocking
-        self._writing = trio.Lock()
+        self._writing = Lock()
 
     async def search(self, query: str, limit: int) -> list[SearchResult]:
         """Return excerpts of the *limit* best pages, from their current files."""

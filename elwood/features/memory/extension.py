@@ -4,8 +4,9 @@ The observer learns from an idle conversation, by a call of the cheap model.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import trio
@@ -16,11 +17,12 @@ from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.conversation.run import is_unattended
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, ModelsMail, ask_model
-from elwood.agent.session.extension import SessionExtension, TakenBack
+from elwood.agent.session.extension import Reminder, SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
+from elwood.agent.session.log.turns import Turn
 from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
 from elwood.features.memory.messages import (
     GetOverview,
@@ -141,8 +143,8 @@ class MemoryExtension(SessionExtension):
         """Return True if it is observed; runs of tasks are not."""
         return self._learning.settings.mode != "off" and not is_unattended(self._log.id)
 
-    async def remind(self) -> Reminded | None:
-        """Choose notes that may help in the current turn; None if there are none.
+    def reminder(self) -> Reminder | None:
+        """Return the choice of notes that may help in the current turn; None if there is none.
 
         Notes hold private data, so they are offered only for the owner's own words in a private
         chat without strangers' words.  Notes in view are not offered again.
@@ -154,6 +156,11 @@ class MemoryExtension(SessionExtension):
             return None  # the run can search
         if session.taint.label.untrusted or not turn.is_owners_alone:
             return None
+        return partial(self._remind, turn)
+
+    async def _remind(self, turn: Turn) -> Reminded | None:
+        """Choose notes; None if there are none."""
+        session = self._log.state
         message = "\n".join(one.text for one in turn.inputs if not is_command(one))
         notes: tuple[Note, ...] = ()
         with trio.move_on_after(SUGGEST_WAIT):
@@ -198,11 +205,13 @@ class MemoryExtension(SessionExtension):
                 if not done.ok:
                     log.warning("what was taken back is still known", extra={"why": done.text})
 
-    async def run(self) -> None:
-        while not is_unattended(self._log.id):
-            if not self._is_due:
-                await self._log.wait_change()
-                continue
+    @property
+    def work(self) -> Callable[[], Awaitable[None]] | None:
+        return self._observe_each if self._observes else None
+
+    async def _observe_each(self) -> None:
+        while True:
+            await self._log.wait_until(lambda: self._is_due)
             with trio.move_on_after(self._quiet):
                 await self._log.wait_change()
                 continue

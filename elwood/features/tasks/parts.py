@@ -21,6 +21,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
+    Reminder,
     Runs,
     SessionExtension,
     SlashCommand,
@@ -124,11 +125,14 @@ class TaskExtension(SessionExtension):
         self._zone = zone
         self._log = log
 
-    async def remind(self) -> Reminded | None:
-        """List planned tasks, if the conversation is already private and only the owner's."""
+    def reminder(self) -> Reminder | None:
+        """Return the reminder of planned tasks, if the private conversation is only the owner's."""
         turn = self._log.turn
-        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.bounds:
-            return None
+        is_allowed = turn.is_owners_alone and not turn.bounds
+        return self._remind if is_allowed and self._log.state.taint.label == PRIVATE else None
+
+    async def _remind(self) -> Reminded | None:
+        turn = self._log.turn
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
             text = planned(tasks, turn.route, self._zone)
