@@ -25,7 +25,7 @@ COMMAND = CliCommand(
 
 
 async def build(core: "Core", others: "Gathered") -> "Parts":
-    """Make the servers' actors; what that takes is imported only if there is a server."""
+    """Create the servers' actors; import them only if a server is configured."""
     from elwood.agent.parts import Parts
     from elwood.features.mcp.commands import mcp
     from elwood.features.mcp.settings import McpServers
@@ -38,7 +38,7 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
 
 
 def live(config: "Config") -> LiveTools:
-    """Find the tools that were accepted, and how those of each server begin."""
+    """Return the accepted tools, and the name prefix of each server's tools."""
     from elwood.features.mcp.settings import McpServers
     from elwood.foundation.settings import Paths
 
@@ -51,7 +51,7 @@ def live(config: "Config") -> LiveTools:
 
     known = dict[str, str]()
     for name in servers:
-        with suppress(OSError):  # a command may run as somebody who may not look there
+        with suppress(OSError):  # the command may run as a user without access
             book = read_book(book_path(config.of(Paths).state, name))
             known |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
     return LiveTools(known, prefixes)
