@@ -117,12 +117,12 @@ class Connection:
         )
 
     async def read_resource(self, uri: str) -> list[Block]:
-        found = await _await_answer(self._client.read_resource(uri))
-        return [_to_block(one) for one in found.contents]
+        result = await _await_answer(self._client.read_resource(uri))
+        return [_to_block(one) for one in result.contents]
 
     async def read_prompt(self, name: str, arguments: dict[str, str]) -> list[Block]:
-        found = await _await_answer(self._client.get_prompt(name, arguments))
-        return [_to_block(one) for one in found.messages]
+        result = await _await_answer(self._client.get_prompt(name, arguments))
+        return [_to_block(one) for one in result.messages]
 
     async def list_resources(self) -> list[Block]:
         if self.offers.resources is None:
@@ -157,14 +157,14 @@ class Connection:
     async def _pages(
         self, ask: Callable[..., Awaitable[Any]], items: Callable[[Any], Sequence[T]]
     ) -> list[T]:
-        found: list[T] = []
+        listed: list[T] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await _await_answer(ask(cursor=cursor))
-            found += items(page)
+            listed += items(page)
             cursor = page.next_cursor
             if cursor is None:
-                return found
+                return listed
         raise ServerRefused(f"its list has more than {MAX_PAGES} pages")
 
 
@@ -258,10 +258,10 @@ def remote(
 async def _streamable(
     url: str, client: Callable[[], "LibraryClient"]
 ) -> AsyncIterator[TransportStreams]:
-    made = client()
+    http = client()
     async with (
-        made,
-        streamable_http_client(url, http_client=made, max_sse_event_size=MAX_LINE) as streams,
+        http,
+        streamable_http_client(url, http_client=http, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
 
@@ -275,11 +275,11 @@ class _StoredLogin(TokenStorage):
         self.context: OAuthContext | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        found = await in_thread(lambda: self._store.read(self._settings.url))
-        if found.tokens is None:
+        login = await in_thread(lambda: self._store.read(self._settings.url))
+        if login.tokens is None:
             return None
-        tokens = OAuthToken.model_validate(found.tokens)
-        if found.expires and found.expires < time.time():
+        tokens = OAuthToken.model_validate(login.tokens)
+        if login.expires and login.expires < time.time():
             tokens.access_token = ""  # force a refresh: the SDK does not know how old the token is
         return tokens
 
@@ -296,24 +296,24 @@ class _StoredLogin(TokenStorage):
                 token_endpoint_auth_method="client_secret_basic" if secret else "none",
                 redirect_uris=[AnyUrl(REDIRECT)],
             )
-        found = await in_thread(lambda: self._store.read(self._settings.url))
-        if found.client is None:
+        login = await in_thread(lambda: self._store.read(self._settings.url))
+        if login.client is None:
             return None
-        return OAuthClientInformationFull.model_validate(found.client)
+        return OAuthClientInformationFull.model_validate(login.client)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await self._keep(client=_to_block(client_info))
 
     async def _keep(self, **changed: Any) -> None:
         def keep() -> None:
-            found = msgspec.structs.asdict(self._store.read(self._settings.url))
-            self._store.write(Login(**{**found, **known, **changed}))
+            login = msgspec.structs.asdict(self._store.read(self._settings.url))
+            self._store.write(Login(**{**login, **metadata, **changed}))
 
-        context, known = self.context, {}
+        context, metadata = self.context, {}
         if context is not None and context.oauth_metadata is not None:
-            known["issuer"] = _to_block(context.oauth_metadata)
+            metadata["issuer"] = _to_block(context.oauth_metadata)
         if context is not None and context.protected_resource_metadata is not None:
-            known["resource"] = _to_block(context.protected_resource_metadata)
+            metadata["resource"] = _to_block(context.protected_resource_metadata)
         await in_thread(keep)
 
 
@@ -327,15 +327,17 @@ def oauth(
 
     async def wait_for_redirect() -> AuthorizationCodeResult:
         assert answer is not None
-        found = await answer()
-        return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
+        redirect = await answer()
+        return AuthorizationCodeResult(
+            code=redirect.code, state=redirect.state, iss=redirect.issuer
+        )
 
     async def refuse_login(url: str) -> None:
         await trio.lowlevel.checkpoint()
         raise NotConnected("it wants a login, by: elwood auth mcp")
 
-    kept, known = _StoredLogin(settings, store), store.read(settings.url)
-    made = OAuthClientProvider(
+    storage, login = _StoredLogin(settings, store), store.read(settings.url)
+    provider = OAuthClientProvider(
         settings.url,
         OAuthClientMetadata(
             client_name="Elwood",
@@ -343,18 +345,18 @@ def oauth(
             grant_types=["authorization_code", "refresh_token"],
             scope=settings.scope or None,
         ),
-        kept,
+        storage,
         redirect_handler=show or refuse_login,
         callback_handler=wait_for_redirect,
     )
-    kept.context = made.context
-    if known.issuer is not None:
-        made.context.oauth_metadata = OAuthMetadata.model_validate(known.issuer)
-    if known.resource is not None:
-        found = ProtectedResourceMetadata.model_validate(known.resource)
-        made.context.protected_resource_metadata = found
-        made.context.auth_server_url = str(found.authorization_servers[0])
-    return made
+    storage.context = provider.context
+    if login.issuer is not None:
+        provider.context.oauth_metadata = OAuthMetadata.model_validate(login.issuer)
+    if login.resource is not None:
+        resource = ProtectedResourceMetadata.model_validate(login.resource)
+        provider.context.protected_resource_metadata = resource
+        provider.context.auth_server_url = str(resource.authorization_servers[0])
+    return provider
 
 
 # --- a process of ours ----------------------------------------------------------------------------
@@ -370,14 +372,14 @@ async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterato
     At the end its stdin is closed; it is killed if it does not exit.  Its stderr goes to *errors*.
     Raises NotConnected, in a group.
     """
-    heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, said = anyio.create_memory_object_stream[SessionMessage](0)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     ended, is_over = trio.Event(), False
     with ExitStack() as stack:
         stdin, stdout, stderr = (
             stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())
         )
-        lines = _Lines(stdout, heard, blocking)
+        lines = _Lines(stdout, incoming, blocking)
 
         async def process() -> None:
             try:
@@ -391,7 +393,7 @@ async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterato
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process)
             nursery.start_soon(lines.read)
-            nursery.start_soon(_write_messages, stdin, said, lines.pending)
+            nursery.start_soon(_write_messages, stdin, outgoing, lines.pending)
             nursery.start_soon(_drain_stderr, stderr, errors)
             try:
                 yield read, write
@@ -401,7 +403,7 @@ async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterato
                     stdin.hang_up()
                     await ended.wait()
                 nursery.cancel_scope.cancel()
-                for stream in (heard, read, write, said):
+                for stream in (incoming, read, write, outgoing):
                     stream.close()
 
 
@@ -475,9 +477,9 @@ def _parse_message(line: bytes) -> types.JSONRPCMessage:
 
 
 async def _write_messages(
-    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
+    pipe: Pipe, messages: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
 ) -> None:
-    async for message in said:
+    async for message in messages:
         if isinstance(message.message, types.JSONRPCRequest):
             pending[message.message.id] = None
             while len(pending) > MAX_PENDING:

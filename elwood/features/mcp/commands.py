@@ -51,8 +51,8 @@ async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
         case "show" | "enable" | "disable" | "restart" | "accept" | "answer" | "decline":
             if name not in servers:
                 return CommandAnswer(f"There is no MCP server {name}, but {', '.join(servers)}.")
-            said = await _send(servers[name], Steer(what=what, words=words))
-            return CommandAnswer(said.words, buttons=said.buttons)
+            reply = await _send(servers[name], Steer(what=what, words=words))
+            return CommandAnswer(reply.words, buttons=reply.buttons)
     return CommandAnswer(USAGE)
 
 

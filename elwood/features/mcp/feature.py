@@ -49,12 +49,12 @@ def live(config: "Config") -> LiveTools:
     from elwood.features.mcp.definitions import model_name
     from elwood.features.mcp.store import book_path, read_book
 
-    known = dict[str, str]()
+    ids = dict[str, str]()
     for name in servers:
         with suppress(OSError):  # the command may run as a user without access
             book = read_book(book_path(config.of(Paths).state, name))
-            known |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
-    return LiveTools(known, prefixes)
+            ids |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
+    return LiveTools(ids, prefixes)
 
 
 FEATURE = Feature(

@@ -49,15 +49,15 @@ def answered(line: bytes) -> int | None:
     >>> answered(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), answered(b"hello")
     (7, None)
     """
-    found = _ID.search(line)
-    return int(found[1]) if found else None
+    match = _ID.search(line)
+    return int(match[1]) if match else None
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise UnreadableLine("it has a key twice")
-    return made
+    return unique
 
 
 def _refuse(word: str) -> NoReturn:

@@ -88,9 +88,9 @@ def _make_server(
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
         policy = core.config.of(PolicySettings)
-        made = [tool_of(name, settings, policy, address, one) for one in definitions]
+        tools = [tool_of(name, settings, policy, address, one) for one in definitions]
         live.clear()
-        live.update({tool.name: tool for tool in made})
+        live.update({tool.name: tool for tool in tools})
 
     @asynccontextmanager
     async def connect(
@@ -114,8 +114,8 @@ def _make_server(
                 if settings.auth == "oauth"
                 else None
             )
-            made = partial(http_client, settings, note_status, auth)
-            transport = sdk.remote(settings.url, settings.transport, made)
+            make_client = partial(http_client, settings, note_status, auth)
+            transport = sdk.remote(settings.url, settings.transport, make_client)
         else:
             transport = sdk.serve(
                 partial(_run_process, core, others, settings, pids), errors, blocking
@@ -177,7 +177,7 @@ async def _run_process(
 
 
 def http_client(
-    settings: ServerSettings, seen: Callable[[int], object], auth: Any = None
+    settings: ServerSettings, on_status: Callable[[int], object], auth: Any = None
 ) -> "LibraryClient":
     """Create the client for a remote server; private addresses need *local*."""
     from elwood.foundation.net.library_client import library_client
@@ -189,7 +189,7 @@ def http_client(
         route=pinned((lambda address: True) if settings.local else is_reachable, resolved),
         headers=headers,
         read_timeout=READ_TIMEOUT,
-        seen=seen,
+        seen=on_status,
         auth=auth,
     )
 

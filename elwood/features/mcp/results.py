@@ -82,11 +82,11 @@ def _format_block(block: Block, folder: str, files: dict[str, bytes]) -> str:
             return f"[{one_line(str(kind), 40)}, which Elwood does not know]"
 
 
-def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
-    uri = one_line(str(found.get("uri", "")), MAX_WORDS)
-    if "blob" in found:
-        return f"{uri}: {_add_file('file', found.get('mimeType'), found['blob'], folder, files)}"
-    return f"{uri}:\n{found.get('text', '')}"
+def resource(block: Block, folder: str, files: dict[str, bytes]) -> str:
+    uri = one_line(str(block.get("uri", "")), MAX_WORDS)
+    if "blob" in block:
+        return f"{uri}: {_add_file('file', block.get('mimeType'), block['blob'], folder, files)}"
+    return f"{uri}:\n{block.get('text', '')}"
 
 
 def listing(items: Iterable[Block], what: str) -> str:
