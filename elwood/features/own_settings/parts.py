@@ -1,4 +1,4 @@
-"""What the assistant's own settings bring to one run: their keeper, one tool, ``/settings``."""
+"""The parts of the assistant's own settings: their keeper, a tool, and ``/settings``."""
 
 from collections.abc import Sequence
 from difflib import unified_diff
@@ -29,7 +29,7 @@ USAGE = "/settings shows what I have set for myself; /settings undo takes back t
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the keeper, and what asks it; what was in force before is in force from here on."""
+    """Create the keeper and its users; the last settings are in force from the start."""
     keeper = OwnSettings(core.own, core.paths.state, core.disk, core.tell_owner)
     await keeper.begin()
     return Parts(
@@ -48,13 +48,13 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 class PersonalityPart:
-    """Tells the model what it wrote about how it speaks."""
+    """Prompt part with the personality that the model has set."""
 
     def __init__(self, own: OwnConfig) -> None:
         self._own = own
 
     async def text(self, budget: int) -> str:
-        """Give it as it is in force now."""
+        """Return the text that is in force now."""
         await trio.lowlevel.checkpoint()
         text = self._own.now.of(Personality).text.strip()
         return f"Your personality, as {AGENT_FILE} has it:\n{text}" if text else ""
@@ -68,7 +68,7 @@ class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
-    """Make the tool that reads and changes the file; the owner sees each change before."""
+    """Create the tool that reads and changes the file; the owner sees each change first."""
 
     async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
         if given.text is None:
@@ -139,7 +139,7 @@ async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
 
 
 def diff(old: str, new: str) -> str:
-    r"""Show the lines that differ, each with one around it.
+    r"""Format the lines that differ, each with one line of context.
 
     >>> diff("a\nb\n", "a\nc\n")
     ' a\n-b\n+c'
@@ -149,7 +149,7 @@ def diff(old: str, new: str) -> str:
 
 
 def known(sections: Sequence[type[Settings]]) -> str:
-    """List what may stand in the file."""
+    """List the keys that the file may contain."""
     lines = []
     for kind in sections:
         section = kind.SECTION
