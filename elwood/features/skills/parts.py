@@ -29,17 +29,17 @@ from elwood.foundation.text.tokens import estimate
 
 # Skills on a page, and characters of a description there.
 LISTED, GLIMPSE = 10, 120
-# Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
+# A fifth of the prompt is for the list of skills, and a fifth for those in every prompt.
 SHARE = 5
-# Tokens of a skill that comes along with a message; a longer one is only named.
+# Tokens of a skill sent with a message; longer ones are only named.
 MAX_GIVEN = 4_000
 USE = "Use the skill "
 
 
 class SkillList:
-    """The skills that can be used, as they were when the prompt was looked at last.
+    """The usable skills at the last read of the prompt.
 
-    Those that *always* names stand in the prompt as a whole; those for some chats do not at all.
+    The skills that *always* names are in the prompt as a whole; those for some chats are not in it.
     """
 
     def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
@@ -51,10 +51,10 @@ class SkillList:
         self.found = await self.usable()
         skills = [one.skill for one in self.found if not one.chats]
         whole = [skill for skill in skills if skill.name in self.always]
-        # Who is listed can be activated, so what is too long to stand here is not lost.
+        # Listed skills can be activated, so a too long one is not lost.
         bodies, too_long = resident(whole, budget // SHARE)
-        kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [skill for skill in skills if skill.name not in kept]
+        whole_names = {skill.name for skill in whole}.difference(too_long)
+        listed = [skill for skill in skills if skill.name not in whole_names]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
 
     async def usable(self) -> list[FoundSkill]:
@@ -62,9 +62,9 @@ class SkillList:
 
 
 class SkillExtension(SessionExtension):
-    """Skills in one conversation: those that fit come along, and the name of one is a command.
+    """Skills in one conversation: matching ones are added, and a skill's name is a command.
 
-    At most *most* are given as a whole, by *read*; others are named.
+    At most *most* are added as a whole, by *read*; others are named.
     """
 
     def __init__(self, log: SessionLog, skills: SkillList, read: Read, most: int) -> None:
@@ -74,18 +74,18 @@ class SkillExtension(SessionExtension):
         self._most = most
 
     async def remind(self) -> Reminded | None:
-        """Give the skills that fit best and are not in view, and name others, as the turn begins.
+        """Add the skills that fit best and are not in view, and name others, as the turn begins.
 
-        Nobody asked for them: only the owner's own words bring them.
+        Only the owner's own words select them.
         """
         turn, label = self._log.state.turn, self._log.state.taint.label
         if turn is None or turn.rounds or turn.attempts > 1:
             return None
-        message = "\n".join(said.text for said in turn.inputs)
-        known = [one.skill for one in self._skills.found if one.is_open(turn.route)]
+        message = "\n".join(one.text for one in turn.inputs)
+        usable = [one.skill for one in self._skills.found if one.is_open(turn.route)]
         always, sees = self._skills.always, self._log.sees
-        new = [one for one in known if one.name not in always and not sees(one.mark)]
-        named, given = called(known, re.sub(f"^{USE}", "/", message)), list[str]()
+        new = [one for one in usable if one.name not in always and not sees(one.mark)]
+        named, given = called(usable, re.sub(f"^{USE}", "/", message)), list[str]()
         if not (label.untrusted or turn.bounds) and turn.is_owners_alone:
             best = named[:1] if named else matching(new, message, self._most, LOADS)
             for skill in best[: self._most]:
@@ -101,24 +101,24 @@ class SkillExtension(SessionExtension):
         return Reminded(turn.id, text, CLEAN, "your skills", "skill", False) if text else None
 
     async def expand(self, command: str) -> str:
-        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        known = [one.skill for one in await self._skills.usable()]
-        if (found := called(known, command)) is None:
+        """Return the request for the skill that *command* names, or ""."""
+        usable = [one.skill for one in await self._skills.usable()]
+        if (match := called(usable, command)) is None:
             return ""
-        skill, words = found
+        skill, words = match
         return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."
 
 
 async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
-    """Carry ``/skills`` out: list them, and what keeps some from being used."""
-    found, (_, number) = await shelf.found(), asked_page(call.given)
-    shown, pages = page(found.skills, number, LISTED, "/skills")
+    """Run ``/skills``: list the skills, and what makes some unusable."""
+    result, (_, number) = await shelf.found(), asked_page(call.given)
+    shown, pages = page(result.skills, number, LISTED, "/skills")
     lines = []
     for skill in (one.skill for one in shown):
         why = lacking(skill)
         lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
         lines += [f"  cannot be used: {why}"] if why else []
-    lines += [f"⚠ {problem}" for problem in found.problems[:LISTED]] if number == 1 else []
+    lines += [f"⚠ {problem}" for problem in result.problems[:LISTED]] if number == 1 else []
     text = "Skills; the name of one is a command:" if shown else "There are no skills."
     return CommandAnswer(text, "\n".join(lines), pages=pages)
 
@@ -130,7 +130,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def lend(config: Config) -> list[LentFolder]:
-    """Build the folders with skills beside those of the workspace."""
+    """Return the skill folders outside the workspace."""
     return [LentFolder(Root(one, writable=False)) for one in config.of(SkillSettings).folders]
 
 

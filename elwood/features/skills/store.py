@@ -1,8 +1,8 @@
-"""The skills in the workspace and in other folders: found as they are now, placed, removed.
+"""Find, install and remove skills in the workspace and in other folders.
 
-They are looked for again and again, so that an edit counts soon; where no folder and no SKILL.md
-has changed, nothing is read again.  What was written after strangers' words were read is no
-skill.  Finding runs in a thread; everything else here blocks.
+The folders are read again often, so that an edit counts soon; unchanged folders and files are not
+parsed again.  Files written after untrusted text was read are not skills.  Finding runs in a
+thread; all other functions here block.
 """
 
 import logging
@@ -41,30 +41,27 @@ from elwood.foundation.storage.files import Root
 
 log = logging.getLogger("elwood.skills")
 
-# Where skills lie in the workspace; what is found first wins.
+# Skill folders of the workspace; on equal names the first folder wins.
 PLACES = ("skills", ".agents/skills")
-# Folders within a place, one in the other, and folders of each that are looked at (the bounds that
-# the guide for clients of Agent Skills names).
+# Depth of folders, and number of folders read in each (the bounds that the guide for clients of
+# Agent Skills recommends).
 MAX_DEPTH, MAX_FOLDERS = 4, 2000
 # Entries of one folder, and of a skill.
 MAX_ENTRIES = 2000
-# Of all skills that are read: a prompt lists far fewer.
+# Skills read in total: a prompt lists far fewer.
 MAX_SKILLS = 500
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
 @attrs.frozen
 class FoundSkill:
-    """A skill where it lies: in *folder*, which is beneath *root*.
-
-    *is_inside*: in the workspace, where it may be changed.  Only *chats*, if any, may use it.
-    """
+    """A skill in *folder*, which is below *root*."""
 
     skill: Skill
     root: Root = attrs.field(eq=False, repr=False)
     folder: str
-    is_inside: bool
-    chats: frozenset[str] = frozenset()
+    is_inside: bool  # in the workspace, where it may be changed
+    chats: frozenset[str] = frozenset()  # only these may use it, if any
 
     def is_open(self, route: Route) -> bool:
         return not self.chats or route.address in self.chats
@@ -75,30 +72,30 @@ class FoundSkill:
 
 
 class FoundSkills(msgspec.Struct, frozen=True):
-    """All skills, by name, and what is wrong with others, in sentences for the owner."""
+    """All skills, by name, and the problems of others, in sentences for the owner."""
 
     skills: tuple[FoundSkill, ...] = ()
     problems: tuple[str, ...] = ()
 
     def place_of(self, name: str) -> str:
-        """Say where the skill called *name* lies; empty if there is none."""
+        """Return the folder of the skill *name*, or ""."""
         found = next((one for one in self.skills if one.skill.name == name), None)
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
-# Change time and number of a file or folder; None if it is not there.
+# Change time and inode of a file or folder; None if it is missing.
 _Stamp = tuple[int, int] | None
-# Nanoseconds within which a second change may have the same time as the first: clocks have steps.
+# Nanoseconds in which two changes may get the same time: clocks have steps.
 SETTLED = 100_000_000
-# What was read of a SKILL.md, behind a stamp of the file as it was then.
-_Read = tuple[tuple[int, ...], Skill | Unusable]
+# The parsed SKILL.md, with a stamp of the file as it was then.
+_Parsed = tuple[tuple[int, ...], Skill | Unusable]
 
 
 class SkillStore:
-    """The skills beneath the workspace *root*, and in the folders of *settings*.
+    """The skills below the workspace *root*, and in the folders of *settings*.
 
-    Those that are off are not used, and are nowhere named.  A name in the settings that no skill
-    has is a problem: a skill may still be placed.
+    Disabled skills are neither used nor listed.  A name in the settings that no skill has is a
+    problem: the skill may still be added.
     """
 
     def __init__(
@@ -115,13 +112,13 @@ class SkillStore:
         self._chats = {name: addresses(some) for name, some in settings.chats.items()}
         self._named = {"always": settings.always, "off": settings.off, "chats": (*self._chats,)}
         self._now = now
-        self._known: dict[Path, _Read] = {}
-        # The last look that found no fault, behind the stamps of all that it depends on.
+        self._known: dict[Path, _Parsed] = {}
+        # The last result without problems, with the stamps of all files that it depends on.
         self._last: tuple[Mapping[str, _Stamp], FoundSkills] = ({}, FoundSkills())
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
-        """Look at all skills; what did not change as a whole is the same object as before."""
+        """Find all skills; an unchanged result is the same object as before."""
         found = await self._blocking(self.look)
         if found != self._found:
             for problem in set(found.problems) - set(self._found.problems):
@@ -130,28 +127,27 @@ class SkillStore:
         return self._found
 
     def look(self) -> FoundSkills:
-        """Read what changed; blocks.
+        """Read changed files; blocks.
 
-        What has a fault is looked at each time: a running command may be the reason, which leaves
-        no trace.
+        Files with problems are read each time: a running command may cause them without a trace.
         """
         stamps, last = self._last
-        if stamps and all(_stamp(path) == stamp for path, stamp in stamps.items()):
+        if stamps and all(_read_stamp(path) == stamp for path, stamp in stamps.items()):
             return last
         began, stamps = self._now(), {}
         skills: dict[str, FoundSkill] = {}
         names: set[str] = set()
         problems: list[str] = []
-        known: dict[Path, _Read] = {}
-        for root, folder in self._folders(problems, stamps):
+        known: dict[Path, _Parsed] = {}
+        for root, folder in self._find_folders(problems, stamps):
             path = root.path / folder
             if len(known) == MAX_SKILLS:
                 problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
                 break
             manual = str(path / MANUAL)
-            stamps[manual] = _stamp(manual)
+            stamps[manual] = _read_stamp(manual)
             try:
-                known[path] = self._read(root, folder)
+                known[path] = self._read_skill(root, folder)
             except (PathRefused, Unconfined) as error:
                 problems.append(f"{path}: {MANUAL} cannot be read: {error}")
                 continue
@@ -167,7 +163,7 @@ class SkillStore:
                 skills[skill.name] = FoundSkill(skill, root, folder, is_inside, chats)
         for key, given in self._named.items():
             problems += [
-                f"skills.{key}: there is no skill {name}{_meant(name, names)}"
+                f"skills.{key}: there is no skill {name}{_suggest(name, names)}"
                 for name in given
                 if name not in names
             ]
@@ -177,12 +173,12 @@ class SkillStore:
         self._last = (stamps if settled and not problems else {}, found)
         return found
 
-    def _folders(
+    def _find_folders(
         self, problems: list[str], stamps: dict[str, _Stamp]
     ) -> Iterator[tuple[Root, str]]:
-        """Give the folders that have a SKILL.md; what is in one belongs to it.
+        """Yield the folders that have a SKILL.md; folders below one belong to it.
 
-        Adds to *stamps* each folder, as it was before it was looked at.
+        Adds to *stamps* each folder, as it was before it was read.
         """
         places = [(self._workspace, place) for place in PLACES]
         for root, place in [*places, *((package, ".") for package in self.packages)]:
@@ -190,7 +186,7 @@ class SkillStore:
             while waiting:
                 folder, depth = waiting.popleft()
                 path = root.path / folder
-                stamps[str(path)] = _stamp(str(path))
+                stamps[str(path)] = _read_stamp(str(path))
                 left -= 1
                 try:
                     if (
@@ -226,12 +222,12 @@ class SkillStore:
                         below = item.name if folder == "." else f"{folder}/{item.name}"
                         waiting.append((below, depth + 1))
 
-    def _read(self, root: Root, folder: str) -> _Read:
+    def _read_skill(self, root: Root, folder: str) -> _Parsed:
         with root.file(f"{folder}/{MANUAL}") as file:
-            found = file.stat
+            stat = file.stat
             # Changes whenever the file is written, replaced, marked, linked to, or closed.
-            times = (found.st_ctime_ns, found.st_mtime_ns)
-            stamp = (*times, found.st_size, found.st_ino, int(file.untrusted))
+            times = (stat.st_ctime_ns, stat.st_mtime_ns)
+            stamp = (*times, stat.st_size, stat.st_ino, int(file.untrusted))
             known = self._known.get(root.path / folder)
             if known is not None and known[0] == stamp:
                 return known
@@ -242,22 +238,22 @@ class SkillStore:
             return stamp, parse(file.read(MAX_FILE + 1), name)
 
 
-def _stamp(path: str) -> _Stamp:
-    """Return what changes whenever *path* is written, replaced, marked or linked to."""
+def _read_stamp(path: str) -> _Stamp:
+    """Return a stamp that changes whenever *path* is written, replaced, marked or linked to."""
     try:
-        found = os.lstat(path)
+        stat = os.lstat(path)
     except OSError:
         return None
-    return found.st_ctime_ns, found.st_ino
+    return stat.st_ctime_ns, stat.st_ino
 
 
-def _meant(name: str, names: Iterable[str]) -> str:
+def _suggest(name: str, names: Iterable[str]) -> str:
     near = get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def lacking(skill: Skill) -> str | None:
-    """Say what *skill* needs that commands would not find; None if there is all."""
+    """Describe what *skill* needs that commands would not find; None if nothing is missing."""
     reasons = []
     if missing := missing_programs(skill.programs):
         reasons.append(f"programs that are not installed where commands run: {', '.join(missing)}")
@@ -268,19 +264,19 @@ def lacking(skill: Skill) -> str | None:
     return f"it needs {', and '.join(reasons)}" if reasons else None
 
 
-# --- taking in and removing -----------------------------------------------------------------------
+# --- installing and removing ----------------------------------------------------------------------
 
-# Folder of the workspace in which skills are placed.
+# Folder of the workspace for installed skills.
 OWN = "skills"
 _TEMPORARY = ".elwood-skill-"
 
 
 class SkillRefused(Exception):
-    """This skill cannot be taken, or placed; the text says why, for who asked for it."""
+    """The skill cannot be read or installed; the text gives the reason, for the requester."""
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """Where a skill came from."""
+    """The source of an installed skill."""
 
     source: str
     digest: str
@@ -289,25 +285,25 @@ class Installed(msgspec.Struct, frozen=True):
 
 def refuse_second(workspace: Path, name: str) -> None:
     """Raise SkillRefused if the *workspace* has a skill in the folder *name*."""
-    if os.path.lexists(_own(workspace) / name):
+    if os.path.lexists(_own_folder(workspace) / name):
         raise SkillRefused(f"there is a skill {name} already; remove it first")
 
 
 def install(workspace: Path, offered: Candidate) -> None:
-    """Let the skill be one of the *workspace*'s: wholly, or not at all.
+    """Install the skill in the *workspace*, completely or not at all.
 
     Raises SkillRefused and OSError.
     """
-    own, name = _own(workspace), offered.skill.name
+    own, name = _own_folder(workspace), offered.skill.name
     record = Installed(offered.source, offered.digest, offered.commit)
     note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
     own.mkdir(mode=0o700, exist_ok=True)
-    for left in own.glob(f"{_TEMPORARY}*"):  # by a crash
+    for left in own.glob(f"{_TEMPORARY}*"):  # left by a crash
         shutil.rmtree(left)
     refuse_second(workspace, name)
     temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
-        _write(temporary, (*offered.files, note))
+        _write_files(temporary, (*offered.files, note))
         temporary.rename(own / name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -316,7 +312,7 @@ def install(workspace: Path, offered: Candidate) -> None:
 
 def uninstall(workspace: Path, name: str) -> None:
     """Remove the skill in the *workspace*'s folder *name*.  Raises SkillRefused and OSError."""
-    own = _own(workspace)
+    own = _own_folder(workspace)
     if not is_name(name) or not (own / name).is_dir() or (own / name).is_symlink():
         raise SkillRefused(f"there is no skill {name!r} in {own}")
     temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
@@ -326,14 +322,14 @@ def uninstall(workspace: Path, name: str) -> None:
 
 
 def installed(folder: Path) -> Installed | None:
-    """Say where the skill in *folder* came from; None if nobody knows."""
+    """Return the source of the skill in *folder*, or None if it is unknown."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=Installed)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _own(workspace: Path) -> Path:
+def _own_folder(workspace: Path) -> Path:
     own = workspace / OWN
     if own.is_symlink():
         raise SkillRefused(f"{own} is a link, and skills are kept in no other folder")
@@ -341,7 +337,7 @@ def _own(workspace: Path) -> Path:
 
 
 def read_tree(root: Root, source: str) -> list[SkillFile]:
-    """Read all files of a skill in the folder *source* of *root*, without git's and with no secret.
+    """Read all files of a skill in the folder *source* of *root*, except git's; refuse secrets.
 
     Raises SkillRefused, PathRefused and Unconfined.
     """
@@ -366,8 +362,8 @@ def read_tree(root: Root, source: str) -> list[SkillFile]:
     return files
 
 
-def _write(folder: Path, files: tuple[SkillFile, ...]) -> None:
-    """Write *files* into the new *folder*, for its owner only, on the disk."""
+def _write_files(folder: Path, files: tuple[SkillFile, ...]) -> None:
+    """Write *files* into the new *folder*, private to its owner, and sync them."""
     folder.mkdir(mode=0o700)
     folders = {folder}
     for file in files:
