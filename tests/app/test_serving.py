@@ -59,10 +59,10 @@ def test_an_escalation_is_one_line_and_exit_code_1(
 
     async def live() -> int:
         features = [Feature(name="test", build=build)]
-        return await serving._live(config, Environment(), features)
+        return await serving._run_app(config, Environment(), features)
 
     with untuned():
-        assert serving._run(config, live) == FAILURE
+        assert serving._run_body(config, live) == FAILURE
     assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]
 
 
