@@ -196,12 +196,12 @@ def _run_init(config: "Config", given: "Namespace") -> int:
 
 
 def _run_chat(config: "Config", given: "Namespace") -> int:
-    return CHAT(config, given, imported("elwood.app.serving", "at_home"))
+    return CHAT(config, given, imported("elwood.app.serving", "run_own_app"))
 
 
 def _run_once(config: "Config", given: "Namespace") -> int:
-    at_home = imported("elwood.app.serving", "at_home")
-    return ONCE(config, given, lambda *house: at_home(*house, "once", given.dry_run))
+    run_own_app = imported("elwood.app.serving", "run_own_app")
+    return ONCE(config, given, lambda *args: run_own_app(*args, "once", given.dry_run))
 
 
 def _add_demo_arguments(parser: "ArgumentParser") -> None:

@@ -75,11 +75,11 @@ def run(
     return _run_body(config, body)
 
 
-def at_home(
+def run_own_app(
     config: Config, session: str, sitting: object, mode: str = "talk", dry_run: bool = False
 ) -> int:
     """Run an app for the console or one message, with *sitting* in *session*."""
-    home = Feature(name="console", build=lambda *app: SIT(*app, session, mode, sitting))
+    home = Feature(name="console", build=lambda *args: SIT(*args, session, mode, sitting))
 
     async def body() -> int:
         # Scheduled work is only for an app that stays.
@@ -119,7 +119,7 @@ def demo(nothing: Config, given: Namespace) -> int:
         file=folder / "config.toml",
     )
     given = Namespace(session=None, last=False, plain=given.plain, features=())
-    return CHAT(config, given, at_home, TRY)
+    return CHAT(config, given, run_own_app, TRY)
 
 
 def _remove_folder(folder: Path) -> None:

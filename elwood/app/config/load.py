@@ -91,7 +91,7 @@ def load(
 
     With *secrets*, looks up all secrets and removes their variables from *environ*; without, sets
     none, for commands that need no secret and may not be allowed to read them.  Variables in the
-    file ``.env`` beside it count as if they were in *environ*, and are never added there.  Raises
+    file ``.env`` next to it count like those in *environ*, but are not added to it.  Raises
     ConfigErrors with all faults.
     """
     variables = {**_read_dotenv(path.with_name(".env"), secrets=secrets), **environ}

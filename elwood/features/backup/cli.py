@@ -9,7 +9,7 @@ from shlex import quote
 
 from elwood.agent.conversation.settings import Owner
 from elwood.features.backup import restore as restoring
-from elwood.features.backup.rules import BackupFailed, told
+from elwood.features.backup.rules import BackupFailed, describe_left_out
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
@@ -29,7 +29,7 @@ def now(config: Config, given: Namespace) -> int:
         f"{backup.path}: {manifest.files:,} files, {size_text(whole)}, "
         f"packed {size_text(backup.size)}"
     )
-    for line in told(manifest.left_out):
+    for line in describe_left_out(manifest.left_out):
         print(line)
     return OK
 
@@ -62,7 +62,7 @@ def restore(config: Config, given: Namespace) -> int:
         print(f"What was there before is in {aside}; remove it when you need it no more.")
     for problem in done.problems:
         print(problem, file=sys.stderr)
-    for line in told(done.manifest.left_out):
+    for line in describe_left_out(done.manifest.left_out):
         print(line)
     return OK
 

@@ -24,13 +24,15 @@ async def build(core: Core, others: Gathered) -> Parts:
     async def back_up(last: float) -> Report:
         # Importing the archive code takes 20 ms and 1 MB, which would slow every start.
         from elwood.features.backup.rules import BackupFailed
-        from elwood.features.backup.store import planned
+        from elwood.features.backup.store import take_scheduled
 
         began = trio.current_time()
         with suppress(ActorUnavailable):
             await core.anchoring.ask(Anchor())  # the backup then contains the new anchors
         try:
-            summary = await core.environment.blocking(lambda: planned(core.config, core.clock.now))
+            summary = await core.environment.blocking(
+                lambda: take_scheduled(core.config, core.clock.now)
+            )
         except BackupFailed as error:
             took = trio.current_time() - began
             event(log, "backup", {"why": str(error)}, success=False, seconds=took)

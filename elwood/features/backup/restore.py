@@ -34,12 +34,20 @@ from elwood.features.backup.rules import (
     BackupFailed,
     Manifest,
     Member,
+    format_stamp,
     member,
-    shown,
-    stamp,
+    readable_name,
 )
 from elwood.features.backup.settings import STAGE
-from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
+from elwood.features.backup.store import (
+    ASIDE,
+    DISPOSABLE,
+    OPEN,
+    PLAN,
+    Scope,
+    backup_error,
+    need_owner,
+)
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
 from elwood.foundation.storage.anchors import AnchorsRestored
@@ -83,7 +91,7 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             beside = _stage_workspace(scope)
             try:
                 now = clock()
-                at = f"{ASIDE}restore-{stamp(now)}"
+                at = f"{ASIDE}restore-{format_stamp(now)}"
                 manifest, problems = _prepare(scope, archive, beside, now)
                 _commit(stage, beside, list(_plan_moves(scope, beside, at)))
             except BaseException:  # re-raised: no partial files stay
@@ -94,7 +102,7 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             moved = (state / at, scope.workspace.with_name(f"{scope.workspace.name}.{at}"))
             return Done(manifest, tuple(filter(os.path.lexists, moved)), problems)
     except OSError as error:
-        raise failed(error, state) from error
+        raise backup_error(error, state) from error
 
 
 def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
@@ -104,7 +112,7 @@ def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
     """
     scope = scope.real()
     state, stage = scope.state, scope.state / STAGE
-    aside = state / f"{ASIDE}reset-{stamp(clock())}"
+    aside = state / f"{ASIDE}reset-{format_stamp(clock())}"
     try:
         need_owner(state)
         with holding(state):
@@ -117,7 +125,7 @@ def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
             mend(state)
             return aside
     except OSError as error:
-        raise failed(error, state) from error
+        raise backup_error(error, state) from error
 
 
 def mend(state: Path) -> bool:
@@ -371,13 +379,13 @@ class _Unpacking:
     def _unpack_member(self, info: tarfile.TarInfo) -> None:
         name = info.name
         if not rules.is_plain(name):
-            raise _Damaged(f"a name in it is none: {shown(name)[:200]!r}")
+            raise _Damaged(f"a name in it is none: {readable_name(name)[:200]!r}")
         if len(self._made) == MAX_MEMBERS:
             raise _Damaged(f"it has more than {MAX_MEMBERS:,} members")
         top, _, below = name.partition("/")
         parent = name.rpartition("/")[0]
         if (parent and parent not in self._folders) or (not parent and name == MANIFEST):
-            raise _Damaged(f"{shown(name)[:200]!r} is in a folder that is not in it")
+            raise _Damaged(f"{readable_name(name)[:200]!r} is in a folder that is not in it")
         path = self._targets[top] / below if below else self._targets[top]
         if info.isreg():
             self._made.append(member(info, "file", self._unpack_file(info, path)))
@@ -388,13 +396,15 @@ class _Unpacking:
             self._apply_mark(info, path)
             self._made.append(member(info, "folder", ""))
         elif info.issym() and below:
-            if rules.leaves(name, info.linkname):
-                raise _Damaged(f"the link {shown(name)[:200]!r} leads out of its folder")
+            if rules.leads_out(name, info.linkname):
+                raise _Damaged(f"the link {readable_name(name)[:200]!r} leads out of its folder")
             os.symlink(info.linkname, path)
             digest = hashlib.sha256(os.fsencode(info.linkname)).hexdigest()
             self._made.append(member(info, "link", digest))
         else:
-            raise _Damaged(f"{shown(name)[:200]!r} is neither a file nor a folder nor a link")
+            raise _Damaged(
+                f"{readable_name(name)[:200]!r} is neither a file nor a folder nor a link"
+            )
 
     def _unpack_file(self, info: tarfile.TarInfo, path: Path) -> str:
         self._left -= info.size

@@ -53,10 +53,12 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def member(info: tarfile.TarInfo, kind: Kind, sha256: str) -> Member:
-    return Member(shown(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers)
+    return Member(
+        readable_name(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers
+    )
 
 
-def shown(name: str) -> str:
+def readable_name(name: str) -> str:
     """Format *name* as readable text, even if its bytes are not valid UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -90,13 +92,13 @@ class Backup(msgspec.Struct, frozen=True):
     size: int
 
 
-def stamp(at: float) -> str:
+def format_stamp(at: float) -> str:
     """Format a Unix time, in UTC, for a file name."""
     return datetime.fromtimestamp(at, UTC).strftime(_STAMP)
 
 
-def name_of(at: float) -> str:
-    return f"elwood-{stamp(at)}.tar.gz"
+def file_name(at: float) -> str:
+    return f"elwood-{format_stamp(at)}.tar.gz"
 
 
 def taken_at(name: str) -> float | None:
@@ -110,7 +112,7 @@ def taken_at(name: str) -> float | None:
 
 
 def surplus(times: Iterable[float], keep: int) -> list[float]:
-    """Choose the backups to remove from the Unix times *taken*, the oldest first.
+    """Choose the backups to remove from *times* (Unix), the oldest first.
 
     The newest *keep* stay, at least one, and the newest of each of the last `WEEKS` weeks with a
     backup (ISO weeks, UTC).  The clock is not used, so a wrong one removes nothing more.
@@ -137,14 +139,16 @@ def is_plain(name: str) -> bool:
     return parts[0] in (STATE, WORKSPACE) or name == MANIFEST
 
 
-def leaves(name: str, target: str) -> bool:
+def leads_out(name: str, target: str) -> bool:
     """Return True if the link *name* may lead out of the first folder of its path.
 
     ".." after anything else counts as leaving: the part before it may be a link.
 
-    >>> leaves("workspace/a/link", "../b"), leaves("workspace/a/link", "../../state/approvals")
-    (False, True)
-    >>> leaves("workspace/link", "/etc/passwd"), leaves("workspace/link", "b/../c")
+    >>> leads_out("workspace/a/link", "../b")
+    False
+    >>> leads_out("workspace/a/link", "../../state/approvals")
+    True
+    >>> leads_out("workspace/link", "/etc/passwd"), leads_out("workspace/link", "b/../c")
     (True, True)
     """
     parts = [part for part in target.split("/") if part not in ("", ".")]
@@ -152,7 +156,7 @@ def leaves(name: str, target: str) -> bool:
     return target.startswith("/") or ".." in parts[climbs:] or climbs > name.count("/") - 1
 
 
-def told(left_out: Sequence[LeftOut]) -> list[str]:
+def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
     """Describe the files left out of a backup, a line each, at most `MAX_TOLD`."""
     lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
     if len(left_out) > MAX_TOLD:

@@ -47,7 +47,7 @@ from elwood.features.backup.rules import (
     Manifest,
     Member,
     member,
-    shown,
+    readable_name,
 )
 from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.sandbox.following import RUNNING
@@ -134,13 +134,13 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
             _remove_surplus(scope.folder, keep)
             return BackupTaken(path, path.stat().st_size, manifest)
     except OSError as error:
-        raise failed(error, scope.folder) from error
+        raise backup_error(error, scope.folder) from error
 
 
-def planned(config: Config, clock: Callable[[], float]) -> str:
+def take_scheduled(config: Config, clock: Callable[[], float]) -> str:
     """Write the scheduled backup, and describe the result.  Raises BackupFailed."""
     backup = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
-    left_out = rules.told(backup.manifest.left_out)
+    left_out = rules.describe_left_out(backup.manifest.left_out)
     if left_out:
         log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
     return "\n".join([f"{backup.path}, {size_text(backup.size)}", *left_out])
@@ -160,7 +160,7 @@ def found(folder: Path) -> list[Backup]:
     return sorted(known, key=lambda backup: backup.at, reverse=True)
 
 
-def failed(error: OSError, folder: Path) -> BackupFailed:
+def backup_error(error: OSError, folder: Path) -> BackupFailed:
     if error.errno in FULL_ERRORS:
         return BackupFailed(f"no room on the disk under {folder}; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
@@ -235,7 +235,7 @@ def _lock_folder(folder: Path) -> Iterator[Path]:
 
 def _unused_path(folder: Path, at: float) -> Path:
     """Return the unused path of a backup at Unix time *at*, or at a later second."""
-    while (path := folder / rules.name_of(at)).exists():
+    while (path := folder / rules.file_name(at)).exists():
         at += 1
     return path
 
@@ -243,7 +243,7 @@ def _unused_path(folder: Path, at: float) -> Path:
 def _remove_surplus(folder: Path, keep: int) -> None:
     """Remove surplus backups.  A failure to remove one does not fail the new backup."""
     going = rules.surplus([backup.at for backup in found(folder)], keep)
-    for path in (folder / rules.name_of(at) for at in going):
+    for path in (folder / rules.file_name(at) for at in going):
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -317,14 +317,14 @@ class _Packing:
 
     def _put_folder(self, fd: int, path: str, depth: int) -> None:
         """Add the open folder *path*, and close it."""
-        rank = from_above if self._is_state else objects_last
+        rank = state_order if self._is_state else workspace_order
         try:
             info = _info(path, os.fstat(fd), untrusted=is_marked(fd))
             info.type = tarfile.DIRTYPE
             self._add(info, "folder", "")
             paths = {name: f"{path}/{name}" for name in os.listdir(fd)}
             for name in sorted(paths, key=lambda name: (rank(_strip_top(paths[name])), name)):
-                if not self._is_state or of_state(_strip_top(paths[name])):
+                if not self._is_state or is_in_backup(_strip_top(paths[name])):
                     self._try_put(fd, name, paths[name], depth)
             if self._is_state:
                 # Segments of logs that were closed since the listing and continue these.
@@ -350,8 +350,8 @@ class _Packing:
             return
         if stat.S_ISLNK(status.st_mode):
             target = os.readlink(name, dir_fd=fd)
-            if rules.leaves(path, target):
-                why = f"a link that leads elsewhere, to {shown(target)}"
+            if rules.leads_out(path, target):
+                why = f"a link that leads elsewhere, to {readable_name(target)}"
                 self._leave_out(path, why)
                 return
             info = _info(path, status)
@@ -424,7 +424,7 @@ class _Packing:
         self.members.append(member(info, kind, sha256))
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.left_out.append(LeftOut(shown(path), why))
+        self.left_out.append(LeftOut(readable_name(path), why))
 
 
 def _info(path: str, status: os.stat_result, *, untrusted: bool = False) -> tarfile.TarInfo:
@@ -439,7 +439,7 @@ def _strip_top(path: str) -> str:
     return path.partition("/")[2]
 
 
-def of_state(path: str) -> bool:
+def is_in_backup(path: str) -> bool:
     """Return True if *path* below the state folder belongs in a backup (`DISPOSABLE`)."""
     top, name = path.partition("/")[0], path.rpartition("/")[2]
     if top in DISPOSABLE or top.startswith(ASIDE) or path == OPEN or _INDEX.fullmatch(path):
@@ -453,7 +453,7 @@ def is_journal(path: str) -> bool:
     return name.endswith(".jsonl") and folder in ("", "sessions")
 
 
-def from_above(path: str) -> int:
+def state_order(path: str) -> int:
     """Sort key of the state folder: the lowest is read first; see above."""
     if path.startswith("anchors."):
         return -1  # their entries must be in the files read later
@@ -469,7 +469,7 @@ def is_received(path: str) -> bool:
     return path.partition("/")[0] == FOLDER
 
 
-def objects_last(path: str) -> int:
+def workspace_order(path: str) -> int:
     """Sort key of the workspace: git objects after the refs, received files last.
 
     Received files are the only ones left out if the backup is too large.

@@ -28,9 +28,9 @@ from elwood.agent.tools.tool import (
 )
 from elwood.features.files.tools import (
     MAX_PAGE,
-    looking,
     named,
     plan_look,
+    reading_tool,
     reading_tools,
     scope_of_look,
     writing_tools,
@@ -134,12 +134,12 @@ class Matches:
     origin: str | None = None  # name of a marked file that *lines* are from
 
 
-def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
+def compile_search(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
     r"""Compile *pattern*; the function returns the end of its first match in a line, in bytes.
 
     Raises ToolFailure.
 
-    >>> searcher(r"b\w+")(b"a bee or two"), searcher("B")(b"bee")
+    >>> compile_search(r"b\w+")(b"a bee or two"), compile_search("B")(b"bee")
     (5, None)
     """
     try:
@@ -167,7 +167,7 @@ def matches(
 
     Raises ToolFailure, PathRefused, Unconfined.
     """
-    search = searcher(given.pattern, ignore_case=given.ignore_case)
+    search = compile_search(given.pattern, ignore_case=given.ignore_case)
     until = clock() + MAX_SECONDS
     result = Matches()
     items, more = reached.root.walk(reached.path)
@@ -228,7 +228,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
     search = FileSearch(files, blocking)
     return (
-        looking(
+        reading_tool(
             name="find",
             id="files.name.find",
             description=(
@@ -241,7 +241,7 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             scope=partial(scope_of_look, "find", files, blocking),
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
-        looking(
+        reading_tool(
             name="grep",
             id="files.text.search",
             description=(

@@ -51,7 +51,7 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 # Tools that only read the workspace.
-looking = partial(Tool, risk="read", effect="pure", gives=PRIVATE)
+reading_tool = partial(Tool, risk="read", effect="pure", gives=PRIVATE)
 
 
 class _HasPath(Protocol):
@@ -179,7 +179,7 @@ def _format_item(item: Item) -> str:
 def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
     reader = FileReader(files, blocking)
     return (
-        looking(
+        reading_tool(
             name="list_files",
             id="files.folder.list",
             description=(
@@ -193,7 +193,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             target=lambda given: escape_name(given.path),
             looks_at="folder",
         ),
-        looking(
+        reading_tool(
             name="read_file",
             id="files.file.read",
             description=(

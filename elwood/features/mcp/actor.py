@@ -70,7 +70,7 @@ MAX_CALLS = 8
 RELIST = 30.0
 # Seconds before the deadline of a call at which the actor ends it, to report the cause.
 TO_SAY_WHAT = 2.0
-# Seconds in which a server must answer a ping after a call was cancelled.
+# Seconds in which a server must list its tools after a call was cancelled.
 SIGN_OF_LIFE = 10.0
 # Seconds between two measurements of a server's memory.
 LOOK_EVERY = 60.0
@@ -255,7 +255,7 @@ class McpServer:
         scope.cancel()
 
     async def _check_alive(self, connection: "Connection") -> None:
-        """Close the connection if the server does not answer a ping after a cancelled call."""
+        """Break the connection if the server does not list its tools after a cancelled call."""
         with trio.move_on_after(SIGN_OF_LIFE):
             with suppress(ServerRefused):
                 await connection.list_tools()

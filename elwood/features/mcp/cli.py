@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from elwood.features.mcp.login import MAX_ANSWER, PORT, Returned, returned
+from elwood.features.mcp.login import MAX_ANSWER, PORT, Redirect, parse_redirect
 from elwood.features.mcp.messages import NotConnected, ServerRefused
 from elwood.features.mcp.parts import MISSING, http_client
 from elwood.features.mcp.settings import McpServers, ServerSettings
@@ -73,13 +73,13 @@ async def _show_login_page(url: str) -> None:
     print("If the browser runs on another machine, paste the address that it ends at here.")
 
 
-async def _wait_for_redirect() -> Returned:
+async def _wait_for_redirect() -> Redirect:
     """Wait for the browser's redirect or a pasted address, whichever comes first."""
-    results: list[Returned] = []
+    results: list[Redirect] = []
     async with trio.open_nursery() as nursery:
 
         def accept(text: str) -> None:
-            answer = returned(text)
+            answer = parse_redirect(text)
             if answer.code or answer.error:
                 results.append(answer)
                 nursery.cancel_scope.cancel()

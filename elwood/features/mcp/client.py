@@ -44,10 +44,10 @@ from elwood.features.mcp.lines import (
     MAX_LINE,
     LastWords,
     UnreadableLine,
-    answered,
+    guess_request_id,
     read_message,
 )
-from elwood.features.mcp.login import REDIRECT, Login, Returned
+from elwood.features.mcp.login import REDIRECT, Login, Redirect
 from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
 from elwood.features.mcp.results import Block
 from elwood.features.mcp.settings import ServerSettings
@@ -321,7 +321,7 @@ def oauth(
     settings: ServerSettings,
     store: LoginStore,
     show: Callable[[str], Awaitable[None]] | None = None,
-    answer: Callable[[], Awaitable[Returned]] | None = None,
+    answer: Callable[[], Awaitable[Redirect]] | None = None,
 ) -> OAuthClientProvider:
     """Create the OAuth provider: log in with *show* and *answer*, or only use the stored login."""
 
@@ -454,7 +454,7 @@ class _Lines:
             log.debug("not a message", extra={"why": str(error), "line": line[:200]})
             if self._garbage >= MAX_GARBAGE:
                 raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
-            id_ = answered(line)
+            id_ = guess_request_id(line)
             if id_ is None or id_ not in self.pending:
                 return
             words = types.ErrorData(code=types.PARSE_ERROR, message=f"unreadable answer: {error}")

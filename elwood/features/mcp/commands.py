@@ -29,17 +29,17 @@ NONE = (
 Servers = Mapping[str, Address[ServerMail]]
 
 
-def mcp(servers: Servers) -> SlashCommand:
+def mcp_command(servers: Servers) -> SlashCommand:
     return SlashCommand(
         name="mcp",
         help="my MCP servers, and how they do",
         usage=USAGE,
-        run=partial(command, servers),
+        run=partial(run_mcp, servers),
         group="What I may do",
     )
 
 
-async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
+async def run_mcp(servers: Servers, call: CommandCall) -> CommandAnswer:
     if not servers:
         return CommandAnswer(NONE)
     what, _, rest = call.given.partition(" ")

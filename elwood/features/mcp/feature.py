@@ -27,11 +27,11 @@ COMMAND = CliCommand(
 async def build(core: "Core", others: "Gathered") -> "Parts":
     """Create the servers' actors; import them only if a server is configured."""
     from elwood.agent.parts import Parts
-    from elwood.features.mcp.commands import mcp
+    from elwood.features.mcp.commands import mcp_command
     from elwood.features.mcp.settings import McpServers
 
     if not core.config.of(McpServers).by_name:
-        return Parts(commands=[mcp({})])
+        return Parts(commands=[mcp_command({})])
     from elwood.features.mcp import parts
 
     return await parts.build(core, others)

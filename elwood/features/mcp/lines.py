@@ -43,10 +43,10 @@ def read_message(line: bytes) -> object:
     return value
 
 
-def answered(line: bytes) -> int | None:
+def guess_request_id(line: bytes) -> int | None:
     """Guess which request an unreadable *line* answers.
 
-    >>> answered(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), answered(b"hello")
+    >>> guess_request_id(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), guess_request_id(b"hello")
     (7, None)
     """
     match = _ID.search(line)

@@ -22,7 +22,7 @@ class Login(msgspec.Struct):
     expires: float = 0.0  # expiry of the tokens, Unix seconds; 0: unknown
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Redirect(msgspec.Struct, frozen=True):
     """The parameters of an authorization server's redirect."""
 
     code: str
@@ -31,12 +31,12 @@ class Returned(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def returned(text: str) -> Returned:
+def parse_redirect(text: str) -> Redirect:
     """Parse the address that a browser was redirected to, or its query.
 
-    >>> returned("http://127.0.0.1:1/callback?code=a&state=b")
-    Returned(code='a', state='b', issuer=None, error='')
-    >>> returned("/callback?error=access_denied").error, returned("a").code
+    >>> parse_redirect("http://127.0.0.1:1/callback?code=a&state=b")
+    Redirect(code='a', state='b', issuer=None, error='')
+    >>> parse_redirect("/callback?error=access_denied").error, parse_redirect("a").code
     ('access_denied', '')
     """
     text = text.strip()[:MAX_ANSWER]
@@ -45,4 +45,4 @@ def returned(text: str) -> Returned:
     def first(name: str) -> str | None:
         return query.get(name, [None])[0]
 
-    return Returned(first("code") or "", first("state"), first("iss"), first("error") or "")
+    return Redirect(first("code") or "", first("state"), first("iss"), first("error") or "")

@@ -14,14 +14,14 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import PromptWords, mcp
+from elwood.features.mcp.commands import PromptWords, mcp_command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
-from elwood.features.mcp.tools import readers, tool_of
+from elwood.features.mcp.tools import make_tool, reader_tools
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import family, reap
@@ -66,9 +66,9 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         actors=actors,
         live=live,
-        tools=readers(servers, addresses),
+        tools=reader_tools(servers, addresses),
         sessions=[PromptWords],
-        commands=[mcp(addresses)],
+        commands=[mcp_command(addresses)],
     )
 
 
@@ -88,7 +88,7 @@ def _make_server(
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
         policy = core.config.of(PolicySettings)
-        tools = [tool_of(name, settings, policy, address, one) for one in definitions]
+        tools = [make_tool(name, settings, policy, address, one) for one in definitions]
         live.clear()
         live.update({tool.name: tool for tool in tools})
 

@@ -143,12 +143,12 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
             report(("mcp_servers",), f"more than {MAX_SERVERS} servers", "take some away")
         if not _NAME.fullmatch(name):
             report(where, "not a name for a server", "use at most 24 small letters, digits and -")
-        for key, what, remedy in complaints(server):
+        for key, what, remedy in check_server(server):
             report((*where, key), what, remedy)
     return McpServers(tables)
 
 
-def complaints(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+def check_server(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     """Check combinations of settings; yield the key, the fault and the remedy."""
     if bool(server.command) == bool(server.url):
         what = "both are written" if server.url else "is missing"

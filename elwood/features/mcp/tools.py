@@ -46,7 +46,7 @@ def answer(server: str, result: CallDone | CallFailed, *, private: bool) -> Outp
     return Output(text, untrusted=True, private=private, origin=source)
 
 
-def tool_of(
+def make_tool(
     name: str,
     settings: ServerSettings,
     policy: PolicySettings,
@@ -111,7 +111,7 @@ class PromptToRead(msgspec.Struct, forbid_unknown_fields=True):
     arguments: Annotated[dict[str, str], Meta(description="What the prompt is filled with")] = {}
 
 
-def readers(
+def reader_tools(
     settings: Mapping[str, ServerSettings], servers: Mapping[str, Address[ServerMail]]
 ) -> tuple[Tool, ...]:
     async def ask(server: str, request: ReadResource | ReadPrompt) -> Output:

@@ -18,7 +18,7 @@ from elwood.agent.session.own_config import OwnConfig
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.own_settings.settings import Personality
-from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hashed
+from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hash_text
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.settings import Settings, keys
@@ -41,7 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="settings",
                 help="what I have set for myself",
                 usage=USAGE,
-                run=partial(command, keeper),
+                run=partial(run_settings, keeper),
             )
         ],
     )
@@ -83,13 +83,13 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
             raise ToolFailure(f"{AGENT_FILE} says this already")
         subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
         # It instructs us in all conversations, like the documents of the workspace.
-        return Plan(WriteFile(protected=True), subject, {"old": hashed(old)}, given.text)
+        return Plan(WriteFile(protected=True), subject, {"old": hash_text(old)}, given.text)
 
     async def run(given: ChangeSettings, context: ToolContext) -> Output:
         if given.text is None:
             await keeper.look()
             problem = f"{STILL} {keeper.problem}\n\n" if keeper.problem else ""
-            may = f"# What may stand in it:\n{known(own.sections)}"
+            may = f"# What may stand in it:\n{list_keys(own.sections)}"
             return Output(f"{problem}{keeper.text}\n\n{may}")
         try:
             await keeper.write(given.text, context.facts["old"])
@@ -114,7 +114,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
     )
 
 
-async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
+async def run_settings(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
     undo, show = call.given.strip().lower() == "undo", ("/settings",)
     if undo and call.again:
         return CommandAnswer(AGAIN, buttons=show)
@@ -148,7 +148,7 @@ def diff(old: str, new: str) -> str:
     return "\n".join(line for line in islice(lines, 2, None) if not line.startswith("@@"))
 
 
-def known(sections: Sequence[type[Settings]]) -> str:
+def list_keys(sections: Sequence[type[Settings]]) -> str:
     """List the keys that the file may contain."""
     lines = []
     for kind in sections:

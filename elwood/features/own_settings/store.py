@@ -109,7 +109,7 @@ class OwnSettings:
             await self._reload()
             if self.text == text:
                 return
-            if hashed(self.text) != old:
+            if hash_text(self.text) != old:
                 raise CliFailure(OTHER)
             self._own.read(text)
             await self._write_file(text)
@@ -160,5 +160,5 @@ class OwnSettings:
         self.versions = versions
 
 
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     return sha256(text.encode()).hexdigest()

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from elwood.features.shell.danger import danger
+from elwood.features.shell.danger import find_danger
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
 # --- shell syntax: words, quotes, lists, pipes ----------------------------------------------------
@@ -167,7 +167,7 @@ class Options(msgspec.Struct, frozen=True):
     """
 
     alone: str  # one word, with its value if any
-    taking: tuple[tuple[str, str], ...] = ()  # option, and its value in the next word
+    taking: tuple[tuple[str, str], ...] = ()  # option, and pattern of its value, the next word
 
 
 def options(*alone: str, taking: dict[str, str] | None = None) -> Options:
@@ -316,7 +316,7 @@ _LISTED: Mapping[str, tuple[tuple[str, ...], Options]] = MappingProxyType(
 )  # fmt: skip
 
 
-def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
+def allow_git(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
     """Return the argv to run for ``git`` *args* if it only reads the repository here."""
     verb = args[0] if args else ""
     if verb not in _LISTED:
@@ -349,7 +349,7 @@ _NOT_LISTED = (
 
 
 class _GitCommand(msgspec.Struct, frozen=True):
-    """The parts of a command returned by `looking`."""
+    """The parts of a command returned by `allow_git`."""
 
     verb: str
     harmless: tuple[str, ...]
@@ -380,7 +380,7 @@ def revisions(argv: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def naming(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+def list_files_argv(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the command that lists the files whose content a git command shows, or None.
 
     Each name ends with a zero byte.
@@ -418,7 +418,7 @@ def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
     return tuple(words)
 
 
-def overridden(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+def apply_overrides(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
     """Insert *words* of `overrides` into a git command; other commands are returned unchanged."""
     return (*argv[:1], *words, *argv[1:]) if argv[:1] == ("git",) else argv
 
@@ -469,7 +469,7 @@ _PWD = options("-[LP]")
 _NOTHING = options("(?!)")
 
 
-def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
+def allow_words(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
     """Return the argv for *words*, or the reason to ask; *piped*: they read another's output."""
     name, args = words[0], [word.text for word in words[1:]]
     if name.bare:
@@ -485,7 +485,7 @@ def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...
             case "ls" | "cat" | "head" | "tail":
                 return _allow_reading(name.text, args, root, piped)
             case "git" if len(words) < 2 or words[1].bare:
-                return looking(args, root)
+                return allow_git(args, root)
     return Unclear(f"{name.text} is not on the list of safe commands")
 
 
@@ -562,7 +562,7 @@ def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
     >>> judge("reboot")
     Forbidden(why='it stops the machine')
     """
-    if len(command) <= MAX_COMMAND and (why := danger(command)):
+    if len(command) <= MAX_COMMAND and (why := find_danger(command)):
         return Forbidden(why)
     parsed = parse(command)
     if isinstance(parsed, Unclear):
@@ -571,7 +571,7 @@ def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
     for piped in parsed:
         pipeline: list[tuple[str, ...]] = []
         for words in piped.commands:
-            argv = safe(words, bool(pipeline), root)
+            argv = allow_words(words, bool(pipeline), root)
             if isinstance(argv, Unclear):
                 return argv
             pipeline.append(argv)

@@ -41,7 +41,7 @@ MODES = {"ro": "only to be read", "rw": "to be read and changed"}
 CLOSED = "secrets, and folders with a dot before their names, are closed"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SandboxStatus(msgspec.Struct, frozen=True):
     """Where commands run."""
 
     words: str  # for people
@@ -54,18 +54,18 @@ class Seen(msgspec.Struct, frozen=True):
         return "\n".join((self.words, *(f"- {note}" for note in self.notes)))
 
 
-def see(picked: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
+def describe_sandbox(picked: Picked | NoSandbox, settings: SandboxSettings) -> SandboxStatus:
     """Describe the sandbox that was chosen."""
     if isinstance(picked, NoSandbox):
         words, is_meant = f"Commands cannot be run: {picked.why}", settings.kind == "none"
         notes = _list_mounts(settings)
-        return Seen(words, notes, warning="" if is_meant else words, is_sound=is_meant)
+        return SandboxStatus(words, notes, warning="" if is_meant else words, is_sound=is_meant)
     words, is_walled = f"Commands run in: {picked.rung}", picked.rung != "direct"
     notes = (*picked.notes, *((WALLS, FRESH) if is_walled else ()), *_list_mounts(settings))
     if not picked.failed:
-        return Seen(f"{words}.", notes, is_sound=is_walled)
+        return SandboxStatus(f"{words}.", notes, is_sound=is_walled)
     weaker = f"{words}, a weaker sandbox (/sandbox)"
-    return Seen(f"{weaker}.", notes, f"{weaker}: {picked.failed}", is_sound=False)
+    return SandboxStatus(f"{weaker}.", notes, f"{weaker}: {picked.failed}", is_sound=False)
 
 
 def _list_mounts(settings: SandboxSettings) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         picked = error
     else:
         log.info("sandbox ready", extra={"rung": picked.rung, "notes": "; ".join(picked.notes)})
-    seen = see(picked, settings)
+    seen = describe_sandbox(picked, settings)
     if seen.warning:
         log.warning("no sandbox, or a weaker one", extra={"why": seen.warning})
         core.table.warn("sandbox", seen.warning)
@@ -217,19 +217,21 @@ def _unknown_programs(config: Config) -> Iterator[Finding]:
             yield Finding("warning", "policy", what, "correct its name, or install it")
 
 
-async def _try_sandbox(settings: SandboxSettings, paths: Paths, context: CheckContext) -> Seen:
+async def _try_sandbox(
+    settings: SandboxSettings, paths: Paths, context: CheckContext
+) -> SandboxStatus:
     try:
         if settings.kind == "docker":
             # Opening it would remove the containers of a process that we cannot see.
             await find_engine(settings)
-            return Seen("The container engine answers, and has the image.")
+            return SandboxStatus("The container engine answers, and has the image.")
         picked = await pick(settings, paths.workspace, paths.state, blocking=context.blocking)
     except NoSandbox as error:
-        return see(error, settings)
+        return describe_sandbox(error, settings)
     except OSError as error:
         words = f"It cannot be tried: {error.strerror}: {error.filename}"
-        return Seen(words, ("run the doctor as the user of Elwood",), is_sound=False)
-    return see(picked, settings)
+        return SandboxStatus(words, ("run the doctor as the user of Elwood",), is_sound=False)
+    return describe_sandbox(picked, settings)
 
 
 def _check_confined(config: Config) -> Finding:

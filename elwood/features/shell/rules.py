@@ -7,7 +7,7 @@ import msgspec
 
 from elwood.agent.conversation.calls import RunCommand
 from elwood.agent.policy.settings import PolicySettings
-from elwood.features.shell.judge import Forbidden, Safe, Unclear, judge, parse, safe
+from elwood.features.shell.judge import Forbidden, Safe, Unclear, allow_words, judge, parse
 from elwood.foundation.text.regex import compile_regex
 
 UNCONFINED = "commands are not confined here, so each is asked about"
@@ -56,7 +56,7 @@ def rule(
         if line := _find_line((program, *args), policy.safe_commands):
             listed.append(line)
         # A read-only command is judged for a run without a shell; git is harmless only then.
-        elif program == "git" or isinstance(safe(words, piped, root), Unclear):
+        elif program == "git" or isinstance(allow_words(words, piped, root), Unclear):
             others += 1
     if isinstance(verdict, Safe):
         return CommandRuling(RunCommand("safe"))

@@ -31,9 +31,9 @@ from elwood.features.shell.judge import (
     READ_KINDS,
     Safe,
     Unclear,
+    apply_overrides,
     judge,
-    naming,
-    overridden,
+    list_files_argv,
     overrides,
     parse,
     revisions,
@@ -374,8 +374,8 @@ async def _harden_git(
         for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
             if kind != "commit" and not kind.endswith(" missing"):
                 raise _make_failure(f"{name.removesuffix('^{}')} is no commit, and has no name")
-    if (list_names := naming(argv)) is not None:
-        names = await sandbox.run(_make_command(overridden(list_names, words), given))
+    if (list_names := list_files_argv(argv)) is not None:
+        names = await sandbox.run(_make_command(apply_overrides(list_names, words), given))
         if names.cut:
             raise _make_failure("there are more files in it than can be looked through")
         if names.code not in (0, 1):
@@ -384,7 +384,7 @@ async def _harden_git(
         if secret := sorted(filter(holds_secrets, shown)):
             why = f"it would show {escape_names(secret, 3)}, and secrets are kept under such names"
             raise _make_failure(f"{why}; name other paths")
-    return overridden(argv, words)
+    return apply_overrides(argv, words)
 
 
 def _make_failure(why: str) -> ToolFailure:

@@ -13,9 +13,9 @@ from elwood.features.skills.store import (
     OWN,
     SkillRefused,
     SkillStore,
+    describe_missing,
     install,
-    installed,
-    lacking,
+    read_installed,
     read_tree,
     refuse_second,
     uninstall,
@@ -37,8 +37,8 @@ def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, their folders, and what makes some unusable."""
     listing, rows = _make_store(config).look(), []
     for one in listing.skills:
-        record = installed(one.path) if one.is_inside else None
-        lacks, about = lacking(one.skill), [one.skill.description]
+        record = read_installed(one.path) if one.is_inside else None
+        lacks, about = describe_missing(one.skill), [one.skill.description]
         fields = {"name": one.skill.name, "description": one.skill.description, "lacks": lacks}
         fields |= {"path": str(one.path), "source": None, "commit": None}
         if lacks is not None:

@@ -18,8 +18,8 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.paging import asked_page, page
 from elwood.agent.tools.tool import LentFolder, ToolFailure
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
-from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.skill import LOADS, called, format_catalogue, format_resident, matching
+from elwood.features.skills.store import FoundSkill, SkillStore, describe_missing
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
@@ -52,13 +52,15 @@ class SkillList:
         skills = [one.skill for one in self.found if not one.chats]
         whole = [skill for skill in skills if skill.name in self.always]
         # Listed skills can be activated, so a too long one is not lost.
-        bodies, too_long = resident(whole, budget // SHARE)
+        bodies, too_long = format_resident(whole, budget // SHARE)
         whole_names = {skill.name for skill in whole}.difference(too_long)
         listed = [skill for skill in skills if skill.name not in whole_names]
-        return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
+        return "\n\n".join(filter(None, (format_catalogue(listed, budget // SHARE), bodies)))
 
     async def usable(self) -> list[FoundSkill]:
-        return [one for one in (await self._shelf.found()).skills if not lacking(one.skill)]
+        return [
+            one for one in (await self._shelf.found()).skills if not describe_missing(one.skill)
+        ]
 
 
 class SkillExtension(SessionExtension):
@@ -109,13 +111,13 @@ class SkillExtension(SessionExtension):
         return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."
 
 
-async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
+async def run_skills(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
     """Run ``/skills``: list the skills, and what makes some unusable."""
     result, (_, number) = await shelf.found(), asked_page(call.given)
     shown, pages = page(result.skills, number, LISTED, "/skills")
     lines = []
     for skill in (one.skill for one in shown):
-        why = lacking(skill)
+        why = describe_missing(skill)
         lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
         lines += [f"  cannot be used: {why}"] if why else []
     lines += [f"⚠ {problem}" for problem in result.problems[:LISTED]] if number == 1 else []
@@ -154,7 +156,7 @@ async def build(core: Core, others: Gathered) -> Parts:
             SlashCommand(
                 name="skills",
                 help="the skills that I have",
-                run=partial(command, shelf),
+                run=partial(run_skills, shelf),
                 group="What I know and plan",
             )
         ],

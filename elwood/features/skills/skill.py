@@ -78,11 +78,11 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
         matter = read_front_matter(text)
     except FrontMatterError as error:
         return Unusable(str(error))
-    declared = unicodedata.normalize("NFKC", said(matter.fields.get("name")))
+    declared = unicodedata.normalize("NFKC", format_line(matter.fields.get("name")))
     name = declared if folder is None else unicodedata.normalize("NFKC", folder)
     if not is_name(name, limit=MAX_NAME if folder is None else 255):
         return Unusable(f"the name of a skill must be {NAME_RULE}")
-    description = said(matter.fields.get("description"))
+    description = format_line(matter.fields.get("description"))
     if not description:
         return Unusable("it has no description, by which it could be found")
     programs, variables, packages = _parse_needs(matter.fields)
@@ -105,10 +105,10 @@ def is_name(name: str, limit: int = MAX_NAME) -> bool:
     return len(name) <= limit and name == name.lower() and _NAME.fullmatch(name) is not None
 
 
-def said(value: FrontMatterValue | None) -> str:
+def format_line(value: FrontMatterValue | None) -> str:
     r"""Format a value as one line, with invisible and special characters removed.
 
-    >>> said("two\nlines\u202e </skill> -> 3 < 4"), said(("a",)), said(None)
+    >>> format_line("two\nlines\u202e </skill> -> 3 < 4"), format_line(("a",)), format_line(None)
     ('two lines /skill> -> 3 < 4', '', '')
     """
     if not isinstance(value, str):
@@ -153,7 +153,7 @@ HEAD = (
 )
 
 
-def catalogue(skills: Sequence[Skill], budget: int) -> str:
+def format_catalogue(skills: Sequence[Skill], budget: int) -> str:
     """List *skills* for the system prompt, in about *budget* tokens; "" if there are none.
 
     The rest is counted; `matching` still finds it.
@@ -172,7 +172,7 @@ def catalogue(skills: Sequence[Skill], budget: int) -> str:
     return "\n".join(lines)
 
 
-def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
+def format_resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
     """Format the bodies of *skills* for the prompt; return the names of those that are too long."""
     parts: list[str] = []
     left_out: list[str] = []
@@ -243,7 +243,7 @@ def matching(
 
 
 def _count_points(skill: Skill, by_stem: Mapping[str, Sequence[str]]) -> int:
-    """Count the points of *skill* for *wanted*, the words by their first letters."""
+    """Count the points of *skill* for a message's words, *by_stem*."""
     named, about, stems = _index_words(skill.name, skill.description)
     if stems.isdisjoint(by_stem):
         return 0

@@ -252,7 +252,7 @@ def _suggest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def lacking(skill: Skill) -> str | None:
+def describe_missing(skill: Skill) -> str | None:
     """Describe what *skill* needs that commands would not find; None if nothing is missing."""
     reasons = []
     if missing := missing_programs(skill.programs):
@@ -321,7 +321,7 @@ def uninstall(workspace: Path, name: str) -> None:
     sync_folder(own)
 
 
-def installed(folder: Path) -> Installed | None:
+def read_installed(folder: Path) -> Installed | None:
     """Return the source of the skill in *folder*, or None if it is unknown."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=Installed)

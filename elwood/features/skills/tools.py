@@ -11,7 +11,7 @@ from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
 from elwood.features.skills.skill import MAX_FILE
-from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.store import FoundSkill, SkillStore, describe_missing
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.layout import missing_programs
 
@@ -41,7 +41,7 @@ async def read_skill(
     if one is None:
         listed = ", ".join([one.skill.name for one in skills][:MAX_NAMES]) or "none"
         raise ToolFailure(f"there is no skill of this name; there are: {listed}")
-    if (why := lacking(one.skill)) is not None:
+    if (why := describe_missing(one.skill)) is not None:
         raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
     return await blocking(lambda: _format_skill(one, place(one.path)))
 

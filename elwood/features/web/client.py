@@ -124,7 +124,7 @@ class Web:
     async def _send_hop(
         self, hop: "_Hop", method: str, content: tuple[bytes, str] | None
     ) -> tuple[WebPage, Url | None]:
-        """Send one request; return the page and the redirect target.  A redirect has no body."""
+        """Send one request; return the page (of a redirect without its body) and its target."""
         self._check_hop(hop)
         body, content_type = content or (None, "")
         exchange = self._make_client.stream(
