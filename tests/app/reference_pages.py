@@ -20,7 +20,7 @@ MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"
 
 
 def pages() -> dict[str, str]:
-    """Make all pages, by their paths."""
+    """Return all pages, by path."""
     reference = {"docs/reference/tools.md": tools(), "docs/reference/state.md": state()}
     return reference | shell_pages.pages()
 
