@@ -331,7 +331,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     # Drawn by rich, 10 µs a line, in the process of the terminal.
     "features.console.drawing.said": (20_000, "a person types it"),
     "features.console.drawing.words": (20_000, "a tenth shows the same"),
-    "features.files.search_tools.searcher": (500, "features.files.search_tools.Grep"),
+    "features.files.search_tools.compile_search": (500, "features.files.search_tools.Grep"),
     "foundation.text.regex.compile_regex": (500, "features.files.search_tools.Grep"),
     "features.tasks.store.matches": (500, "features.tasks.task.check_pattern"),
     # Longer Markdown is shown as it stands.
@@ -339,7 +339,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "foundation.text.markdown.to_entities": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "foundation.text.splitting.parts": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "foundation.text.splitting.with_footer": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
-    "features.shell.danger.danger": (2_000, "features.shell.judge.judge"),
+    "features.shell.danger.find_danger": (2_000, "features.shell.judge.judge"),
 }
 # Functions that are not called, by the reason.
 REASONS: dict[str, str] = {
@@ -370,8 +370,8 @@ REASONS: dict[str, str] = {
         "features.console.drawing.box features.console.drawing.decided "
         "features.health.actor.health_file "
         "features.mcp.store.book_path "
-        "features.mcp.tools.tool_of features.shell.judge.looking features.shell.judge.options "
-        "features.shell.judge.safe "
+        "features.mcp.tools.make_tool features.shell.judge.allow_git features.shell.judge.options "
+        "features.shell.judge.allow_words "
         "features.skills.skill.candidate features.skills.skill.review "
         "features.tasks.rules.close_times features.tasks.state.is_cancelled "
         "foundation.checks.unreached foundation.command_line.show_list "

@@ -1,4 +1,4 @@
-"""How the app is put together of its features: who exists, who asks whom."""
+"""Build the app from its features."""
 
 import logging
 import math
@@ -68,18 +68,18 @@ from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.health")
 
-# How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
+# Seconds that a turn may continue after SIGTERM; with more, systemd would kill us.
 LAST_TURN = 20.0
 # The same for child runs, which are stopped after that.
 LAST_CHILDREN = 5.0
-# Seconds to give back what was held, also when the app is being ended.
+# Seconds to release resources, even while the app is being killed.
 CLOSING = 5.0
 
 
 class App:
-    """One process: the mailboxes, who reads them, and the tools of the model.
+    """One process: the mailboxes, their actors, and the tools of the model.
 
-    *interrupt* takes a signal, if a feature wants them.
+    *interrupt* handles a signal, if a feature wants signals.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class App:
             actor.mailbox.step = actor.step
 
     async def live(self) -> None:
-        """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
+        """Run until `Core.stop` is set.  Raises Escalated after a fatal fault."""
         self.core.up.set()
         children = [
             Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
@@ -121,10 +121,10 @@ async def build(
     grace: float = LAST_TURN,
     patience: float = math.inf,
 ) -> AsyncIterator[App]:
-    """Put the app together of *features*; what they opened is closed at the end of the block.
+    """Build the app from *features*; their resources are closed at the end of the block.
 
-    One that *stays* does what is due by the clock.  What has begun may go on for *grace* seconds
-    after the stop.  A model that fails is tried for *patience* seconds at most.
+    If it *stays*, it also runs scheduled work.  Work in progress may continue for *grace* seconds
+    after the stop.  A failing model is retried for at most *patience* seconds.
     """
     sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
     children: Mailbox[SessionsMail] = Mailbox("child runs", 64)
@@ -133,9 +133,9 @@ async def build(
     anchors: Mailbox[AnchoringMail] = Mailbox("anchors", 16)
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
-        # Also those of channels that are not built here: their conversations go on there.
+        # Includes channels that are not built here: their conversations belong to them.
         reserved = reserved_sessions((*ALL, *features))
-        core = _core(
+        core = _make_core(
             *(config, environment, closing, sessions, children, approvals, models, anchors),
             *(stays, own, reserved),
         )
@@ -143,13 +143,13 @@ async def build(
         parts = [Parts(commands=BUILT_IN)]
         for feature in features:
             try:
-                made = await feature.build(core, gathered)
+                built = await feature.build(core, gathered)
             except ReadTooEarly as error:
                 error.add_note(f"while the feature {feature.name} was built")
                 raise
-            for channel in made.channels:
+            for channel in built.channels:
                 core.channels.add(channel)
-            parts.append(made)
+            parts.append(built)
         gathered.complete(parts)
         messenger = Messenger(core.channels, core.approvals)
         speaking = talk.tools(messenger, core.workspace, environment.blocking)
@@ -171,8 +171,10 @@ async def build(
                 body=Anchoring(core.paths.state, core.disk).run,
                 policy=WORLD,
             ),
-            Actor(step=2, mailbox=models, body=_models(core, providers, embedder, patience).run),
-            Actor(step=3, mailbox=approvals, body=_approvals(core, gathered.confined).run),
+            Actor(
+                step=2, mailbox=models, body=_make_models(core, providers, embedder, patience).run
+            ),
+            Actor(step=3, mailbox=approvals, body=_make_approvals(core, gathered.confined).run),
             Actor(
                 step=4,
                 mailbox=children,
@@ -197,7 +199,7 @@ async def build(
                 await closing.aclose()
 
 
-def _core(
+def _make_core(
     config: Config,
     environment: Environment,
     closing: AsyncExitStack,
@@ -244,12 +246,12 @@ def _core(
 
 
 def own_config(config: Config, features: Iterable[Feature]) -> OwnConfig:
-    """Make the assistant's half of *config*: what *features* let it set, and nothing else."""
+    """Return the assistant's part of *config*: only settings that *features* let it change."""
     sections = own_sections(features)
     return OwnConfig(config, lambda text: load_own(text, config, sections), sections)
 
 
-def _models(
+def _make_models(
     core: Core, providers: Mapping[str, Provider], embedder: Embedder | None, patience: float
 ) -> Models:
     config = core.config
@@ -271,7 +273,7 @@ def _models(
     )
 
 
-def _approvals(core: Core, confined: bool) -> Approvals:
+def _make_approvals(core: Core, confined: bool) -> Approvals:
     owner = core.config.of(Owner)
     hours = read_hours(owner.hours)
     return Approvals(
@@ -292,9 +294,10 @@ def _approvals(core: Core, confined: bool) -> Approvals:
 
 
 def listener(health: Address[Event]) -> Listener:
-    """Make what the supervisors call on every event: it logs, and wakes *health* if it can.
+    """Return the function that supervisors call on every event: it logs, and wakes *health*.
 
-    The events of a pool's children, which come and go with every conversation, are details.
+    The events of a pool's children, which start and stop with every conversation, are logged as
+    details.
     """
 
     def listen(event: Event) -> None:

@@ -1,6 +1,6 @@
-"""The command line: what can be typed, and how a command is run and ends.
+"""The command line: the parser, and how a command is run and ends.
 
-Imports next to nothing: what a command needs it imports when it runs.
+It imports very little: each command imports its needs when it runs.
 """
 
 import gc
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     from elwood.foundation.settings import Config
 
-# New objects until garbage is looked for: a start makes 120,000, and looking once took 50 ms of it.
+# New objects before a garbage collection: a start makes 120,000, and one collection took 50 ms of
+# it.
 IMPORTING = 1_000_000
-# The configuration of a service of the system, for those who have none of their own.
+# The configuration of a system service, for users without their own.
 SYSTEM = "/etc/elwood/config.toml"
 
 
@@ -53,17 +54,17 @@ def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = A
     except (KeyboardInterrupt, EOFError):
         return INTERRUPTED
     except BaseExceptionGroup as group:
-        # Ctrl-C while a nursery runs that does not listen for it yet comes as a group.
+        # Ctrl-C in a nursery that does not handle it yet arrives as a group.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has gone
+    except BrokenPipeError:  # the reader of our output has exited
         return FAILURE
     except CliFailure as error:
         print(error, file=sys.stderr)
         return error.code
     except OSError as error:
-        with suppress(OSError):  # it may be that stderr has gone, too
+        with suppress(OSError):  # stderr may be closed, too
             print(
                 f"{error.strerror}: {error.filename}" if error.filename else error, file=sys.stderr
             )
@@ -76,7 +77,7 @@ def _run(command: CliCommand, given: "Namespace") -> int:
     from elwood.foundation.settings import Config
 
     assert command.run is not None, "the parser asks for one of those within"
-    path = _found(given.config)
+    path = _choose_config(given.config)
     config = Config.holding(file=path)
     needs = command.needs(given) if callable(command.needs) else command.needs
     if needs != "nothing":
@@ -88,7 +89,7 @@ def _run(command: CliCommand, given: "Namespace") -> int:
         if why := refusal(config.of(Paths).state):
             raise CliFailure(why)
         if needs == "secrets":
-            gc.collect()  # the classes of settings leave 0.7 MB in cycles, and a service stays
+            gc.collect()  # the settings classes leave 0.7 MB in cycles, and a service runs for long
     if needs != "nothing" or "verbose" in given:
         _log_to_stderr(config, given, quiet=command.quiet)
     return command.run(config, given)
@@ -112,7 +113,7 @@ def _log_to_stderr(config: "Config", given: "Namespace", *, quiet: bool) -> None
 
 
 def make_parser(features: Sequence[Feature] = ALL, words: Sequence[str] = ()) -> "ArgumentParser":
-    """Make the parser of all commands; of one only if *words* name it first."""
+    """Create the parser of all commands, or of one only if *words* start with its name."""
     from argparse import ArgumentParser
 
     parser = ArgumentParser(
@@ -128,24 +129,26 @@ def make_parser(features: Sequence[Feature] = ALL, words: Sequence[str] = ()) ->
         *(command for feature in features for command in feature.cli),
         *session.COMMANDS,
     ]
-    # Units of systemd name the configuration first; all commands take 10 ms and 1.9 MB.
+    # Systemd units give the configuration first; parsers of all commands take 10 ms and 1.9 MB.
     first = words[2:] if [*words[:1]] == ["--config"] else words
-    asked = [command for command in commands if [command.name] == [*first[:1]]]
-    _add(parser, asked or commands, required=False)
+    named = [command for command in commands if [command.name] == [*first[:1]]]
+    _add_commands(parser, named or commands, required=False)
     return parser
 
 
-def _add(parser: "ArgumentParser", commands: Sequence[CliCommand], *, required: bool) -> None:
+def _add_commands(
+    parser: "ArgumentParser", commands: Sequence[CliCommand], *, required: bool
+) -> None:
     from argparse import SUPPRESS
 
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=required)
     for command in commands:
         sub = words.add_parser(command.name, help=command.help, description=command.help)
         sub.set_defaults(command=command)
-        _add_config(sub, SUPPRESS)  # may stand on either side of the command
+        _add_config(sub, SUPPRESS)  # allowed on either side of the command
         command.arguments(sub)
         if command.within:
-            _add(sub, command.within, required=command.run is None)
+            _add_commands(sub, command.within, required=command.run is None)
 
 
 def _add_config(parser: "ArgumentParser", default: str | None) -> None:
@@ -160,18 +163,18 @@ def _add_config(parser: "ArgumentParser", default: str | None) -> None:
     )
 
 
-def _found(given: "Path | None") -> "Path":
-    """Choose the configuration: what was *given*, one's own, that of the system."""
+def _choose_config(given: "Path | None") -> "Path":
+    """Return the configuration: the *given* one, the user's own, or that of the system."""
     from pathlib import Path
 
     own = given or default_config(os.environ.get)
-    # Not Path.exists: it raises where one may not look, as at the home of root.
+    # Not Path.exists: it raises without permission, as for the home of root.
     is_there = given is not None or os.path.exists(own)
     return own if is_there or not os.path.exists(SYSTEM) else Path(SYSTEM)
 
 
 def default_config(variable: Callable[[str], str | None]) -> "Path":
-    """Say where config.toml is when nobody says (XDG Base Directory Specification)."""
+    """Return the default path of config.toml (XDG Base Directory Specification)."""
     from pathlib import Path
 
     folder = variable("XDG_CONFIG_HOME") or ""
@@ -183,7 +186,7 @@ def default_config(variable: Callable[[str], str | None]) -> "Path":
 # --- the commands of the app ----------------------------------------------------------------------
 
 
-def _init(config: "Config", given: "Namespace") -> int:
+def _run_init(config: "Config", given: "Namespace") -> int:
     from elwood.app.init import install, set_up
 
     path = given.config or default_config(os.environ.get)
@@ -192,38 +195,38 @@ def _init(config: "Config", given: "Namespace") -> int:
     return set_up(path, given)
 
 
-def _chat(config: "Config", given: "Namespace") -> int:
-    return CHAT(config, given, imported("elwood.app.serving", "at_home"))
+def _run_chat(config: "Config", given: "Namespace") -> int:
+    return CHAT(config, given, imported("elwood.app.serving", "run_own_app"))
 
 
-def _once(config: "Config", given: "Namespace") -> int:
-    at_home = imported("elwood.app.serving", "at_home")
-    return ONCE(config, given, lambda *house: at_home(*house, "once", given.dry_run))
+def _run_once(config: "Config", given: "Namespace") -> int:
+    run_own_app = imported("elwood.app.serving", "run_own_app")
+    return ONCE(config, given, lambda *args: run_own_app(*args, "once", given.dry_run))
 
 
-def _of_demo(parser: "ArgumentParser") -> None:
+def _add_demo_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
     parser.add_argument("--plain", action="store_true", help="read and print lines only")
 
 
-def _of_chat(parser: "ArgumentParser") -> None:
+def _add_chat_arguments(parser: "ArgumentParser") -> None:
     which = parser.add_mutually_exclusive_group()
     what = "begin or go on with this conversation; telegram: yours there"
-    which.add_argument("--session", metavar="NAME", type=_session, help=what)
+    which.add_argument("--session", metavar="NAME", type=_check_session, help=what)
     which.add_argument("--last", action="store_true", help="go on with the one that was used last")
-    _of_demo(parser)
+    _add_demo_arguments(parser)
 
 
-def _of_once(parser: "ArgumentParser") -> None:
+def _add_once_arguments(parser: "ArgumentParser") -> None:
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 typed wrongly, 3 a call waits for your yes, "
         "130 stopped by Ctrl-C, 143 by SIGTERM."
     )
     what = "the message; what is piped in comes behind it, or is all of it"
-    parser.add_argument("text", nargs="?", type=_message, help=what)
+    parser.add_argument("text", nargs="?", type=_check_message, help=what)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
+        "--session", metavar="NAME", type=_check_session, help="begin or continue this conversation"
     )
     parser.add_argument("--dry-run", action="store_true", help="let no tool change anything")
     parser.add_argument(
@@ -232,17 +235,17 @@ def _of_once(parser: "ArgumentParser") -> None:
     parser.add_argument("--debug", action="store_true", help="show what goes in and comes out, too")
 
 
-def _message(text: str) -> str:
+def _check_message(text: str) -> str:
     from argparse import ArgumentTypeError
 
     if not text.strip():
         raise ArgumentTypeError("it is empty")
-    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
+    # The shell may pass bytes that are not UTF-8; Python represents them as lone surrogates.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _session(name: str) -> str:
-    """Check the name of a conversation, which becomes that of a file."""
+def _check_session(name: str) -> str:
+    """Check the name of a conversation; it becomes a file name."""
     import re
     from argparse import ArgumentTypeError
 
@@ -258,7 +261,7 @@ APP = (
     CliCommand(
         "init",
         "Set Elwood up: ask what it needs, and write config.toml and the first documents.",
-        _init,
+        _run_init,
         lambda parser: parser.add_argument("--yes", action="store_true", help="ask nothing"),
         needs="nothing",
     ),
@@ -275,11 +278,17 @@ APP = (
         "demo",
         "Try everything here and now: offline, in a fresh folder.",
         imported("elwood.app.serving", "demo"),
-        _of_demo,
+        _add_demo_arguments,
         needs="nothing",
     ),
     CliCommand(
-        "chat", "Talk on the console with the configured model.", _chat, _of_chat, needs="secrets"
+        "chat",
+        "Talk on the console with the configured model.",
+        _run_chat,
+        _add_chat_arguments,
+        needs="secrets",
     ),
-    CliCommand("once", "Answer one message, on stdout.", _once, _of_once, needs="secrets"),
+    CliCommand(
+        "once", "Answer one message, on stdout.", _run_once, _add_once_arguments, needs="secrets"
+    ),
 )

@@ -1,4 +1,4 @@
-"""What ``elwood doctor`` does: looks for everything that would trouble Elwood; changes nothing."""
+"""``elwood doctor``: check everything that Elwood needs, without changing anything."""
 
 import fcntl
 import os
@@ -27,10 +27,10 @@ from elwood.foundation.storage.journal import JournalDamaged, verify
 from elwood.foundation.storage.version import refusal
 from elwood.foundation.text.tables import Styled
 
-# Bytes and inodes: below the first we warn, below the second nothing can be promised.
+# Bytes of space: a warning below the first, a problem below the second.
 ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
 ENOUGH_INODES, LEAST_INODES = 10_000, 1_000
-# Bytes of journals that are verified here; `elwood receipts verify` takes all.
+# Bytes of journals verified here; `elwood receipts verify` checks all.
 QUICK = 64 << 20
 # Seconds that our clock may differ from a server's.
 MAX_SKEW = 300.0
@@ -55,22 +55,22 @@ def doctor(unread: Config, given: Namespace) -> int:
         ]
         secrets: tuple[Secret, ...] = ()
     else:
-        findings = trio.run(_examine, config, given.features)
+        findings = trio.run(_run_checks, config, given.features)
         secrets = config.secrets
-    told = [
+    redacted = [
         Finding(one.level, *(redact(text, secrets) for text in (one.subject, one.what, one.remedy)))
         for one in findings
     ]
     rows = [
         (one, (_LABELS[one.level], one.subject, f"{one.what}\n{one.remedy and f'→ {one.remedy}'}"))
-        for one in told
+        for one in redacted
     ]
-    # More may come behind it, as in `elwood init`.
+    # More output may follow, as in `elwood init`.
     show_list(("level", "subject", "finding"), rows, given, "nothing was looked at", pages=False)
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
-async def _examine(config: Config, features: Sequence[Feature]) -> list[Finding]:
+async def _run_checks(config: Config, features: Sequence[Feature]) -> list[Finding]:
     client = Client(connections=10)
     context = CheckContext(config=config, client=client, now=time.time(), blocking=in_thread)
     context.own = partial(load_own, config=config, sections=own_sections(features))
@@ -82,28 +82,31 @@ async def _examine(config: Config, features: Sequence[Feature]) -> list[Finding]
 
 
 async def examine(context: CheckContext, checks: Iterable[Check]) -> list[Finding]:
-    """Do all *checks* at once, and list what they find, each after the one before."""
-    found: dict[int, list[Finding]] = {}
+    """Run all *checks* concurrently; return their findings in the order of the checks."""
+    findings: dict[int, list[Finding]] = {}
 
-    async def do(number: int, one: Check) -> None:
+    async def run_check(number: int, one: Check) -> None:
         try:
-            found[number] = list(await one(context))
+            findings[number] = list(await one(context))
         except OSError as error:
-            found[number] = [_unseen(error)]
+            findings[number] = [_report_unreadable(error)]
 
     async with trio.open_nursery() as nursery:
         for number, one in enumerate(checks):
-            nursery.start_soon(do, number, one)
-    return [*(finding for number in sorted(found) for finding in found[number]), *_clock(context)]
+            nursery.start_soon(run_check, number, one)
+    return [
+        *(finding for number in sorted(findings) for finding in findings[number]),
+        *_check_clock(context),
+    ]
 
 
-def _unseen(error: OSError) -> Finding:
+def _report_unreadable(error: OSError) -> Finding:
     what = f"{error.filename} cannot be looked at: {error.strerror}"
     remedy = "run this as the user of Elwood, and check the paths in its configuration"
     return Finding("problem", "files", what, remedy)
 
 
-def _clock(context: CheckContext) -> Iterator[Finding]:
+def _check_clock(context: CheckContext) -> Iterator[Finding]:
     if not context.asked:
         return
     if not context.skews:
@@ -122,19 +125,19 @@ def _clock(context: CheckContext) -> Iterator[Finding]:
 
 
 def examine_machine(config: Config) -> list[Finding]:
-    """Look at file, folders, disk, kernel and journals; blocks for a second or two at most."""
-    looks = (configuration, folders, space, kernel, workspace, process, records)
-    found: list[Finding] = []
-    for look in looks:
+    """Check files, folders, disk, kernel and journals; blocks for a second or two at most."""
+    parts = (configuration, folders, space, kernel, workspace, process, records)
+    findings: list[Finding] = []
+    for check_part in parts:
         try:
-            found += look(config)
+            findings += check_part(config)
         except OSError as error:
-            found.append(_unseen(error))
-    return list(dict.fromkeys(found))
+            findings.append(_report_unreadable(error))
+    return list(dict.fromkeys(findings))
 
 
 def configuration(config: Config) -> Iterator[Finding]:
-    """Judge the file itself: who may read and change it."""
+    """Check the permissions of the configuration file."""
     mode = stat.S_IMODE(config.file.stat().st_mode)
     command = f"run: chmod 600 {shlex.quote(str(config.file))}"
     if mode & 0o022:
@@ -152,7 +155,7 @@ def configuration(config: Config) -> Iterator[Finding]:
 
 
 def folders(config: Config) -> Iterator[Finding]:
-    """Judge the state folder: it holds every conversation."""
+    """Check the permissions of the state folder: it holds every conversation."""
     path = config.of(Paths).state
     quoted = shlex.quote(str(path))
     try:
@@ -177,28 +180,28 @@ def folders(config: Config) -> Iterator[Finding]:
 
 
 def space(config: Config) -> Iterator[Finding]:
-    """Measure what is left for us on the disk."""
+    """Check the free space and inodes of the disk."""
     path = next(p for p in (config.of(Paths).state, *config.of(Paths).state.parents) if p.exists())
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
-    level = _enough(free, ENOUGH_SPACE, LEAST_SPACE)
+    level = _rate(free, ENOUGH_SPACE, LEAST_SPACE)
     size = f"{free >> 30} GiB" if level == "ok" else f"{free >> 20} MiB"
     remedy = "" if level == "ok" else f"make room on the disk of {path}"
     yield Finding(level, "disk", f"{size} are free", remedy)
-    if disk.f_files:  # some file systems make inodes as needed and say that there are none
-        level = _enough(disk.f_favail, ENOUGH_INODES, LEAST_INODES)
+    if disk.f_files:  # some file systems create inodes as needed and report none
+        level = _rate(disk.f_favail, ENOUGH_INODES, LEAST_INODES)
         remedy = "" if level == "ok" else f"remove files from the disk of {path}"
         yield Finding(level, "disk", f"{disk.f_favail} more files can be made", remedy)
 
 
-def _enough(left: int, enough: int, least: int) -> Level:
+def _rate(left: int, enough: int, least: int) -> Level:
     if left < least:
         return "problem"
     return "ok" if left >= enough else "warning"
 
 
 def kernel(config: Config) -> Iterator[Finding]:
-    """Try the system call that confines file tools to the workspace."""
+    """Check the system call that confines file tools to the workspace."""
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(open_beneath(root, ".", os.O_RDONLY | os.O_DIRECTORY))
@@ -229,14 +232,14 @@ def workspace(config: Config) -> Iterator[Finding]:
 
 
 def process(config: Config) -> Iterator[Finding]:
-    """Tell whether a process holds the state folder."""
+    """Check whether a process holds the state folder."""
     try:
         descriptor = os.open(config.of(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         yield Finding("ok", "process", "Elwood has not run here yet")
         return
     try:
-        # A shared lock, for an instant: two doctors do not disturb one another.
+        # A shared lock, for an instant, so that two doctors do not block each other.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
@@ -248,7 +251,7 @@ def process(config: Config) -> Iterator[Finding]:
 
 
 def records(config: Config) -> Iterator[Finding]:
-    """Verify the journals, as many as can be read quickly, the last written first."""
+    """Verify the most recent journals, as many as can be read quickly."""
     state = config.of(Paths).state
     if not state.is_dir():
         return
@@ -266,7 +269,7 @@ def records(config: Config) -> Iterator[Finding]:
         try:
             verify(path)
         except OSError as error:
-            yield _unseen(error)
+            yield _report_unreadable(error)
         except JournalDamaged as error:
             what = f"{path}: line {error.line} {error.why}"
             remedy = "restore it from a backup, or move it away to begin anew"

@@ -1,4 +1,4 @@
-"""What ``elwood init`` does: asks, and writes the first files; never over one that is there."""
+"""``elwood init``: ask for the settings and write the first files; never overwrite a file."""
 
 import os
 import re
@@ -18,14 +18,14 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers, Config, Paths
 from elwood.foundation.storage.disk import temporary
 
-# Folders and files are for their owner only: they hold conversations and perhaps secrets.
+# Private to their owner: they hold conversations and perhaps secrets.
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
 
 def install(config: Path, environ: MutableMapping[str, str]) -> int:
-    """Write *config* and the workspace documents it asks for; return the exit code."""
-    _write(config, template().encode(), say=print)
+    """Write *config* and its workspace documents; return the exit code."""
+    _write_new(config, template().encode(), say=print)
     paths = load(config, environ, secrets=False).of(Paths)
     for folder in (paths.state, paths.workspace):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -38,17 +38,17 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
 
 
 def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:
-    """Write the documents that we ship into *folder*, and *say* for each what was done."""
+    """Copy the shipped documents into *folder*, and *say* the result for each."""
     shipped = default_documents()
-    # A sandbox can keep commands from writing skills only in folders that are there.
+    # A sandbox can protect the skill folders only if they exist.
     (folder / ".agents" / "skills").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     for path in sorted(path for path in shipped.rglob("*") if path.is_file()):
         document = path.relative_to(shipped)
         if path.suffix == ".md" or document.parts[0] == "skills":
-            _write(folder / document, path.read_bytes(), say=say)
+            _write_new(folder / document, path.read_bytes(), say=say)
 
 
-def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
+def _write_new(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -65,7 +65,7 @@ def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
 
 
 def set_up(path: Path, given: Namespace) -> int:
-    """Ask the person at the terminal what *path* is to say, and write it, at the end only."""
+    """Run the questions at the terminal; write *path* and the other files at the end only."""
     from elwood.agent.models.check import set_up as set_up_models
     from elwood.app.doctor import doctor
 
@@ -77,10 +77,10 @@ def set_up(path: Path, given: Namespace) -> int:
     path, answers = path.absolute(), Answers()
     try:
         config = load(Path(os.devnull), dict(os.environ))
-        for step in (set_up_models, *(one.set_up for one in given.features), _time_zone):
+        for step in (set_up_models, *(one.set_up for one in given.features), _ask_time_zone):
             answers |= step(config) if step is not None else {}
         written = _write_all(path, answers)
-    except BaseException:  # Ctrl-C too, and it goes on
+    except BaseException:  # Ctrl-C too; re-raised
         print("\nNothing was written.")
         raise
     with redirect_stdout(None):
@@ -92,35 +92,35 @@ def set_up(path: Path, given: Namespace) -> int:
     return OK
 
 
-def _time_zone(config: Config) -> Answers:
+def _ask_time_zone(config: Config) -> Answers:
     here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
     zones = available_timezones()
     guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
-    wanted = "|".join(map(re.escape, zones))
-    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, wanted)}
+    pattern = "|".join(map(re.escape, zones))
+    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, pattern)}
 
 
 def _write_all(path: Path, answers: Answers) -> list[Path]:
     """Write *path* and a file for each secret: all of them, or none.  Raises ConfigErrors."""
-    draft, folder, told = temporary(path), _unused(path.with_name("secrets")), dict(answers)
-    made = [path]
+    draft, folder, saved = temporary(path), _unused_path(path.with_name("secrets")), dict(answers)
+    written = [path]
     try:
         for at, value in answers.items():
             if isinstance(value, Secret):
-                made.append(folder / f"{at[-2]}-{at[-1]}")
-                _write(made[-1], value.reveal().encode(), say=lambda line: None)
-                told[at] = f"file:{made[-1]}"
+                written.append(folder / f"{at[-2]}-{at[-1]}")
+                _write_new(written[-1], value.reveal().encode(), say=lambda line: None)
+                saved[at] = f"file:{written[-1]}"
         draft.unlink(missing_ok=True)
-        _write(draft, template(told).encode(), say=lambda line: None)
+        _write_new(draft, template(saved).encode(), say=lambda line: None)
         load(draft, dict(os.environ))
-    except BaseException:  # and it goes on: no secret stays of what was not written
+    except BaseException:  # re-raised: no secret stays without its configuration
         shutil.rmtree(folder, ignore_errors=True)
         draft.unlink(missing_ok=True)
         raise
     draft.replace(path)
-    return made
+    return written
 
 
-def _unused(path: Path) -> Path:
-    """Name something like *path* that is not there yet."""
-    return _unused(path.with_name(f"{path.name}-2")) if os.path.lexists(path) else path
+def _unused_path(path: Path) -> Path:
+    """Return a path like *path* that is unused."""
+    return _unused_path(path.with_name(f"{path.name}-2")) if os.path.lexists(path) else path

@@ -1,4 +1,4 @@
-"""Notices that Elwood was installed anew while it runs: two versions must not be mixed."""
+"""Detect that Elwood was reinstalled while it runs: two versions must not be mixed."""
 
 import logging
 import os
@@ -17,9 +17,9 @@ from elwood.agent.session.core import Core
 
 log = logging.getLogger("elwood")
 
-# Seconds between two looks at the files, some milliseconds each.
+# Seconds between two checks of the files, some milliseconds each.
 LOOK_EVERY = 10.0
-# Seconds that answers under way may take before a restart, and a notice to reach the owner.
+# Seconds for answers in progress before a restart, and for a notice to reach the owner.
 LAST_ANSWERS, TELLING = 60.0, 3_600.0
 CHANGED = "Elwood was installed anew while it runs"
 RESTARTS = f"{CHANGED}: it ends, to be started anew"
@@ -27,10 +27,10 @@ TO_RESTART = f"{CHANGED}, and still is the old version: start it anew."
 
 
 class Installation(MetaPathFinder):
-    """Our modules, or those in *folder*, as they were when this was made.
+    """Our modules, or those in *folder*, as they were when this object was created.
 
-    As a finder of imports it refuses those that are not the same any more: whoever needs one
-    crashes with an ImportError, and a start mends that.
+    As an import finder it refuses modules that have changed: the importing actor crashes with an
+    ImportError, and a restart repairs that.
     """
 
     def __init__(self, folder: Path = Path(elwood.__file__).parent) -> None:
@@ -38,19 +38,19 @@ class Installation(MetaPathFinder):
         self.at_start = self.look()
 
     def look(self) -> frozenset[tuple[str, int, int]]:
-        """See which modules there are now; blocks for some milliseconds."""
-        return frozenset(_modules(str(self._folder)))
+        """Return the present modules; blocks for some milliseconds."""
+        return frozenset(_list_modules(str(self._folder)))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Refuse a module of ours if it is not of our version; find none."""
+        """Refuse a module of ours if it has changed; find none."""
         if name.startswith("elwood.") and self.look() != self.at_start:
             raise ImportError(f"{name} is of another version: {CHANGED}", name=name)
         return None
 
 
-def _modules(folder: str) -> Iterator[tuple[str, int, int]]:
+def _list_modules(folder: str) -> Iterator[tuple[str, int, int]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -58,24 +58,24 @@ def _modules(folder: str) -> Iterator[tuple[str, int, int]]:
                     status = entry.stat()
                     yield entry.path, status.st_ino, status.st_mtime_ns
                 elif entry.is_dir() and entry.name != "__pycache__":
-                    yield from _modules(entry.path)
+                    yield from _list_modules(entry.path)
     except FileNotFoundError:
         return  # it is being replaced
 
 
 async def watch(installation: Installation, core: Core, tell: TellOwner) -> None:
-    """Wait until the *installation* has changed, and is whole; then end, or tell the owner.
+    """Wait until the *installation* has changed and is complete; then exit, or notify the owner.
 
-    It ends where somebody starts it anew.  Until it is cancelled nothing changed is imported.
+    It exits if a service manager restarts it.  Until then no changed module is imported.
     """
     await core.up.wait()
     sys.meta_path.insert(0, installation)
     try:
-        seen = installation.at_start
+        present = installation.at_start
         while True:
             await trio.sleep(LOOK_EVERY)
-            last, seen = seen, await core.environment.blocking(installation.look)
-            if seen == last != installation.at_start:  # nobody writes there any more
+            last, present = present, await core.environment.blocking(installation.look)
+            if present == last != installation.at_start:  # no longer being written
                 break
         if core.environment.notify.is_there:
             log.warning(RESTARTS)

@@ -1,6 +1,6 @@
-"""The table of contents of the program: what Elwood can do, and what can be set and typed.
+"""The features, settings and commands of the program.
 
-Imports only the records: whatever is typed reads this file.
+Imports only records: every command reads this file.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from elwood.foundation.checks import Check, Finding
     from elwood.foundation.settings import Config, Settings
 
-# What Elwood can do, in the order in which the model is told of its tools.  To leave a feature out
-# is to take its word away here.
+# The features, in the order in which the model sees their tools.  To disable a feature, remove it
+# here.
 FEATURES: tuple[Feature, ...] = (
     skills,
     files,
@@ -49,9 +49,9 @@ FEATURES: tuple[Feature, ...] = (
     control,
     mcp_serve,
 )
-# The channels of the service; one that is not configured is off.
+# The channels of the service; unconfigured ones are off.
 CHANNELS: tuple[Feature, ...] = (telegram, console)
-# The ways to talk with it at a terminal: `elwood chat` and `elwood once`.
+# Conversations at a terminal: `elwood chat` and `elwood once`.
 CHAT: Callable[..., int] = chat
 ONCE: Callable[..., int] = once
 SIT = sit
@@ -80,25 +80,25 @@ def sections(features: Iterable[Feature] = ALL) -> "tuple[type[Settings], ...]":
         SessionSettings,
         PolicySettings,
         MediaSettings,
-        *(_imported(path) for feature in features for path in feature.settings),
+        *(_import_class(path) for feature in features for path in feature.settings),
         LogSettings,
     )
 
 
 def own_sections(features: Iterable[Feature] = ALL) -> "tuple[type[Settings], ...]":
     """Import the sections of agent.toml."""
-    return tuple(_imported(path) for feature in features for path in feature.own)
+    return tuple(_import_class(path) for feature in features for path in feature.own)
 
 
-def _imported(path: str) -> "type[Settings]":
-    """Import the class that *path* names as ``module:Class``."""
+def _import_class(path: str) -> "type[Settings]":
+    """Import the class at *path*, ``module:Class``."""
     module, _, name = path.partition(":")
     section: type[Settings] = getattr(import_module(module), name)
     return section
 
 
 def tools(features: Iterable[Feature] = ALL) -> dict[str, str]:
-    """List the ids of all tools by their names, whether a run has them or not."""
+    """Return the ids of all tools by name, whether or not a run has them."""
     return TALK | {name: id_ for feature in features for name, id_ in feature.tools.items()}
 
 
@@ -111,7 +111,7 @@ def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
     )
 
 
-# What is looked at before each start; it asks nobody, and keeps nothing from starting.
+# Checks before each start; they are local, and never prevent a start.
 AT_START: "tuple[Callable[[Config], Iterable[Finding]], ...]" = (
     imported("elwood.agent.models.check", "check_models"),
     imported("elwood.agent.media.check", "programs"),

@@ -1,4 +1,4 @@
-"""The ways to run Elwood: as a service, on the console, for one message, as a demonstration."""
+"""Run Elwood: as a service, on the console, for one message, or as a demo."""
 
 import atexit
 import gc
@@ -63,27 +63,27 @@ def run(
 ) -> int:
     """Run the service until SIGTERM; return the exit code.
 
-    *more* features come after ours.  What has begun may go on for *grace* seconds
-    after SIGTERM.
+    *more* features come after ours.  Work in progress may continue for *grace* seconds after
+    SIGTERM.
     """
 
     async def body() -> int:
         environment = Environment(notify=Notify.from_environment(os.environ, os.getpid()))
         features = (*CHANNELS, *FEATURES, *more)
-        return await _live(config, environment, features, grace=grace, is_service=True)
+        return await _run_app(config, environment, features, grace=grace, is_service=True)
 
-    return _run(config, body)
+    return _run_body(config, body)
 
 
-def at_home(
+def run_own_app(
     config: Config, session: str, sitting: object, mode: str = "talk", dry_run: bool = False
 ) -> int:
-    """Run a house of one's own, for who does their *sitting* in *session*."""
-    home = Feature(name="console", build=lambda *house: SIT(*house, session, mode, sitting))
+    """Run an app for the console or one message, with *sitting* in *session*."""
+    home = Feature(name="console", build=lambda *args: SIT(*args, session, mode, sitting))
 
     async def body() -> int:
-        # What is due is for an app that stays.
-        return await _live(
+        # Scheduled work is only for an app that stays.
+        return await _run_app(
             config,
             Environment(),
             (home, *FEATURES),
@@ -92,10 +92,10 @@ def at_home(
             patience=config.of(ModelSettings).patience,
         )
 
-    return _run(config, body)
+    return _run_body(config, body)
 
 
-# What the demo begins with.
+# Introduction of the demo.
 TRY = """\
 This is Elwood with an offline model: eight commands. All else is real. Try:
   write notes.txt: buy milk           below the answer stands what was done
@@ -105,10 +105,10 @@ This is Elwood with an offline model: eight commands. All else is real. Try:
 
 
 def demo(nothing: Config, given: Namespace) -> int:
-    """Talk on the console with the rule-based model, in a passing folder; return the exit code."""
+    """Run the console with the rule-based model in a temporary folder; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
-    # However it ends; until the app listens for SIGTERM, that is like a Ctrl-C.
-    atexit.register(_remove, folder)
+    # At any exit; before the app handles SIGTERM, the signal acts like a Ctrl-C.
+    atexit.register(_remove_folder, folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
     copy_documents(paths.workspace, say=lambda line: None)
@@ -119,10 +119,10 @@ def demo(nothing: Config, given: Namespace) -> int:
         file=folder / "config.toml",
     )
     given = Namespace(session=None, last=False, plain=given.plain, features=())
-    return CHAT(config, given, at_home, TRY)
+    return CHAT(config, given, run_own_app, TRY)
 
 
-def _remove(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if sys.stdin.isatty():
         print(f"{folder}, all that the demo made, {'stays' if folder.exists() else 'is removed'}.")
@@ -131,7 +131,7 @@ def _remove(folder: Path) -> None:
 # --- how it runs ----------------------------------------------------------------------------------
 
 
-def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
+def _run_body(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     state = config.of(Paths).state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
             to_file(config.of(LogSettings), lambda text: redact(text, config.secrets))
             for what, remedy in config.warnings:
                 log.warning(f"{what}; {remedy}")
-            for finding in (one for look in AT_START for one in look(config)):
+            for finding in (one for check_start in AT_START for one in check_start(config)):
                 level = logging.ERROR if finding.level == "problem" else logging.WARNING
                 log.log(level, f"{finding.what}; {finding.remedy}")
             _tune_collector()
@@ -163,16 +163,16 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
 
 
 def _tune_collector() -> None:
-    """Spend less on the search for garbage: what was imported is none, and cycles are rare here.
+    """Run the garbage collector less often: imported objects stay, and cycles are rare here.
 
-    A thousand conversations at once are a million objects, and Python's own figures would have
-    them all looked at every few hundred new ones (measured: a sixth of the CPU time).
+    A thousand conversations are a million objects; by Python's defaults all of them would be
+    scanned every few hundred new ones (measured: a sixth of the CPU time).
     """
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
 
-async def _live(
+async def _run_app(
     config: Config,
     environment: Environment,
     features: Sequence[Feature],
@@ -186,7 +186,7 @@ async def _live(
     failure: Exception | None = None
     got = list[int]()
     installation = Installation()
-    providers = _providers(config, environment)
+    providers = _make_providers(config, environment)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as now:
@@ -207,12 +207,12 @@ async def _live(
                         nursery.start_soon(watch, installation, app.core, app.core.tell_owner)
                         await app.live()
                 except Exception as error:
-                    failure = error  # out of the nursery it would come as a group
+                    failure = error  # inside the nursery it would become a group
             nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
     if got and not stays:
-        return 128 + got[0]  # as a shell shows it
+        return 128 + got[0]  # exit status as in a shell
     if now.cancelled_caught:
         raise KeyboardInterrupt
     return OK
@@ -221,15 +221,15 @@ async def _live(
 async def _watch_signals(
     signals: AsyncIterator[int], got: list[int], app: App, now: trio.CancelScope
 ) -> None:
-    """Stop in order at the first signal, at once at the second, and whatever is at the third.
+    """Stop in order at the first signal, cancel at the second, exit at the third.
 
-    A feature may take the first ones.  They are added to *got*.
+    A feature may handle the first signals.  Each signal is appended to *got*.
     """
     async for number in signals:
         got.append(number)
         core = app.core
         if now.cancel_called:
-            os._exit(INTERRUPTED)  # the logs are as good as after any other end
+            os._exit(INTERRUPTED)  # the logs are as complete as after any other exit
         ending: Interruption = "leave" if core.stop.is_set() else "end"
         if ending == "end" and app.interrupt is not None:
             ending = app.interrupt(number)
@@ -246,7 +246,7 @@ async def _watch_signals(
             core.stop.set()
 
 
-def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
+def _make_providers(config: Config, outside: Environment) -> dict[str, Provider]:
     providers: dict[str, Provider] = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
         settings = config.of(Providers).by_name[name]

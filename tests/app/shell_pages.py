@@ -1,4 +1,4 @@
-"""What the package brings for shells, made from the parser: help, a man page, completions."""
+"""Files for shells, generated from the parser: help, a man page, completions."""
 
 import argparse
 import re
@@ -20,7 +20,7 @@ COMPLETIONS = {
 
 
 def pages() -> dict[str, str]:
-    """Make all of them; completions only where there is shtab, of the extra `dev`."""
+    """Generate all of them; completions only if shtab, of the extra `dev`, is installed."""
     made = {"share/man/man1/elwood.1": "\n".join(manual(make_parser())) + "\n"}
     made["elwood/app/help.txt"] = overview()
     if find_spec("shtab"):
@@ -29,9 +29,9 @@ def pages() -> dict[str, str]:
 
 
 def overview() -> str:
-    """Format the help of ``elwood`` for 80 columns, which every terminal has."""
+    """Format the help of ``elwood`` for 80 columns, the minimum of a terminal."""
     parser = make_parser()
-    parser.formatter_class = partial(HelpFormatter, width=78)  # argparse leaves two columns, too
+    parser.formatter_class = partial(HelpFormatter, width=78)  # argparse subtracts two columns
     return parser.format_help()
 
 
@@ -44,15 +44,15 @@ def completion(shell: str) -> str:
             if action.type is Path:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             if action.choices and not isinstance(action.choices, dict):
-                # shtab makes two words of one with a blank.
+                # shtab splits a word with a blank in two.
                 action.choices = [choice for choice in action.choices if " " not in choice]
     text = shtab.complete(parser, shell)
     assert isinstance(text, str)
-    return re.sub(r"(?m)^# Usage:\n(# .*\n)+", "", text)  # it is installed already
+    return re.sub(r"(?m)^# Usage:\n(# .*\n)+", "", text)  # already installed
 
 
 def commands(typed: str, parser: ArgumentParser) -> Iterator[tuple[str, ArgumentParser]]:
-    """List the *parser* of what is *typed*, and those of all that can be typed behind it."""
+    """List the *parser* of the command *typed*, and those of all its subcommands."""
     yield typed, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -86,7 +86,7 @@ STATUS = {
 def manual(parser: ArgumentParser) -> Iterator[str]:
     yield '.\\" -*- coding: utf-8 -*-'
     yield f'.TH ELWOOD 1 "" "elwood {__version__}" "User Commands"'
-    yield ".nh\n.ad l"  # names of options and files are not to be hyphenated
+    yield ".nh\n.ad l"  # names of options and files are not hyphenated
     about = parser.description or ""
     yield f".SH NAME\nelwood \\- {escaped(about.rstrip('.')[:1].lower() + about.rstrip('.')[1:])}"
     yield f".SH SYNOPSIS\n{synopsis('elwood', parser, every=True)}"
@@ -113,7 +113,7 @@ def synopsis(typed: str, parser: ArgumentParser, *, every: bool = False) -> str:
 
 
 def arguments(parser: ArgumentParser, *, every: bool) -> list[Action]:
-    """List what may be typed behind a command, options first; every one or not what all have."""
+    """List the arguments of a command, options first; all of them, or those not common to all."""
     known = () if every else ("help", "config")
     actions = [one for one in parser._actions if one.dest not in known]
     return sorted(actions, key=lambda one: not one.option_strings)
@@ -145,7 +145,7 @@ def value_of(action: Action) -> str:
 
 
 def escaped(text: str) -> str:
-    """Write *text* so that roff prints it as it is.
+    """Format *text* so that roff prints it unchanged.
 
     >>> escaped(".a -b\\\\c")
     '\\\\&.a \\\\-b\\\\ec'

@@ -1,4 +1,4 @@
-"""The order of FEATURES decides nothing but the order in which things are listed."""
+"""The order of FEATURES only affects the order of lists."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ ORDERS: dict[str, Order] = {
 
 
 def configured(folder: Path) -> Config:
-    """Configure all features, with the direct sandbox and a host that requests may go to."""
+    """Configure all features, with the direct sandbox and a host for requests."""
     for name in ("workspace", "skills"):
         (folder / name).mkdir(parents=True)
     return Config.holding(
@@ -62,7 +62,7 @@ def configured(folder: Path) -> Config:
 
 
 class Built:
-    """The parts that features make; *lent* is read by one of them while it is built."""
+    """The parts that features return; one feature reads *lent* during the build."""
 
     def __init__(self) -> None:
         self.parts: list[Parts] = []
@@ -82,7 +82,7 @@ class Built:
         return Parts()
 
     async def described(self, app: App) -> dict[str, list[Any]]:
-        """Describe what was built, without the order of the parts."""
+        """Describe the built app, without the order of the parts."""
         parts = self.parts
         return {
             "lent": sorted(self.lent),
@@ -99,7 +99,7 @@ class Built:
 
 
 async def decision_on_a_request(app: App) -> Decision:
-    """Decide as the gate does about a POST to a host that is allowed."""
+    """Return the gate's decision about a POST to an allowed host."""
     [tool] = [one for one in app.tools if one.name == "web_request"]
     context = ToolContext(session="s", route=NOWHERE, now=0.0)
     assert tool.plan is not None
@@ -117,7 +117,7 @@ async def built(folder: Path, order: Order) -> tuple[Decision, str]:
 
 
 @pytest.mark.parametrize("order", list(ORDERS)[1:])
-async def test_the_order_of_features_decides_nothing(tmp_path: Path, order: str) -> None:
+async def test_the_order_of_features_has_no_effect(tmp_path: Path, order: str) -> None:
     decision, found = await built(tmp_path / "other", ORDERS[order])
     assert isinstance(decision, Ask)
     assert (decision, found) == await built(tmp_path / "usual", ORDERS["as listed"])
@@ -145,19 +145,19 @@ READS: dict[str, Callable[[Gathered], object]] = {
 
 
 @pytest.mark.parametrize("kind", READS)
-async def test_to_read_too_early_is_a_bug_of_the_feature(tmp_path: Path, kind: str) -> None:
+async def test_reading_parts_too_early_is_a_bug_of_the_feature(tmp_path: Path, kind: str) -> None:
     async def hasty(core: Core, others: Gathered) -> Parts:
         await trio.lowlevel.checkpoint()
         READS[kind](others)
         return Parts()
 
-    features = (*ALL, Feature("hasty", hasty))  # also if it is the last
+    features = (*ALL, Feature("hasty", hasty))  # also for the last feature
     with pytest.raises(ReadTooEarly, match="hasty"):
         async with build(configured(tmp_path), Environment(), features, {}):
             pass
 
 
-async def test_of_two_sandboxes_none_wins_by_the_order(tmp_path: Path) -> None:
+async def test_two_sandboxes_are_an_error_in_any_order(tmp_path: Path) -> None:
     async def second(core: Core, others: Gathered) -> Parts:
         await trio.lowlevel.checkpoint()
         return Parts(sandbox=NoSandbox("there is another"))

@@ -1,4 +1,4 @@
-"""The command line, as a process: what it prints, what it leaves, how it exits."""
+"""The command line, as a process: its output, its files, its exit codes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from elwood.app.cli import default_config, make_parser
 from elwood.app.config.load import load
 from elwood.foundation.settings import Paths
 
-# All that a command may see; tests must not read the person's own configuration.
+# The environment of a command; tests must not read the user's own configuration.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
 
 
@@ -40,7 +40,7 @@ def configured(home: Path, text: str) -> Path:
     return path
 
 
-# What a command does without, from the heaviest on.
+# Modules that a command does without, the heaviest first.
 SERVICE = {"trio", "asyncio", "httpx2", "httpcore2", "ssl", "sqlite3", "markdown_it"}
 SETTINGS = {"attrs", "msgspec", "tomllib", "elwood.foundation.settings"}
 PARSER = {"argparse", "pathlib", "typing", "elwood.app.cli"}
@@ -111,8 +111,8 @@ def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_is_named_first_makes_no_parser_of_the_others() -> None:
-    """Also behind the configuration, as units of systemd name it."""
+def test_a_command_named_first_needs_no_other_parsers() -> None:
+    """Also after the configuration, as in systemd units."""
     shown = [
         make_parser(words=[*before, "run"]).format_help() for before in ([], ["--config", "x"])
     ]
@@ -123,7 +123,7 @@ def test_a_command_that_is_named_first_makes_no_parser_of_the_others() -> None:
     ]
 
 
-def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path) -> None:
+def test_a_wrong_configuration_exits_78_with_all_problems(tmp_path: Path) -> None:
     path = configured(tmp_path, '[turn]\ndedline = 5\n[log]\nlevel = "loud"\n')
     done = elwood(tmp_path, "run", ELWOOD__MODELS__MAX_TOKENS="0")
     assert (done.returncode, done.stdout) == (78, "")
@@ -135,7 +135,7 @@ def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_the_configuration_may_be_named_on_either_side(tmp_path: Path, before: bool) -> None:
+def test_the_configuration_option_may_be_on_either_side(tmp_path: Path, before: bool) -> None:
     option = ("--config", str(tmp_path / "none.toml"))
     done = elwood(tmp_path, *option, "run") if before else elwood(tmp_path, "run", *option)
     assert done.returncode == 78
@@ -166,7 +166,7 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
     assert "\nweb-research   ready  Find facts" in done.stdout
 
 
-def test_init_keeps_what_is_there(tmp_path: Path) -> None:
+def test_init_keeps_existing_files(tmp_path: Path) -> None:
     config = configured(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "SOUL.md").write_text("my own")
@@ -178,7 +178,7 @@ def test_init_keeps_what_is_there(tmp_path: Path) -> None:
     assert config.read_text() == f'paths.workspace = "{tmp_path}/mine"'
 
 
-def test_init_into_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_init_reports_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = elwood(tmp_path, "init", "--config", str(tmp_path / "file" / "config.toml"))
     assert done.returncode == 1
@@ -196,18 +196,18 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     ("arguments", "code", "shown"),
     [(["inspect"], 1, ""), (["receipts", "--json"], 0, "[]\n"), (["session", "list"], 0, "")],
 )
-def test_who_only_looks_needs_no_secret(
+def test_read_only_commands_need_no_secret(
     tmp_path: Path, arguments: list[str], code: int, shown: str
 ) -> None:
-    """On a server the credentials are the service's alone."""
+    """On a server only the service has the credentials."""
     configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
     assert elwood(tmp_path, "run").returncode == 78
     done = elwood(tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (code, shown)  # nothing runs or was said here
+    assert (done.returncode, done.stdout) == (code, shown)  # no app ran here
     assert "telegram-token" not in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / f"{number}.jsonl").write_text("")
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -228,9 +228,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("closed", "arguments"), [("<&-", "init"), ("<&-", "once hi"), (">&-", "doctor")]
 )
-def test_a_closed_stream_is_one_that_leads_nowhere(
-    tmp_path: Path, closed: str, arguments: str
-) -> None:
+def test_a_closed_stream_is_replaced(tmp_path: Path, closed: str, arguments: str) -> None:
     configured(tmp_path, OFFLINE)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     done = subprocess.run(
@@ -248,7 +246,7 @@ def test_a_closed_stream_is_one_that_leads_nowhere(
 
 HELP = "remind me in 1 minute to call mum"
 OFFLINE = 'models.roles = { default.model = "offline/rules", cheap.model = "offline/rules" }'
-# Nobody listens on the discard port.
+# The discard port has no listener.
 NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
 
@@ -257,7 +255,7 @@ def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path
     first = elwood(tmp_path, "once", "--session", "tea", "write a.txt: green")
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout.startswith("I wrote a.txt:")
-    # Who it is, the model says in the first answer of a conversation only.
+    # The model introduces itself only in the first answer of a conversation.
     assert OPENLY in first.stdout
     again = elwood(tmp_path, "once", "--session", "tea", "read a.txt")
     assert again.stdout.startswith("a.txt says:\n\ngreen\n")
@@ -280,21 +278,21 @@ def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, wh
     assert not (tmp_path / ".local").exists()
 
 
-def test_an_empty_message_is_none(tmp_path: Path) -> None:
+def test_an_empty_message_is_refused(tmp_path: Path) -> None:
     done = elwood(tmp_path, "once", " \n")
     assert done.returncode == 2
     assert "error: argument text: it is empty" in done.stderr
 
 
-def test_a_call_that_waits_for_a_yes_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+def test_a_call_that_needs_approval_has_its_own_exit_code(tmp_path: Path) -> None:
     configured(tmp_path, f"{OFFLINE}\napprovals.wait = 0.1")
     done = elwood(tmp_path, "once", "--json", "run mv a b")
     assert (done.returncode, json.loads(done.stdout)["outcome"]) == (3, "waits")
     assert "Why I ask: mv is not on the list of safe commands" in done.stderr
 
 
-def test_one_message_can_be_watched_as_it_is_answered(tmp_path: Path) -> None:
-    """With --debug also what goes in and out; the log file keeps to what is configured."""
+def test_the_answer_to_one_message_can_be_watched(tmp_path: Path) -> None:
+    """With --debug also its requests and answers; the log file keeps its configured level."""
     configured(tmp_path, f'{OFFLINE}\nlog.file = "{tmp_path}/elwood.log"')
     shown = []
     for option in ("--verbose", "--debug"):
@@ -311,7 +309,7 @@ def test_one_message_can_be_watched_as_it_is_answered(tmp_path: Path) -> None:
     assert "green" not in kept
 
 
-def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
+def test_an_unreachable_model_is_reported_and_exits_1(tmp_path: Path) -> None:
     configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
     done = elwood(tmp_path, "once", "hello")
     assert done.returncode == 1
@@ -320,7 +318,7 @@ def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+def test_a_missing_key_is_reported_before_any_request(tmp_path: Path) -> None:
     for name in ("anthropic", "openai"):
         home = tmp_path / name
         configured(
@@ -333,7 +331,7 @@ def test_a_missing_key_is_named_before_anything_is_sent(tmp_path: Path) -> None:
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
-def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Path) -> None:
+def test_pending_messages_of_another_conversation_are_not_answered(tmp_path: Path) -> None:
     config = configured(tmp_path, NOBODY)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     with subprocess.Popen(
@@ -347,12 +345,12 @@ def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Pat
     config.write_text(OFFLINE)
     other = elwood(tmp_path, "once", "list the files")
     assert HELP not in other.stdout
-    # It is taken up by whoever asks for it.
+    # The next request in that conversation takes it up.
     both = elwood(tmp_path, "once", "--session", "lost", "list the files")
     assert HELP in both.stdout
 
 
-def test_the_configuration_is_where_the_session_keeps_it() -> None:
+def test_the_configuration_is_in_the_xdg_folder() -> None:
     assert default_config({"HOME": "/h"}.get) == Path("/h/.config/elwood/config.toml")
     assert default_config({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}.get) == Path(
         "/c/elwood/config.toml"
@@ -362,8 +360,8 @@ def test_the_configuration_is_where_the_session_keeps_it() -> None:
     )
 
 
-def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
-    """A name that is too long fails as one does that we may not see, whoever we are."""
+def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
+    """A name that is too long fails like one without permission, for any user."""
     unseen = tmp_path / ("x" * 300)
     configured(
         tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\nroles.default.model = "offline/rules"\n'
@@ -380,9 +378,9 @@ def test_folders_that_cannot_be_looked_at_are_told_of(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-def test_a_service_that_nobody_could_talk_to_does_not_begin(tmp_path: Path) -> None:
+def test_a_service_without_a_channel_does_not_start(tmp_path: Path) -> None:
     configured(tmp_path, "")
     done = elwood(tmp_path, "run")
-    assert done.returncode == 78  # so that systemd does not start it again
+    assert done.returncode == 78  # so that systemd does not restart it
     assert "no channel is set up" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""What the operator may write, and what is said about everything else."""
+"""Valid configurations, and the problems reported for all others."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
 
 
 WRONG = [
-    # text, what is said
+    # text, message
     ('[owner]\ntimezone = "Europe/Berln"',
      ": owner.timezone: there is no time zone 'Europe/Berln'; write a name like Europe/Berlin"),
     ('[turn]\n\ndedline = 5', ": turn.dedline: no such key; did you mean deadline?"),
@@ -196,7 +196,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)
-def test_a_wrong_value_is_named_with_place_and_remedy(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_value_is_reported_with_place_and_remedy(
+    tmp_path: Path, text: str, said: str
+) -> None:
     assert complaints(tmp_path, text) == [f"config.toml{said}"]
 
 
@@ -217,8 +219,8 @@ def test_a_wrong_value_is_named_with_place_and_remedy(tmp_path: Path, text: str,
         ("timeout = { time__now = 5, run_command = 5 }", ""),
     ],
 )  # fmt: skip
-def test_a_name_that_may_come_to_be_is_a_warning(tmp_path: Path, text: str, doubt: str) -> None:
-    """The tools of an MCP server are known when they were accepted."""
+def test_a_name_that_may_exist_later_is_a_warning(tmp_path: Path, text: str, doubt: str) -> None:
+    """The tools of an MCP server are known after they were accepted."""
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "time.json").write_text('{"accepted": {"now": {"name": "now"}}}')
     server = f'[mcp_servers.time]\ncommand = "time"\n[paths]\nstate = "{tmp_path}"'
@@ -227,12 +229,12 @@ def test_a_name_that_may_come_to_be_is_a_warning(tmp_path: Path, text: str, doub
     assert [f"{what}; {remedy}" for what, remedy in config.warnings] == expected
 
 
-def test_a_tool_that_this_run_has_not_can_be_named(tmp_path: Path) -> None:
-    """Such as those of MCP servers, where there is none."""
+def test_a_tool_missing_from_this_run_can_be_named(tmp_path: Path) -> None:
+    """Such as those of MCP servers, if none is configured."""
     assert not configured(tmp_path, '[policy]\ndeny = ["read_resource", "mcp.*"]').warnings
 
 
-def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     text = """
 [log]
 level = 3
@@ -280,7 +282,7 @@ def test_an_unreadable_file_is_one_problem(
 # --- old names ------------------------------------------------------------------------------------
 
 
-def test_the_old_keys_of_models_mean_what_they_meant(tmp_path: Path) -> None:
+def test_the_old_keys_of_models_keep_their_meaning(tmp_path: Path) -> None:
     text = """
 [models]
 default = "openai/gpt"
@@ -306,7 +308,7 @@ max_tokens = 500
     ]
 
 
-def test_reflections_are_found_under_their_old_key(tmp_path: Path) -> None:
+def test_reflections_are_read_from_their_old_key(tmp_path: Path) -> None:
     config = configured(tmp_path, "[learning]\nthreshold = 2\nreflections = false")
     assert not config.of(DailyNotesSettings).reflections
     assert config.of(LearningSettings).threshold == 2
@@ -318,7 +320,7 @@ def test_reflections_are_found_under_their_old_key(tmp_path: Path) -> None:
     assert str(caught.value).startswith("agent.toml: learning.reflections: no such key; ")
 
 
-def test_a_variable_with_a_new_name_comes_before_an_old_key(tmp_path: Path) -> None:
+def test_a_variable_with_a_new_name_overrides_an_old_key(tmp_path: Path) -> None:
     new = {"ELWOOD__MODELS__ROLES__DEFAULT__MODEL": "openai/gpt"}
     config = configured(tmp_path, 'models.default = "offline/rules"', **new)
     assert config.of(ModelSettings).role("default").model == "openai/gpt"
@@ -326,8 +328,8 @@ def test_a_variable_with_a_new_name_comes_before_an_old_key(tmp_path: Path) -> N
     assert configured(tmp_path, "", **both).of(ModelSettings).role("cheap").model == "ollama/x"
 
 
-def test_roles_lack_only_what_is_written(tmp_path: Path) -> None:
-    """Each of the three that follow `cheap` may say less, or more, than it does."""
+def test_roles_inherit_except_for_written_keys(tmp_path: Path) -> None:
+    """Each of the three roles after `cheap` may set less, or more, than `cheap`."""
     text = """
 [models.roles.cheap]
 model = "openai/small"
@@ -350,7 +352,7 @@ fallbacks = []
 # --- the environment ----------------------------------------------------------------------------
 
 
-def test_variables_come_before_the_file(tmp_path: Path) -> None:
+def test_variables_override_the_file(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         'turn.deadline = 5\n[providers.my-box]\napi = "openai"\nbase_url = "http://x"',
@@ -397,12 +399,12 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ("TURN", "5", 'turn: expected a table, found the text "5"; set its keys one by one'),
     ],
 )  # fmt: skip
-def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_wrong_variable_is_reported(tmp_path: Path, name: str, text: str, said: str) -> None:
     variable = f"ELWOOD__{name}"
     assert complaints(tmp_path, "", **{variable: text}) == [f"{variable}: {said}"]
 
 
-def test_variables_are_put_into_texts(tmp_path: Path) -> None:
+def test_variables_are_expanded_in_texts(tmp_path: Path) -> None:
     text = '[owner]\nname = "${FIRST} $${FIRST} $FIRST ${LAST}"'
     config = configured(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
     assert config.of(Owner).name == "Ada ${FIRST} $FIRST ${FIRST}"
@@ -418,7 +420,7 @@ def test_state_and_runtime_follow_systemd_and_the_session(tmp_path: Path) -> Non
     assert paths.runtime == Path("/run/elwood")
 
 
-def test_all_is_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
+def test_all_folders_are_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
     paths = configured(tmp_path, "").of(Paths)
     assert paths.state == Path("/home/ada/.local/state/elwood")
     assert paths.runtime == Path("/home/ada/.local/state/elwood/run")
@@ -427,7 +429,7 @@ def test_all_is_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
 # --- secrets ------------------------------------------------------------------------------------
 
 
-def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) -> None:
+def test_secrets_have_default_sources(tmp_path: Path) -> None:
     (tmp_path / "local-key").write_text("k3\n")
     (tmp_path / "config.toml").write_text(
         '[providers.local]\napi = "openai"\nbase_url = "http://x"'
@@ -463,7 +465,7 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     assert config.inline == ()
 
 
-def test_variables_that_people_know_from_elsewhere_work_as_well(tmp_path: Path) -> None:
+def test_well_known_variables_work_too(tmp_path: Path) -> None:
     config = configured(
         tmp_path, "", TELEGRAM_BOT_TOKEN="k0", BRAVE_SEARCH_API_KEY="k1", OPENROUTER_API_KEY="k2"
     )
@@ -479,7 +481,7 @@ def dotenv(tmp_path: Path, text: str, mode: int = 0o600) -> None:
     (tmp_path / ".env").chmod(mode)
 
 
-def test_a_file_of_variables_counts_and_leaves_nothing_in_the_environment(tmp_path: Path) -> None:
+def test_a_file_of_variables_counts_and_leaves_the_environment_unchanged(tmp_path: Path) -> None:
     dotenv(
         tmp_path,
         """# my keys
@@ -509,18 +511,18 @@ def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> 
     assert complaints(tmp_path, "") == [
         f".env can be read or changed by others (mode 0644); run: chmod 600 {tmp_path}/.env"
     ]
-    # Who needs no secret may be another user.
+    # A command that needs no secret may run as another user.
     load(tmp_path / "config.toml", HOME.copy(), secrets=False)
 
 
-def test_lines_that_set_no_variable_are_named_and_not_repeated(tmp_path: Path) -> None:
+def test_invalid_lines_of_variables_are_reported_by_number_only(tmp_path: Path) -> None:
     dotenv(tmp_path, f"{TOKEN}\nA=1\nB='open\n= 2")
     assert complaints(tmp_path, "") == [
         f".env: line {number} sets no variable; write NAME=value" for number in (1, 3, 4)
     ]
 
 
-def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
+def test_without_secrets_none_is_read_or_required(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
         '[telegram]\ntoken = "${TOKEN}"\n[providers.openai]\nkey = "file:/no/such/file"\n'
@@ -534,13 +536,13 @@ def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
         load(path, environ)
 
 
-def test_secrets_in_clear_in_the_file_are_named(tmp_path: Path) -> None:
+def test_plain_secrets_in_the_file_are_reported(tmp_path: Path) -> None:
     config = configured(tmp_path, f'[telegram]\ntoken = "{TOKEN}"\n[providers.openai]\nkey = "k"')
     assert set(config.inline) == {"telegram.token", "providers.openai.key"}
     assert TOKEN not in repr(config)
 
 
-def test_no_secret_is_repeated_in_what_is_said(tmp_path: Path) -> None:
+def test_no_secret_is_shown_in_a_message(tmp_path: Path) -> None:
     text = f"""
 [telegram]
 tokn = "{TOKEN}"

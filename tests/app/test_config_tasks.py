@@ -1,4 +1,4 @@
-"""What the operator may write about tasks and the heartbeat, and what is said about all else."""
+"""The settings of tasks and the heartbeat, and the problems reported for wrong ones."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.app.test_config import complaints, configured
 OWNER = 'owner.timezone = "Europe/Berlin"\n'
 
 
-def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
+def test_all_keys_of_a_task_are_read(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         """
@@ -88,7 +88,7 @@ def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:
 
 SOUND = 'when = "hourly"\nprompt = "x"\n'
 WRONG = [
-    # the table, what is said of it: an ellipsis at the end stands for the rest
+    # the table, and the message: an ellipsis at the end matches the rest
     ('prompt = "x"', ": tasks[0].when: is missing; write it"),
     ('when = "often"\nprompt = "x"',
      ": tasks[0].when: 'often' is no time that is understood; write one of every 30 minutes, …"),
@@ -120,7 +120,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("table", "said"), WRONG)
-def test_a_wrong_task_is_named_with_place_and_remedy(tmp_path: Path, table: str, said: str) -> None:
+def test_a_wrong_task_is_reported_with_place_and_remedy(
+    tmp_path: Path, table: str, said: str
+) -> None:
     (found,) = complaints(tmp_path, f"[[tasks]]\n{table}")
     wanted = f"config.toml{said}"
     assert found.startswith(wanted.removesuffix("…"))
@@ -144,18 +146,18 @@ def test_a_wrong_task_is_named_with_place_and_remedy(tmp_path: Path, table: str,
          "08:00-22:00, or mon-fri 08:00-18:00, or always"),
     ],
 )  # fmt: skip
-def test_other_mistakes_are_named_too(tmp_path: Path, text: str, said: str) -> None:
+def test_other_mistakes_are_reported_too(tmp_path: Path, text: str, said: str) -> None:
     assert complaints(tmp_path, text) == [f"config.toml{said}"]
 
 
-def test_too_many_tasks_are_too_many(tmp_path: Path) -> None:
+def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     text = "".join(f'[[tasks]]\nid = "t{n}"\n{SOUND}' for n in range(MAX_TASKS + 1))
     (said,) = complaints(tmp_path, text)
     assert said.endswith(f"tasks: more than {MAX_TASKS} tasks; take some away")
 
 
-def test_the_form_has_a_key_for_all_that_a_task_is() -> None:
-    """What is added to tasks is added to what people write, or left out on purpose."""
+def test_the_form_has_a_key_for_each_field_of_a_task() -> None:
+    """A new field of tasks becomes a key, or is left out on purpose."""
     keys = {field.name for field in attrs.fields(TaskForm)}
     other = {"route": "deliver", "role": "model", "budget": "usd"}
     assert {other.get(name, name) for name in Task.__struct_fields__} - keys == {"chore", "origin"}

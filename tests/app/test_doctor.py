@@ -1,4 +1,4 @@
-"""What the doctor finds, on this machine and at services on a real loopback socket."""
+"""Findings of the doctor, on this machine and at services on a real loopback socket."""
 
 import fcntl
 import json
@@ -116,7 +116,7 @@ def about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str
 # --- services -----------------------------------------------------------------------------------
 
 
-async def test_services_that_know_us_are_fine(tmp_path: Path) -> None:
+async def test_services_that_accept_us_are_fine(tmp_path: Path) -> None:
     assert await asked(healthy, tmp_path) == [
         Finding("ok", "anthropic", "BASE answers"),
         Finding("ok", "telegram", "BASE answers; the bot is @elwood_bot"),
@@ -145,7 +145,7 @@ NEW_KEY = "make a new one there, and put it where anthropic-key is kept"
           "check telegram.base_url, or try again later")),
     ],
 )  # fmt: skip
-async def test_a_service_that_refuses_us_is_named(
+async def test_a_service_that_refuses_us_is_reported(
     tmp_path: Path, response: Reply, subject: str, expected: tuple[str, str, str]
 ) -> None:
     found = await asked(partial(answer_with, response), tmp_path)
@@ -153,7 +153,7 @@ async def test_a_service_that_refuses_us_is_named(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"data": 5}', b"\xff"])
-async def test_a_list_of_models_that_is_none_is_a_warning(tmp_path: Path, body: bytes) -> None:
+async def test_an_invalid_list_of_models_is_a_warning(tmp_path: Path, body: bytes) -> None:
     found = await asked(partial(answer_with, reply(200, body)), tmp_path)
     assert (
         "warning",
@@ -162,7 +162,7 @@ async def test_a_list_of_models_that_is_none_is_a_warning(tmp_path: Path, body: 
     ) in (about("anthropic", found))
 
 
-async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
+async def test_retired_and_retiring_models_are_reported(tmp_path: Path) -> None:
     models = {
         "data": [
             {"id": "claude-sonnet-5-4"},
@@ -180,7 +180,7 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-async def test_a_day_on_which_openai_ends_a_model_is_named(tmp_path: Path) -> None:
+async def test_the_retirement_date_of_an_openai_model_is_reported(tmp_path: Path) -> None:
     listed = {"data": [{"id": "gpt-4.2", "shutdown_date": "2027-03-01"}, {"id": "gpt-5.4"}]}
     async with serving(partial(answer_with, reply(200, listed))) as url:
         text = f'providers.openai.base_url = "{url}"\nmodels.roles.default.model = "openai/gpt-4.2"'
@@ -214,7 +214,7 @@ RESPONSES = "takes tools only over OpenAI's Responses API, which Elwood does not
         ("proxy/gpt-6-sol", "2026-11-27", "", ""),
     ],
 )
-def test_models_that_end_or_need_another_api_are_named(
+def test_models_that_retire_or_need_another_api_are_reported(
     tmp_path: Path, model: str, today: str, level: str, said: str
 ) -> None:
     proxy = 'providers.proxy = { api = "openai", base_url = "https://proxy.example/v1" }'
@@ -227,8 +227,8 @@ def test_models_that_end_or_need_another_api_are_named(
         assert found[0].remedy.startswith("choose ")
 
 
-def test_what_elwood_recommends_works(tmp_path: Path) -> None:
-    """Its defaults, and what `elwood init` offers."""
+def test_recommended_models_work(tmp_path: Path) -> None:
+    """Its defaults, and the offers of `elwood init`."""
     for model, cheap in (USUAL["openai"], USUAL["anthropic"]):
         name = "openai" if model.startswith("gpt") else "anthropic"
         text = f'[models.roles]\ndefault.model = "{name}/{model}"\ncheap.model = "{name}/{cheap}"'
@@ -236,7 +236,7 @@ def test_what_elwood_recommends_works(tmp_path: Path) -> None:
         assert not list(find_doubts(config, "2026-12-31"))
 
 
-async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
+async def test_an_invalid_token_is_not_sent(tmp_path: Path) -> None:
     asked_for = []
 
     async def answer(request: Request) -> Reply:
@@ -249,9 +249,9 @@ async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
     assert [path for path in asked_for if "bot" in path] == []
 
 
-async def test_services_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
+async def test_unreachable_services_are_reported(tmp_path: Path) -> None:
     async with serving(healthy) as base:
-        pass  # nobody listens there any more
+        pass  # its server is closed
     async with a_client() as client:
         found = await services(pointed_at(base, tmp_path), client)
     remedy = "check the network (DNS, proxy, firewall) and the address"
@@ -261,7 +261,7 @@ async def test_services_that_cannot_be_reached_are_named(tmp_path: Path) -> None
     assert about("clock", found) == [("warning", "no service told the time to compare with", "")]
 
 
-async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
+async def test_a_missing_key_is_not_reported_as_refused(tmp_path: Path) -> None:
     async with serving(healthy) as base, a_client() as client:
         config = configured(tmp_path, f'providers.anthropic.base_url = "{base}"')
         found = await services(config, client)
@@ -269,7 +269,7 @@ async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["session", "day", "month", "job"])
-def test_each_limit_that_cannot_hold_is_named(tmp_path: Path, scope: str) -> None:
+def test_each_impossible_limit_is_reported(tmp_path: Path, scope: str) -> None:
     text = f'models.roles.default.model = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
     [finding] = models.prices(configured(tmp_path, text))
     does = "does not count" if scope == "job" else "refuses"
@@ -281,7 +281,7 @@ def test_each_limit_that_cannot_hold_is_named(tmp_path: Path, scope: str) -> Non
         assert list(models.prices(configured(tmp_path, sound))) == []
 
 
-async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
+async def test_an_offline_provider_is_not_checked(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         'models.roles.default.model = "toy/rules"\nmodels.roles.cheap.model = "toy/rules"\n'
@@ -301,7 +301,7 @@ async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
                      "set the clock: timedatectl set-ntp true")),
     ],
 )  # fmt: skip
-async def test_a_wrong_clock_is_named(
+async def test_a_wrong_clock_is_reported(
     tmp_path: Path, ahead: float, expected: tuple[str, str, str]
 ) -> None:
     response = reply(503, b"", date=NOW - ahead)
@@ -312,7 +312,7 @@ async def test_a_wrong_clock_is_named(
 @pytest.mark.parametrize("why", ["TLS failed: certificate is not yet valid",
                                  "TLS failed: certificate has expired"])  # fmt: skip
 def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
-    """With a clock that is days off TLS fails, and no server can tell us the time."""
+    """With a clock that is days off TLS fails, and no server can report the time."""
     found = unreached("telegram", "https://api.telegram.org", why, NOW)
     assert (found.level, found.subject) == ("problem", "clock")
     assert "by our clock (2026-11-21 22:26 UTC)" in found.what
@@ -355,7 +355,7 @@ def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
         (0o666, False, "problem", "can be changed by others (mode 0666)"),
     ],
 )
-def test_who_can_read_or_change_the_configuration_is_judged(
+def test_the_permissions_of_the_configuration_are_checked(
     tmp_path: Path, mode: int, secret: bool, level: str, what: str
 ) -> None:
     config = configured(tmp_path, f'telegram.token = "{TOKEN}"' if secret else "")
@@ -366,7 +366,7 @@ def test_who_can_read_or_change_the_configuration_is_judged(
     ]
 
 
-async def test_missing_secrets_are_named(tmp_path: Path) -> None:
+async def test_missing_secrets_are_reported(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         'models.roles.default.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
@@ -393,7 +393,7 @@ async def test_missing_secrets_are_named(tmp_path: Path) -> None:
     assert "there is no key for openai" in [one.what for one in models.credentials(vectors)]
 
 
-def test_a_state_folder_open_to_others_or_none_is_a_problem(tmp_path: Path) -> None:
+def test_a_missing_or_public_state_folder_is_a_problem(tmp_path: Path) -> None:
     config = configured(tmp_path)
     state = config.of(Paths).state
     state.mkdir()
@@ -408,7 +408,7 @@ def test_a_state_folder_open_to_others_or_none_is_a_problem(tmp_path: Path) -> N
     ]
 
 
-def test_a_running_elwood_is_seen(tmp_path: Path) -> None:
+def test_a_running_elwood_is_detected(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.of(Paths).state.mkdir()
     with (config.of(Paths).state / "lock").open("w") as lock:
@@ -503,14 +503,12 @@ def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
         (["/opt/none/x"], "media.transcription_command: there is no program /opt/none/x"),
     ],
 )
-def test_a_program_that_is_not_there_is_a_problem(
-    tmp_path: Path, command: list[str], said: str
-) -> None:
+def test_a_missing_program_is_a_problem(tmp_path: Path, command: list[str], said: str) -> None:
     found = programs(configured(tmp_path, f"media.transcription_command = {command}"))
     assert [(one.level, one.what) for one in found] == ([("problem", said)] if said else [])
 
 
-async def test_rules_for_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
+async def test_rules_for_missing_programs_are_reported(tmp_path: Path) -> None:
     rules = 'ask_commands = ["gti log", "sh -c"]\nsafe_commands = ["mkae"]'
     config = configured(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
     found = await local(config, shell.check)
@@ -520,7 +518,7 @@ async def test_rules_for_programs_that_are_not_there_are_named(tmp_path: Path) -
     ]
 
 
-async def test_skills_that_are_not_there_are_named(tmp_path: Path) -> None:
+async def test_missing_skills_are_reported(tmp_path: Path) -> None:
     (tmp_path / "state/workspace").mkdir(parents=True)
     config = configured(tmp_path, '[skills]\noff = ["github"]\nfolders = ["/nowhere/skills"]')
     found = await local(config, skills.check)
@@ -535,7 +533,7 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config.of(Paths).state.mkdir()
     config.of(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
-    # Wherever the tests run, something true is said: which rung, or why none.
+    # The result depends on the machine: a sandbox, or the reason why there is none.
     assert finding.what.startswith(("Commands run in", "Commands cannot be run"))
     assert finding.what.endswith("tried from here: a service may be allowed less")
 
@@ -561,7 +559,7 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_what_was_chosen_is_said(
+async def test_the_chosen_sandbox_is_reported(
     tmp_path: Path, written: str, level: str, words: str
 ) -> None:
     config = configured(tmp_path, f"[sandbox]\n{written}\n")
@@ -572,7 +570,7 @@ async def test_what_was_chosen_is_said(
     assert words in finding.what
 
 
-async def test_an_engine_that_is_here_is_named(
+async def test_an_available_engine_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "docker.sock").touch()
@@ -589,7 +587,7 @@ async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> Non
     assert await local(configured(tmp_path), shell.check) == []
 
 
-async def test_every_model_that_is_named_anywhere_is_looked_for(tmp_path: Path) -> None:
+async def test_every_configured_model_is_checked(tmp_path: Path) -> None:
     """Also one that makes vectors."""
     listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
     async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
@@ -608,7 +606,7 @@ providers.local = {{ api = "openai", base_url = "{base}" }}
     assert "local/vektors is not among" in gone.what
 
 
-async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:
+async def test_an_old_backup_is_reported(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
     assert await local(config, backup.check) == []
@@ -619,7 +617,7 @@ async def test_a_backup_that_is_old_is_named(tmp_path: Path) -> None:
     assert old.level == "warning"
 
 
-async def test_what_tasks_may_spend_is_looked_at(tmp_path: Path) -> None:
+async def test_the_limits_of_tasks_are_checked(tmp_path: Path) -> None:
     text = """
 models.roles.default.model = "ollama/qwen"
 models.roles.cheap.model = "ollama/qwen"
@@ -644,7 +642,7 @@ tokens = 1000
     ]
 
 
-def test_what_the_assistant_has_set_wrongly_is_told_with_what_holds(
+def test_a_wrong_own_setting_is_reported_with_the_version_in_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, own = tmp_path / "config.toml", tmp_path / "state" / "agent.toml"

@@ -1,4 +1,4 @@
-"""A feature is a folder and a word: one more is at work by one record, and each can be left out."""
+"""A feature is a folder and a name: one record adds one, and each can be left out."""
 
 import ast
 import io
@@ -25,7 +25,7 @@ from elwood.app.config.load import ConfigErrors, load, load_own
 from elwood.app.main import FEATURES, own_sections, tools
 from elwood.features.console.parts import commands as completed_commands
 from elwood.features.mcp.settings import ServerSettings
-from elwood.features.mcp.tools import readers
+from elwood.features.mcp.tools import reader_tools
 from elwood.features.tasks.rules import schedule
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Task
@@ -50,7 +50,7 @@ KEY = "pk-4417-blue-harbour"
 
 
 class Tracker:
-    """A model that tracks what it is told to, and repeats what came of it."""
+    """A model that tracks the numbers it gets, and repeats the results."""
 
     codec = "scripted"
 
@@ -58,7 +58,7 @@ class Tracker:
         self.asked: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
-        """Call the tool for each number; say what it gave."""
+        """Call the tool for each number; return its results."""
         await trio.lowlevel.checkpoint()
         self.asked.append(request)
         last = request.messages[-1]
@@ -70,15 +70,15 @@ class Tracker:
         return answer("Well.")
 
 
-def test_the_declared_tools_are_those_that_are_built() -> None:
-    """What the configuration may name is declared: nothing is built to read it."""
+def test_the_declared_tools_are_the_built_ones() -> None:
+    """The names in the configuration are declared: reading it builds nothing."""
     servers = {"time": ServerSettings(command="time")}
-    built = (*every_tool(), *readers(servers, {}))
+    built = (*every_tool(), *reader_tools(servers, {}))
     assert tools() == {tool.name: tool.id for tool in built}
 
 
 def settings(folder: Path, runtime: Path, model: str) -> Config:
-    """A configuration with all that is needed."""
+    """A configuration with all required settings."""
     (folder / "workspace").mkdir()
     return Config.holding(
         Paths(state=folder, workspace=folder / "workspace", runtime=runtime),
@@ -90,14 +90,14 @@ def settings(folder: Path, runtime: Path, model: str) -> Config:
 
 
 def files_with(text: str, folder: Path) -> list[Path]:
-    """List the files that hold *text*."""
+    """List the files that contain *text*."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path for path in files if text.encode() in path.read_bytes()]
 
 
 @pytest.fixture
 def untouched_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the log back afterwards."""
+    """Restore the log settings afterwards."""
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", root.handlers[:])
     monkeypatch.setattr(root, "level", root.level)
@@ -105,7 +105,7 @@ def untouched_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("untouched_log")
-async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> None:
+async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
     model = Tracker()
     written = io.StringIO()
     speaker = logging.getLogger("elwood.parcels")
@@ -128,7 +128,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             assert completed["parcels"] == "list the parcels\n/post does the same."
             assert "answer" not in completed
             assert "Parcels are watched." in await line.ask("/status")
-            # The tool: the owner is asked by the gate, and what it says comes without the key.
+            # The tool: the gate asks the owner, and its output has the key redacted.
             await line.say("track P17")
             question = await line.hear(lambda text: "May I use track_parcel?" in text)
             assert "\n\nnumber: P17\n\n" in question
@@ -140,21 +140,21 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             done = await line.hear(lambda text: "watching P17" in text)
             assert "watching P17, asked with ***" in done
             assert "✓ track_parcel P17 · allowed once by you" in done
-            # What goes along with the next turn, and the part of the prompt.
+            # The text added to the next turn, and the part of the prompt.
             await line.ask("hello")
             assert "[on their way: P17]" in str(model.asked[-1].messages)
             assert "Parcels have numbers that begin with P." in model.asked[-1].prompt.system
             # The chore is a task of Elwood, and can be run.
             assert "look after parcels" in await line.ask("/tasks all")
             assert core.config.of(ParcelSettings).every == 6.0
-            # What the command line asks of it, and what `elwood inspect` shows.
+            # Its control command, and its line in `elwood inspect`.
             told = await trio.to_thread.run_sync(control.ask, runtime, "track", "P18")
             assert told.ok
             assert "P18" in told.text
             assert KEY not in told.text
             shown = await trio.to_thread.run_sync(control.ask, runtime, "inspect")
             assert '"name":"parcels"' in shown.text
-            # Its words are found with those of the memory.
+            # Its texts are found with those of the memory.
             named = [name for one in line.app.tools for name in {one.name, one.id}]
             assert len({*named}) == len(named), "no feature takes another's name"
             [search] = [one for one in line.app.tools if one.name == "search_memory"]
@@ -169,7 +169,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("untouched_log")
-async def test_what_it_wrote_down_is_there_after_a_new_start(
+async def test_its_records_survive_a_restart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with short_folder() as runtime:
@@ -178,13 +178,13 @@ async def test_what_it_wrote_down_is_there_after_a_new_start(
         for number in ("P1", "P2"):
             async with talking(config, features, {"offline": OfflineModel()}) as line:
                 assert line.app is not None
-                await line.ask("help")  # all is up
+                await line.ask("help")  # the app is up
                 await trio.to_thread.run_sync(control.ask, runtime, "track", number)
         async with talking(config, features, {"offline": OfflineModel()}) as line:
             assert await line.ask("/parcels") == "On their way: P1, P2."
     file = tmp_path / "config.toml"
     file.write_text(f'paths.state = "{tmp_path}"\nmodels.roles.default.model = "offline/m"\n')
-    # Its command finds it while nothing runs, the doctor has its check, and it is in a backup.
+    # Its command works without a service, the doctor has its check, and it is in a backup.
     assert main(["--config", str(file), "parcels"], features) == OK
     assert "ParcelAdded(number='P2')" in capsys.readouterr().out
     await trio.to_thread.run_sync(main, ["--config", str(file), "doctor"], features)
@@ -206,7 +206,7 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
 
 
 def test_the_ids_of_its_chores_are_reserved(tmp_path: Path) -> None:
-    """No task of config.toml or agent.toml takes one, on or off; nor does one of a conversation."""
+    """No task of config.toml or agent.toml or of a conversation can have one, on or off."""
     file = tmp_path / "config.toml"
     written = '[[tasks]]\ntitle = "Parcels"\nwhen = "daily"\nprompt = "x"\n'
     features = (*FEATURES, example_feature.FEATURE)
@@ -228,7 +228,7 @@ def test_the_ids_of_its_chores_are_reserved(tmp_path: Path) -> None:
 
 
 def test_the_chores_of_each_feature_are_declared() -> None:
-    """A chore is reserved by its feature's record, which must know it."""
+    """A chore is reserved by its feature's record, which must declare it."""
     for feature in FEATURES:
         for path in (HOUSE / "features" / feature.name).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -237,7 +237,7 @@ def test_the_chores_of_each_feature_are_declared() -> None:
                     assert ast.literal_eval(id_) in feature.chores
 
 
-# What a process does that has no folder of one feature: it talks, by what is given as arguments.
+# A part of a process without a folder of one feature: it talks, by its arguments.
 TALK = """
 import sys
 from pathlib import Path
@@ -266,7 +266,7 @@ trio.run(main, *map(Path, sys.argv[1:]))
 
 
 def house_without(feature: str, folder: Path) -> None:
-    """Make a package in *folder* that is ours but for one feature: no folder, and no word."""
+    """Copy our package into *folder* without one feature: no folder, and no name."""
     links, places = {"app", "features"}, ("", "app", "features")
     for place in places:
         (folder / "elwood" / place).mkdir()
@@ -285,9 +285,7 @@ def house_without(feature: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [one.name for one in FEATURES])
-def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
-    tmp_path: Path, missing: str
-) -> None:
+def test_a_feature_is_deleted_with_its_folder_and_its_name(tmp_path: Path, missing: str) -> None:
     house_without(missing, tmp_path)
     (tmp_path / "state" / "workspace").mkdir(parents=True)
     with short_folder() as runtime:
@@ -309,9 +307,9 @@ def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
 
 
 def named_by(path: Path) -> set[str]:
-    """List the features that a file imports from; those of its own folder are none.
+    """List the features that a file imports from, except its own.
 
-    `app/main.py` may import the record of each, and nothing else of it.
+    `app/main.py` may import the record of each, and nothing else.
     """
     name = path.relative_to(HOUSE).as_posix()
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -338,11 +336,11 @@ SOURCES = ("example_feature.py", "line.py", "forum.py", "app/test_extending.py")
 
 
 def excerpts() -> list[str]:
-    """List the pieces of code on the page; dots stand for what was left out between them."""
+    """List the pieces of code on the page; dots are omissions between them."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     return [piece.strip("\n") for block in blocks for piece in block.split("\n...\n")]
 
 
 @pytest.mark.parametrize("excerpt", excerpts())
-def test_the_page_shows_code_that_is_tested(excerpt: str) -> None:
+def test_the_page_shows_tested_code(excerpt: str) -> None:
     assert any(excerpt in (TESTS / name).read_text() for name in SOURCES)

@@ -1,4 +1,4 @@
-"""The guided `elwood init`: a real process at a terminal of its own, a model and a Bot API."""
+"""The guided `elwood init`: a real process at its own terminal, a model and a Bot API."""
 
 import os
 import re
@@ -33,12 +33,12 @@ from elwood.app.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 CTRL_C = "\x03"
-# What is waited for, and what is typed, or happens, then.
+# The expected output, and the text to type or the function to call then.
 Step = tuple[str, str | Callable[[], object]]
 
 
 async def dialogue(home: Path, answers: Sequence[Step], **environ: str) -> tuple[int, str]:
-    """Wait for each question in turn and type its answer, or do it; return what was shown."""
+    """Wait for each question in turn and type its answer, or call it; return the output."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     master, slave = os.openpty()
     process = await trio.lowlevel.open_process(
@@ -56,7 +56,7 @@ async def dialogue(home: Path, answers: Sequence[Step], **environ: str) -> tuple
     def read() -> str:
         try:
             return os.read(master, 65_536).decode(errors="replace")
-        except OSError:  # nobody has it open any more
+        except OSError:  # the terminal is closed
             return ""
 
     try:
@@ -121,7 +121,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
         ask_doctor = partial(elwood, tmp_path, "doctor", options=(), **environ)
         doctor = await trio.to_thread.run_sync(ask_doctor)
     assert (code, doctor.returncode, doctor.stderr) == (0, 0, "")
-    # What the doctor has found is the end of the dialogue.
+    # The findings of the doctor end the dialogue.
     found = " ".join(shown.split())
     assert "anthropic-key is there" in found
     assert "the bot is @elwood_bot" in found
@@ -135,7 +135,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert config.of(Owner).timezone == "Europe/Berlin"
     [task] = config.of(ConfiguredTasks).tasks
     assert (task.title, task.id) == ("What is on today", "what-is-on-today")
-    # Messages are for Elwood to answer; no secret was shown, or stands in the configuration.
+    # Messages are left for Elwood to answer; no secret was shown, or is in the configuration.
     assert len(telegram.unconfirmed) == 3
     assert telegram.violations == []
     text = path.read_text()
@@ -146,7 +146,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
 
 
 async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
-    """The wait for the owner can be left out by itself."""
+    """The wait for the owner can be skipped separately."""
     async with fake_telegram() as telegram:
         steps: Sequence[Step] = [
             ("Which one? [offline]", ""),
@@ -163,7 +163,7 @@ async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None
     assert config.of(TelegramSettings).owners == ()
 
 
-async def test_nothing_is_left_of_what_was_broken_off(tmp_path: Path) -> None:
+async def test_an_interrupted_init_leaves_no_files(tmp_path: Path) -> None:
     wrong = [("Which one?", one) for one in ("http://x?y", "http://[::1/v1")]
     steps = [*wrong, ("Which one?", "anthropic"), ("Its key", CTRL_C)]
     code, shown = await dialogue(tmp_path, steps)
@@ -188,7 +188,7 @@ async def test_a_model_that_cannot_use_tools_is_named_before_it_is_chosen(tmp_pa
     assert code == 130
 
 
-async def test_all_that_is_wrong_around_it_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+async def test_problems_are_reported_before_the_first_question(tmp_path: Path) -> None:
     environ = {"ELWOOD__OWNER__TIMEZONE": "Atlantis", "ELWOOD__TURN__DEADLINE": "soon"}
     code, shown = await dialogue(tmp_path, [], **environ)
     assert (code, "Which one?" in shown) == (78, False)
@@ -197,8 +197,8 @@ async def test_all_that_is_wrong_around_it_is_said_before_anything_is_asked(tmp_
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
-    """It is said how to be asked for a new one; and in a pipe nobody is asked."""
+async def test_an_existing_configuration_stays(tmp_path: Path) -> None:
+    """The output tells how to create a new one; without a terminal there is no question."""
     path = configured(tmp_path, "")
     code, shown = await dialogue(tmp_path, [("Move it away", lambda: None)])
     assert (code, f"written  {path.parent}" in shown, path.read_text()) == (0, False, "")
@@ -207,7 +207,7 @@ async def test_a_configuration_that_is_there_stays(tmp_path: Path) -> None:
     assert shown.replace("written  ", "kept     ").endswith(usual)
 
 
-def test_answers_stand_in_the_first_file_as_they_were_given(tmp_path: Path) -> None:
+def test_answers_are_written_to_the_first_file(tmp_path: Path) -> None:
     said = 'a "quoted" ${HOME}, \\ and\nä 漢 \x7f'
     answers: Answers = {
         ("owner", "name"): said,

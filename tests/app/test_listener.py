@@ -1,4 +1,4 @@
-"""What the app does with the events of its actors."""
+"""Events of the app's actors."""
 
 import logging
 
@@ -10,7 +10,7 @@ from elwood.foundation.runtime import Crashed, Event, Mailbox, Started
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A bug in a body."""
 
 
 def test_events_become_log_lines_and_offers(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What the pages name exists: files, other pages, commands, settings, pinned packages."""
+"""Names on the pages exist: files, other pages, commands, settings, pinned packages."""
 
 import json
 import re
@@ -29,7 +29,7 @@ FILE_ENDS = {"db", "forgotten", "json", "jsonl", "md", "py", "toml", "undo"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_what_a_page_names_exists(page: Path) -> None:
+def test_the_names_on_a_page_exist(page: Path) -> None:
     text = page.read_text()
     sources = re.findall(r"`((?:\w+/)*\w+\.py)\b[^`]*`", text)
     assert [name for name in sources if name not in ENDS] == []
@@ -40,7 +40,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
     if page.name == "CHANGELOG.md" or page.parent.name == "decisions":
-        return  # they tell of what was
+        return  # they describe the past
     text = page.read_text()
     typed = re.findall(r"`(?:\$ )?(?:[\w./]*/)?elwood ((?:[a-z]+(?:-[a-z]+)* ?)+)", text)
     typed += re.findall(
@@ -56,7 +56,7 @@ def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
 
 
 def _is_command(parser: ArgumentParser, words: list[str]) -> bool:
-    """Whether *words* begin with a command; what follows one without parts of its own is free."""
+    """Return True if *words* begin with a command; its arguments may be anything."""
     below = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
     if not below or not words:
         return True
@@ -64,7 +64,7 @@ def _is_command(parser: ArgumentParser, words: list[str]) -> bool:
     return found is not None and _is_command(found, words[1:])
 
 
-def test_what_is_installed_with_hashes_is_what_is_tested() -> None:
+def test_the_pinned_packages_are_the_tested_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     tested = re.findall(r"^([\w-]+==\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     blocks = re.split(r"^(?=\w)", (ROOT / "requirements.txt").read_text(), flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What is written for the operator equals what the code does."""
+"""The text for the operator agrees with the code."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_first_file_changes_no_default(tmp_path: Path) -> None:
     assert attrs.evolve(first, file=empty.file) == empty
 
 
-def test_the_first_file_is_valid_with_every_line_switched_on(tmp_path: Path) -> None:
+def test_the_first_file_is_valid_with_every_line_enabled(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("k0\n")
     token.chmod(0o600)

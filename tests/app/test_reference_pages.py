@@ -1,4 +1,4 @@
-"""The generated pages say what the code says."""
+"""The generated pages agree with the code."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""How the program ends when Elwood cannot go on."""
+"""How the program ends after a fatal fault."""
 
 import gc
 import os
@@ -36,7 +36,7 @@ def configured(folder: Path) -> Config:
 
 @contextmanager
 def untuned() -> Iterator[None]:
-    """A service tunes the collector for its whole life; other tests follow here."""
+    """Undo the tuning of the collector, which a service keeps for life; more tests follow."""
     threshold = gc.get_threshold()
     try:
         yield
@@ -59,10 +59,10 @@ def test_an_escalation_is_one_line_and_exit_code_1(
 
     async def live() -> int:
         features = [Feature(name="test", build=build)]
-        return await serving._live(config, Environment(), features)
+        return await serving._run_app(config, Environment(), features)
 
     with untuned():
-        assert serving._run(config, live) == FAILURE
+        assert serving._run_body(config, live) == FAILURE
     assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]
 
 
@@ -86,7 +86,7 @@ def test_a_service_starts_with_any_channel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["they go", "they crash", "SIGTERM", "a bug"])
-def test_a_house_ends_only_when_who_sits_there_has_given_the_terminal_back(
+def test_an_app_ends_only_when_its_console_has_restored_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     done: list[str] = []
@@ -113,5 +113,5 @@ def test_a_house_ends_only_when_who_sits_there_has_given_the_terminal_back(
 
     monkeypatch.setattr(serving, "FEATURES", (*FEATURES, Feature("test", build)))
     with untuned():
-        code = serving.at_home(configured(tmp_path), "tea", sit)
+        code = serving.run_own_app(configured(tmp_path), "tea", sit)
     assert (code, done) == (FAILURE if how == "a bug" else OK, ["tea"])

@@ -1,4 +1,4 @@
-"""A state folder says who wrote it: an older one is read for ever, a newer one is refused."""
+"""A state folder has a format: an older one is always read, a newer one is refused."""
 
 import hashlib
 import json
@@ -27,12 +27,12 @@ from tests.features.backup.keeping import NOW, furnish, scope
 from tests.journeys.test_old_state import ARCHIVES
 
 NEWER = {"format": FORMAT + 1, "elwood": "9.9.9", "something": "else"}
-# They look at no state of an Elwood that was configured: of these `lines` gives no arguments.
+# Commands that read no state of a configured Elwood: `lines` gives no arguments for these.
 ELSEWHERE = {"demo", "init"}
-# What may stand in each journal, and in the state with which it is begun anew.  A new type or field
-# is not understood by an Elwood that was released before it.  If this one says other than the
-# newest release, write down its number here; else raise FORMAT, and keep a state folder of the
-# release before (tests/fixtures/README.md).
+# The entries of each journal, and of the state that starts a new one.  An older release of Elwood
+# does not understand a new type or field.  If this differs from the newest release, write the new
+# hash here; else raise FORMAT, and keep a state folder of the previous release
+# (tests/fixtures/README.md).
 SHAPES = {
     2: {
         "sessions": "5554bf20921f",
@@ -45,7 +45,7 @@ SHAPES = {
 
 
 def shape(entries: Any) -> str:
-    """Sum up what can stand in a journal of *entries*, whatever is said about it."""
+    """Summarize the structure of a journal of *entries*, without descriptions."""
 
     def bare(part: Any) -> Any:
         if isinstance(part, dict):
@@ -66,7 +66,7 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("typed", sorted(COMMANDS.keys() - ELSEWHERE))
-def test_no_command_reads_what_a_newer_one_wrote(
+def test_no_command_reads_a_newer_state(
     typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = configured(tmp_path)
@@ -83,7 +83,7 @@ def test_no_command_reads_what_a_newer_one_wrote(
     assert not (tmp_path / "workspace").exists()
 
 
-def test_who_wrote_it_is_written_down_before_anything_else(tmp_path: Path) -> None:
+def test_the_format_is_written_first(tmp_path: Path) -> None:
     state = configured(tmp_path)
     assert run(tmp_path, "once", "help").returncode == 0
     own = {"format": FORMAT, "elwood": __version__}
@@ -96,7 +96,7 @@ def test_who_wrote_it_is_written_down_before_anything_else(tmp_path: Path) -> No
         assert json.loads((state / NAME).read_text()) == own
 
 
-def test_one_that_was_changed_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_edited_format_is_refused_with_a_reason(tmp_path: Path) -> None:
     state = configured(tmp_path)
     state.mkdir()
     (state / NAME).write_text('{"format": "two"')
@@ -105,7 +105,7 @@ def test_one_that_was_changed_is_refused_in_words(tmp_path: Path) -> None:
     assert f"{state / NAME} was changed" in done.stderr
 
 
-def test_a_backup_of_a_newer_one_is_not_put_in_place(tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_format_is_not_restored(tmp_path: Path) -> None:
     newer, here = scope(tmp_path / "newer"), scope(tmp_path / "here")
     furnish(newer)
     furnish(here, "mine")
@@ -117,12 +117,12 @@ def test_a_backup_of_a_newer_one_is_not_put_in_place(tmp_path: Path) -> None:
     assert not [one for one in here.state.iterdir() if one.name.startswith("before-restore")]
 
 
-def test_each_format_that_was_released_has_a_folder_to_be_opened() -> None:
+def test_each_released_format_has_a_folder_to_open() -> None:
     assert ARCHIVES.keys() == {*range(1, FORMAT)}
     assert all(path.exists() for path in ARCHIVES.values())
 
 
-def test_what_can_be_written_changes_with_the_format_only() -> None:
+def test_the_journal_shapes_change_with_the_format_only() -> None:
     assert {
         "sessions": shape(tuple[Entry, Session]),
         "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),

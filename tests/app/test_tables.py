@@ -1,4 +1,4 @@
-"""What lists look like in a shell: kept screens, JSON, and a real terminal with its pager."""
+"""Lists in a shell: stored screens, JSON, and a real terminal with its pager."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.app.cli import main
-from elwood.features.backup.rules import name_of
+from elwood.features.backup.rules import file_name
 from elwood.features.tasks.state import (
     PlannedRun,
     RunFinished,
@@ -56,7 +56,7 @@ from tests.app.test_cli import elwood
 from tests.app.test_terminal import at_a_terminal
 
 DAY = 86_400.0
-# Half a day more: however long a test takes, it is "3 d ago".
+# Half a day more: "3 d ago", even after a slow test.
 NOW = float(int(time.time() - DAY / 2))
 HERE = Route("console")
 WIDTHS = (60, 80, 200)
@@ -100,7 +100,7 @@ SESSION: Sequence[tuple[float, Entry]] = (
 
 
 async def write(path: Path, entries: Any, fold: Any, story: Sequence[tuple[float, Any]]) -> None:
-    """Have a journal written, each entry so many days ago."""
+    """Write a journal, each entry so many days ago."""
     times = [0.0]
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal[Any, Any](path, entries, fold, Disk(blocking=inline, clock=lambda: times[0]))
@@ -112,7 +112,7 @@ async def write(path: Path, entries: Any, fold: Any, story: Sequence[tuple[float
 
 @pytest.fixture
 async def home(tmp_path: Path) -> Path:
-    """A state folder with something of everything."""
+    """A state folder with some of everything."""
     state, skills = tmp_path / "state", tmp_path / "workspace" / "skills"
     (tmp_path / "config.toml").write_text(CONFIG.format(home=tmp_path))
     (tmp_path / "config.toml").chmod(0o600)
@@ -175,12 +175,12 @@ async def home(tmp_path: Path) -> Path:
         (skills / name / "SKILL.md").write_text(text)
     (state / "backups").mkdir()
     for n in (1, 3):
-        (state / "backups" / name_of(NOW - n * DAY)).write_bytes(b"x" * 2000 * n)
+        (state / "backups" / file_name(NOW - n * DAY)).write_bytes(b"x" * 2000 * n)
     return tmp_path
 
 
 def said(home: Path, typed: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a command; dates, clock times and sizes stand there as zeros."""
+    """Run a command; return its output with dates, times and sizes as zeros."""
     assert main(["--config", str(home / "config.toml"), *typed.split()]) == 0
     out = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "Day", capsys.readouterr().out)
     when = r"\d{4}-\d\d-\d\d|\d\d:[\d…]*(:\d\d)?|\d{8}T\d{6}Z|\d+ B|\d\.\d kB"
@@ -188,20 +188,20 @@ def said(home: Path, typed: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_lists_look_like_this(
+async def test_lists_match_their_screens(
     width: int, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    typed = [one for one in LISTS if width < 200 or one != "skills"]  # which shows where they lie
+    typed = [one for one in LISTS if width < 200 or one != "skills"]  # which shows their folders
     screens = [f"$ elwood {one}\n{said(home, one, capsys)}" for one in typed]
     assert_screen(f"lists-{width}", "\n".join(screens))
     assert max(columns(line) for line in "".join(screens).splitlines()) <= width
 
 
-async def test_json_has_what_the_reference_names(
+async def test_json_has_the_documented_fields(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One list, exact times, and no field that nobody can look up."""
+    """One list, exact times, and only documented fields."""
     page = (FOLDER.parents[2] / "docs/reference/json.md").read_text()
     for typed in JSON:
         words = ["--config", str(home / "config.toml"), *typed.split(), "--json"]

@@ -1,4 +1,4 @@
-"""What is stored, named or typed cannot command the operator's terminal, whatever is run."""
+"""Stored, named or typed text cannot control the operator's terminal, in any command."""
 
 import argparse
 import os
@@ -24,9 +24,9 @@ from elwood.foundation.net import control as wire
 from tests.app.test_cli import KEPT
 
 # Into the clipboard, the title, wipe, the same as C1, right to left, back over the line; and a
-# part that is seen.
+# visible part.
 HOSTILE = "ev\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x9b2J\x85\u202e\u2066\r\x08\x7f\u2028il"
-# YAML takes control characters only by their numbers.
+# YAML accepts control characters only as escapes.
 QUOTED = "".join(f"\\u{ord(char):04x}" for char in HOSTILE)
 FORBIDDEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 CONFIG = """
@@ -40,14 +40,14 @@ cheap.model = "offline/rules"
 [providers.offline]
 api = "offline"
 """
-# What is typed for an argument of this name, so that there is something to be shown; anything
-# else is given what is hostile.
+# Values of arguments with these names, so that a command has output; other arguments get hostile
+# text.
 TYPED = {"key": "evil", "query": "note", "session": HOSTILE, "id": HOSTILE, "which": "1"}
 TYPED |= {"name": "evil", "source": "workspace", "text": f"read {HOSTILE}"}
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Find all that can be typed, as the features have it."""
+    """Find all commands, as the features declare them."""
     found = {}
     left = [("", make_parser())]
     while left:
@@ -64,7 +64,7 @@ COMMANDS = commands()
 
 
 def lines(typed: str) -> Iterator[list[str]]:
-    """Yield what may be typed: as it is meant, with each switch, and all of it hostile."""
+    """Yield command lines: a valid one, one per switch, and a hostile one."""
     parser = COMMANDS[typed]
     actions = [a for a in parser._actions if not isinstance(a, argparse._SubParsersAction)]
     named = [a for a in actions if not a.option_strings]
@@ -80,7 +80,7 @@ def lines(typed: str) -> Iterator[list[str]]:
 
 
 def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> str:
-    """Run a command at a terminal, of 80 columns if it has *lines*; return what came there."""
+    """Run a command at a terminal, of 80 columns if it has *lines*; return its output."""
     master, slave = os.openpty()
     if lines:
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
@@ -98,7 +98,7 @@ def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> st
         try:
             while more := os.read(master, 65_536):
                 shown += more
-        except OSError:  # nobody has it open any more
+        except OSError:  # the terminal is closed
             pass
     os.close(master)
     return shown.decode().replace("\r\n", "\n")
@@ -106,7 +106,7 @@ def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> st
 
 @contextmanager
 def answering(home: Path) -> Iterator[None]:
-    """Be an Elwood that says hostile things."""
+    """Act as an Elwood that sends hostile text."""
     seen = Inspection(
         ProcessSeen(HOSTILE, started=0.0), (ActorSeen(HOSTILE, "running", 1.0, last_crash=HOSTILE),)
     )
@@ -122,7 +122,7 @@ def answering(home: Path) -> Iterator[None]:
                 client, _ = listener.accept()
                 with client:
                     line = client.makefile("rb").readline()
-                    if not line:  # somebody only looks whether we are here
+                    if not line:  # a connection that only checks whether it is up
                         continue
                     asked = wire.decode(line, wire.ControlRequest)
                     text = fitted(seen) if asked.command == "inspect" else HOSTILE
@@ -141,7 +141,7 @@ def answering(home: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state folder and a workspace in which everything is called and says what is hostile."""
+    """A state folder and a workspace in which all names and texts are hostile."""
     home = tmp_path_factory.mktemp("stored")
     (home / "config.toml").write_text(CONFIG.format(home=home))
     at_a_terminal(home, "init")
@@ -162,9 +162,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("typed", sorted(COMMANDS))
-def test_nothing_that_is_stored_commands_the_terminal(
-    typed: str, stored: Path, tmp_path: Path
-) -> None:
+def test_no_stored_text_controls_the_terminal(typed: str, stored: Path, tmp_path: Path) -> None:
     home = tmp_path / "h"
     shutil.copytree(stored, home, ignore=shutil.ignore_patterns("*.fifo"))
     os.mkfifo(home / "workspace" / f"{HOSTILE}.fifo")
@@ -178,7 +176,7 @@ def test_nothing_that_is_stored_commands_the_terminal(
         assert "⟨U+001B⟩" in "".join(shown.values()), shown
 
 
-# Commands that are known to show something of it; a list that a new command need not be in.
+# Commands known to show some of it; new commands need not be listed.
 SHOWING: Sequence[str] = (
     "backup now",
     "memory list",

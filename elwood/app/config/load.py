@@ -1,4 +1,4 @@
-"""Reads config.toml, with the environment over it, and finds all that is wrong at once."""
+"""Load config.toml and the environment variables over it, and report all faults together."""
 
 import os
 import re
@@ -37,7 +37,7 @@ from elwood.foundation.settings import (
 
 T = TypeVar("T")
 PREFIX = "ELWOOD__"
-# A line of .env, as shells and container engines write them; nothing in a value is expanded.
+# A line of .env, as shells and container engines write it; values are not expanded.
 _LINE = re.compile(
     r"""(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=(?:"([^"]*)"|'([^']*)'|((?!["'])\S.*?|))"""
     r"""(?:[ \t]+#.*)?[ \t]*"""
@@ -46,25 +46,22 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 Tree = dict[str, object]
 # Bytes of a configuration file.
 LARGEST = 1_048_576
-# Characters of a wrong value that are repeated to the operator.
+# Characters of a wrong value that are shown to the operator.
 SHOWN = 60
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing to correct: the *complaint* says where and what, the *remedy* how."""
+    """One fault of the configuration."""
 
-    complaint: str
-    remedy: str
+    complaint: str  # place and fault
+    remedy: str  # how to correct it
 
     def __str__(self) -> str:
         return f"{self.complaint}; {self.remedy}"
 
 
 class ConfigErrors(CliFailure):
-    """The configuration cannot be used; *problems* are all that is wrong with it.
-
-    The operator's fault.  Holds no secret.
-    """
+    """The configuration is invalid; *problems* lists all faults, without secrets."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)), MISCONFIGURED)
@@ -72,7 +69,7 @@ class ConfigErrors(CliFailure):
 
 
 def dotted(where: Where) -> str:
-    """Write *where* as people do.
+    """Format *where* as a dotted key.
 
     >>> dotted(("telegram", "owners", 0))
     'telegram.owners[0]'
@@ -90,86 +87,85 @@ def load(
     *,
     secrets: bool = True,
 ) -> Config:
-    """Read the configuration of *features* in *path*, with what *environ* sets over it.
+    """Load the configuration of *features* from *path*, with the variables of *environ*.
 
-    Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
-    for commands that need no secret and may not be allowed to read them.  What the file ``.env``
-    beside it sets counts as if it were in *environ*, and never gets there.
-    Raises ConfigErrors with everything that is wrong.
+    With *secrets*, looks up all secrets and removes their variables from *environ*; without, sets
+    none, for commands that need no secret and may not be allowed to read them.  Variables in the
+    file ``.env`` next to it count like those in *environ*, but are not added to it.  Raises
+    ConfigErrors with all faults.
     """
-    seen = {**_dotenv(path.with_name(".env"), secrets=secrets), **environ}
+    variables = {**_read_dotenv(path.with_name(".env"), secrets=secrets), **environ}
     try:
-        loading = _Loading(path, seen, sections(features), secrets, features=features)
+        loading = _Loading(path, variables, sections(features), secrets, features=features)
         return loading.config(_read(path))
     finally:
-        for name in environ.keys() - seen.keys():
+        for name in environ.keys() - variables.keys():
             del environ[name]
 
 
 def load_own(text: str, config: Config, sections: Sequence[type[Settings]]) -> Config:
-    """Put the *sections* of the *text* of agent.toml into *config*.
+    """Apply the *sections* of agent.toml's *text* to *config*.
 
-    No variable counts, and there are no secrets.  Raises ConfigErrors with everything that is
-    wrong.
+    No variables and no secrets are used.  Raises ConfigErrors with all faults.
     """
     path = Path(AGENT_FILE)
-    return _Loading(path, {}, sections, False, config).config(_parsed(path, text.encode()))
+    return _Loading(path, {}, sections, False, config).config(_parse(path, text.encode()))
 
 
-def _dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
-    """Read the file of variables *path*, if there is one.  Raises ConfigErrors."""
+def _read_dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
+    """Parse the file of variables *path*, if it exists.  Raises ConfigErrors."""
     try:
         lines = read_private(path).splitlines() if os.path.lexists(path) else []
     except SecretUnusable as error:
         if not secrets:
             return {}
         raise ConfigErrors([Problem(error.problem, error.remedy)]) from None
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     problems = []
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
             continue
         if match := _LINE.fullmatch(line):
-            found[match[1]] = match[2] or match[3] or match[4] or ""
+            variables[match[1]] = match[2] or match[3] or match[4] or ""
         else:
-            # The line is not repeated: it may hold a secret.
+            # The line is not shown: it may hold a secret.
             problems.append(Problem(f"{path}: line {number} sets no variable", "write NAME=value"))
     if problems:
         raise ConfigErrors(problems)
-    return found
+    return variables
 
 
-# --- what stands where ----------------------------------------------------------------------------
+# --- the tree of values ---------------------------------------------------------------------------
 
 
 class _FromVariable(str):
-    """The text of a variable: unlike the text in a file it may stand for a number or a list."""
+    """The text of a variable: unlike text in a file it may be parsed as a number or a list."""
 
     __slots__ = ()
 
 
 @attrs.define
 class _Source:
-    """The *tree* of values: at first what is *written* in the file."""
+    """The *tree* of values; initially as *written* in the file."""
 
     written: Tree
     tree: Tree = attrs.field(init=False)
-    # Where a variable of ours has been put over the file.
+    # Variables of ours that override the file.
     variables: dict[Where, str] = attrs.field(factory=dict)
-    # The variables that were put into the text at a place by ${…}.
+    # Variables inserted into the text at a place by ${…}.
     expanded: dict[Where, set[str]] = attrs.field(factory=dict)
-    # The old keys that were written, by the new ones, where their values are now.
+    # The old key in the file, by the new key of its value.
     old: dict[Where, Where] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.tree = self.written
 
     def variable(self, where: Where) -> str | None:
-        """Find the variable that *where*, or something in it, comes from; None: the file."""
+        """Return the variable that *where*, or a part of it, comes from; None: the file."""
         for end in range(len(where), 0, -1):
             if where[:end] in self.variables:
                 return self.variables[where[:end]]
-        if _found(self.written, where) is not None:
+        if _find_value(self.written, where) is not None:
             return None
         inside = (name for at, name in self.variables.items() if at[: len(where)] == where)
         return next(inside, None)
@@ -182,32 +178,35 @@ class _Source:
         return where
 
     def move(self, report: Report) -> None:
-        """Move the values of old keys of the file to the new ones."""
+        """Move the values of renamed keys to the new keys."""
         for old, new in MOVED.items():
-            table = _found(self.written, old[:-1])
+            table = _find_value(self.written, old[:-1])
             if not isinstance(table, dict) or old[-1] not in table:
                 continue
             value = table.pop(old[-1])
-            if _found(self.written, new) is not None:
+            if _find_value(self.written, new) is not None:
                 what = f"is the old name of {dotted(new)}, which is written too"
                 report(old, what, "take one of them away")
-            elif (where := _put(self.written, new, value)) is not None:
+            elif (where := _set_value(self.written, new, value)) is not None:
                 self.old[where] = old
 
     def expand(self, environ: Mapping[str, str], report: Report) -> None:
-        """Replace ``${NAME}`` in all texts of the file; ``$${`` stands for ``${``."""
+        """Replace ``${NAME}`` in all texts of the file; ``$${`` means ``${``."""
         self.tree = {
-            key: self._expanded(value, (key,), environ, report) for key, value in self.tree.items()
+            key: self._expand_value(value, (key,), environ, report)
+            for key, value in self.tree.items()
         }
 
-    def _expanded(
+    def _expand_value(
         self, value: object, where: Where, environ: Mapping[str, str], report: Report
     ) -> object:
         if isinstance(value, dict):
-            return {k: self._expanded(v, (*where, k), environ, report) for k, v in value.items()}
+            return {
+                k: self._expand_value(v, (*where, k), environ, report) for k, v in value.items()
+            }
         if isinstance(value, list):
             items = enumerate(value)
-            return [self._expanded(item, (*where, n), environ, report) for n, item in items]
+            return [self._expand_value(item, (*where, n), environ, report) for n, item in items]
         if not isinstance(value, str):
             return value
 
@@ -225,12 +224,12 @@ class _Source:
         return _VARIABLE.sub(put, value)
 
     def overlay(self, environ: Mapping[str, str]) -> None:
-        """Put the variables ``ELWOOD__SECTION__KEY`` over the tree; lists in them are JSON."""
+        """Apply the variables ``ELWOOD__SECTION__KEY`` to the tree; lists in them are JSON."""
         ours = sorted(name for name in environ if name.startswith(PREFIX))
         steps = {tuple(name.removeprefix(PREFIX).lower().split("__")): name for name in ours}
-        # Old names first: the new ones come before them.
+        # Old names first, so that new ones override them.
         for old, name in sorted(steps.items(), key=lambda one: one[0] not in MOVED):
-            where = _put(self.tree, MOVED.get(old, old), _FromVariable(environ[name]))
+            where = _set_value(self.tree, MOVED.get(old, old), _FromVariable(environ[name]))
             if where is not None:
                 self.variables[where] = name
                 self.old.pop(where, None)
@@ -238,36 +237,36 @@ class _Source:
                     self.old[where] = old
 
 
-def _put(tree: Tree, steps: Sequence[str], value: object) -> Where | None:
-    """Put *value* at *steps*, spelled as in *tree*; return where that is.
+def _set_value(tree: Tree, steps: Sequence[str], value: object) -> Where | None:
+    """Set *value* at *steps*, spelled as in *tree*; return that place.
 
-    None if something on the way is not a table: the complaint about that says enough.
+    Return None if a value on the way is not a table: that is reported elsewhere.
     """
     *tables, key = steps
     where: Where = ()
     for step in tables:
-        name = _known(tree, step)
+        name = _match_key(tree, step)
         below = tree.setdefault(name, {})
         if not isinstance(below, dict):
             return None
         tree, where = below, (*where, name)
-    tree[_known(tree, key)] = value
-    return (*where, _known(tree, key))
+    tree[_match_key(tree, key)] = value
+    return (*where, _match_key(tree, key))
 
 
-def _found(tree: object, where: Where) -> object:
-    """Return what stands at *where* in *tree*; None if there is nothing."""
+def _find_value(tree: object, where: Where) -> object:
+    """Return the value at *where* in *tree*, or None."""
     for step in where:
         if isinstance(tree, dict):
             tree = tree.get(step)
         else:
-            items = _listed(tree) or []
+            items = _as_list(tree) or []
             tree = items[step] if isinstance(step, int) and step < len(items) else None
     return tree
 
 
-def _listed(value: object) -> list[object] | None:
-    """Return the list that *value* is, from a file or from a variable; None if it is none."""
+def _as_list(value: object) -> list[object] | None:
+    """Return *value*, from a file or a variable, if it is a list, else None."""
     if isinstance(value, _FromVariable):
         try:
             return msgspec.json.decode(str(value), type=list[object])
@@ -276,18 +275,18 @@ def _listed(value: object) -> list[object] | None:
     return value if isinstance(value, list) else None
 
 
-def _known(table: Tree, name: str) -> str:
-    """Spell the key *name* of a variable as the table does, if it has it."""
+def _match_key(table: Tree, name: str) -> str:
+    """Return the key *name* of a variable as the table spells it."""
     plain = name.lower()
     same = (key for key in table if key.lower().replace("-", "_") == plain)
     return next(same, plain)
 
 
-# --- reading it -----------------------------------------------------------------------------------
+# --- building the configuration -------------------------------------------------------------------
 
 
 class _Loading:
-    """One run of `load`: what has been read and what was wrong with it so far."""
+    """One run of `load`: the values read and the problems found so far."""
 
     def __init__(
         self,
@@ -308,25 +307,25 @@ class _Loading:
         self._values: list[tuple[Where, Key, object]] = []
         self._problems: list[tuple[Where, Problem]] = []
         self._inline: list[str] = []
-        self._spent: set[str] = set()  # variables to be removed, since secrets came from them
+        self._spent: set[str] = set()  # variables to remove, because secrets came from them
         self._source = _Source({})
 
     def config(self, written: Tree) -> Config:
-        """Make the configuration of what is *written*, over that which there is already."""
+        """Build the configuration from *written*, over the existing one."""
         self._source = _Source(written)
-        if self._base is None:  # the assistant never had one of the old keys
+        if self._base is None:  # the assistant never had an old key
             self._source.move(self._report)
         if not self._with_secrets:
-            self._secrets()  # before the variables in them are missed
+            self._resolve_secrets()  # before their variables would be reported as missing
         self._source.expand(self._environ, self._report)
         self._source.overlay(self._environ)
-        self._complete()
-        self._secrets()
+        self._add_computed()
+        self._resolve_secrets()
         for variable in self._spent:
             self._environ.pop(variable, None)
         for name in self._source.tree:
             if name not in self._sections:
-                what, remedy = _unknown(name, self._sections)
+                what, remedy = _describe_unknown(name, self._sections)
                 if self._base is not None and name in (one.SECTION.name for one in sections()):
                     what = "is for config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
@@ -339,38 +338,38 @@ class _Loading:
             section = kind.SECTION
             made: object = None
             if section.tables is None:
-                made = self._table(self._source.tree[name], kind, (name,))
+                made = self._build_table(self._source.tree[name], kind, (name,))
             else:
-                items = self._tables(name, section.tables)
+                items = self._build_tables(name, section.tables)
                 names[name] = tuple(str(key) for key in items)
                 sound = {key: item for key, item in items.items() if item is not None}
                 made = section.tables.collect(sound, config, self._report)
             if made is not None:
                 config = attrs.evolve(config, values={**config.values, kind: made})
         loaded = Loaded(config=config, values=tuple(self._values), names=names)
-        for section in self._descriptions():
+        for section in self._all_sections():
             for where, what, remedy in section.verify(loaded):
                 self._report(where, what, remedy)
-        warnings = (*self._hints(), *self._check_names(config))
+        warnings = (*self._rename_hints(), *self._check_names(config))
         if self._problems:
             raise ConfigErrors([problem for _, problem in self._problems])
         return attrs.evolve(config, warnings=warnings)
 
-    def _descriptions(self) -> Iterator[Section]:
+    def _all_sections(self) -> Iterator[Section]:
         return (kind.SECTION for kind in self._sections.values())
 
-    def _hints(self) -> Iterator[tuple[str, str]]:
+    def _rename_hints(self) -> Iterator[tuple[str, str]]:
         for new in self._source.old:
             name = dotted(new)
             if self._source.variable(new) is not None:
                 name = PREFIX + "__".join(map(str, new)).upper()
-            yield self._located(new, "has a new name"), f"write {name}"
+            yield self._describe_place(new, "has a new name"), f"write {name}"
 
     def _check_names(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Report names that nothing has; return doubts about others."""
+        """Report names that do not exist; return warnings about doubtful ones."""
         named = [one for one in self._values if one[1].names is not None]
         if not named or self._base is not None:
-            return ()  # the assistant's half names nothing
+            return ()  # the assistant's part has no names
         live = [feature.live(config) for feature in self._features]
         known = KnownNames(
             tools=dict(ChainMap(tools(self._features), *(dict(one.known) for one in live))),
@@ -381,25 +380,25 @@ class _Loading:
         warnings = []
         for where, error in check_names(named, known):
             if isinstance(error, DoubtfulSetting):
-                warnings.append((self._located(where, error.what), error.remedy))
+                warnings.append((self._describe_place(where, error.what), error.remedy))
             else:
-                self._complain(where, error)
+                self._report_value(where, error)
         return tuple(warnings)
 
     def _report(self, where: Where, what: str, remedy: str) -> None:
-        self._problems.append((where, Problem(self._located(where, what), remedy)))
+        self._problems.append((where, Problem(self._describe_place(where, what), remedy)))
 
-    def _located(self, where: Where, what: str) -> str:
+    def _describe_place(self, where: Where, what: str) -> str:
         source = self._source.variable(where) or self._path
         return f"{source}: {dotted(self._source.name(where))}: {what}"
 
     def _is_reported(self, where: Where) -> bool:
         return any(there == where for there, _ in self._problems)
 
-    def _complete(self) -> None:
-        """Add the values that are computed, and the tables that exist unwritten."""
+    def _add_computed(self) -> None:
+        """Add computed values, and tables that exist even if they are not written."""
         tree = self._source.tree
-        for section in self._descriptions():
+        for section in self._all_sections():
             tables = section.tables
             if tables is not None and not tables.keyed:
                 continue
@@ -415,18 +414,18 @@ class _Loading:
 
     # --- secrets ------------------------------------------------------------------------------
 
-    def _secrets(self) -> None:
-        """Put the secrets themselves in the places of their references, or take those out."""
+    def _resolve_secrets(self) -> None:
+        """Replace references by their secrets, or remove them."""
         for name, kind in self._sections.items():
             tables = kind.SECTION.tables
             table = self._source.tree.get(name)
             if tables is None:
-                self._secrets_of(table, kind, (name,))
+                self._resolve_table(table, kind, (name,))
             elif tables.keyed and isinstance(table, dict):
                 for key, item in table.items():
-                    self._secrets_of(item, tables.item, (name, key))
+                    self._resolve_table(item, tables.item, (name, key))
 
-    def _secrets_of(self, table: object, kind: type, where: Where) -> None:
+    def _resolve_table(self, table: object, kind: type, where: Where) -> None:
         if not isinstance(table, dict):
             return
         name = str(where[-1])
@@ -436,31 +435,31 @@ class _Loading:
             given = table.pop(field.name, None)
             if get_origin(field.type) is Mapping:
                 if isinstance(given, dict):
-                    table[field.name] = self._table_of_secrets(given, (*where, field.name), key)
+                    table[field.name] = self._resolve_secret_table(given, (*where, field.name), key)
                 elif given is not None:
-                    table[field.name] = given  # complained about as no table
+                    table[field.name] = given  # reported as not a table
             elif self._with_secrets:
                 credential = key.credential.replace("NAME", name)
                 upper = name.upper().replace("-", "_")
                 variables = [one.replace("NAME", upper) for one in key.variables]
-                secret = self._secret(given, (*where, field.name), credential, variables)
+                secret = self._resolve_secret(given, (*where, field.name), credential, variables)
                 if secret is not None:
                     table[field.name] = secret
 
-    def _table_of_secrets(self, table: Tree, where: Where, key: Key) -> Tree:
-        found: Tree = {}
+    def _resolve_secret_table(self, table: Tree, where: Where, key: Key) -> Tree:
+        resolved: Tree = {}
         for name, given in table.items() if self._with_secrets else ():
             credential = key.credential.replace("NAME", str(where[-2])).replace("KEY", name.lower())
-            secret = self._secret(given, (*where, name), credential, ())
+            secret = self._resolve_secret(given, (*where, name), credential, ())
             if secret is not None:
-                found[name] = secret
-        return found
+                resolved[name] = secret
+        return resolved
 
-    def _secret(
+    def _resolve_secret(
         self, given: object, where: Where, credential: str, variables: Sequence[str]
     ) -> object:
         if given is not None and not isinstance(given, str):
-            # Not what was found: it may be the secret.
+            # The value is not shown: it may be the secret.
             self._report(where, "expected a text", "put it into quotes")
             return None
         expanded = self._source.expanded.get(where, set())
@@ -469,7 +468,7 @@ class _Loading:
         if given and not given.startswith("file:") and not expanded and not overlaid:
             self._inline.append(dotted(where))
         if "/" in credential or credential.startswith("."):
-            return None  # complained about as a provider's name
+            return None  # reported as a provider's name
         if self._is_reported(where):
             return None  # a variable in it is not set
         try:
@@ -480,34 +479,34 @@ class _Loading:
 
     # --- tables and values --------------------------------------------------------------------
 
-    def _tables(self, name: str, tables: Tables) -> dict[Any, object]:
-        """Read the tables of a section; None stands for those with complaints."""
+    def _build_tables(self, name: str, tables: Tables) -> dict[Any, object]:
+        """Read the tables of a section; None for those with problems."""
         written = self._source.tree.get(name, {} if tables.keyed else [])
         if not tables.keyed:
-            items = _listed(written)
+            items = _as_list(written)
             if items is None:
-                what = f"expected tables, found {_described(written)}"
+                what = f"expected tables, found {_describe_value(written)}"
                 self._report((name,), what, f"begin each with [[{name}]]")
             rows: dict[Any, object] = dict(enumerate(items or []))
         elif isinstance(written, dict):
             rows = written
         else:
-            what = f"expected a table, found {_described(written)}"
+            what = f"expected a table, found {_describe_value(written)}"
             self._report((name,), what, f"write a table for each, such as [{name}.local]")
             rows = dict(tables.built_in)
-        return {key: self._table(raw, tables.item, (name, key)) for key, raw in rows.items()}
+        return {key: self._build_table(raw, tables.item, (name, key)) for key, raw in rows.items()}
 
-    def _table(self, raw: object, kind: type[T], where: Where) -> T | None:
-        """Make a *kind* of *raw*, which stands at *where*; None if anything is wrong with it."""
+    def _build_table(self, raw: object, kind: type[T], where: Where) -> T | None:
+        """Build a *kind* from *raw* at *where*; None if it has a problem."""
         if not isinstance(raw, dict):
             in_list = isinstance(where[-1], int)
             begin = f"[[{dotted(where[:-1])}]]" if in_list else f"[{dotted(where)}]"
             is_variable = isinstance(raw, _FromVariable)
             remedy = "set its keys one by one" if is_variable else f"begin it with {begin}"
-            self._report(where, f"expected a table, found {_described(raw)}", remedy)
+            self._report(where, f"expected a table, found {_describe_value(raw)}", remedy)
             return None
         before = len(self._problems)
-        made: dict[str, object] = {}
+        values: dict[str, object] = {}
         is_sound = True
         for field, key in keys(kind):
             here = (*where, field.name)
@@ -516,92 +515,96 @@ class _Loading:
                     self._report(here, "is missing", "write it")
                 continue
             try:
-                made[field.name] = self._value(raw[field.name], field.type, here, key)
+                values[field.name] = self._parse_value(raw[field.name], field.type, here, key)
             except BadSetting as error:
                 is_sound = False
-                self._complain(here, error)
+                self._report_value(here, error)
         known = [field.name for field, _ in keys(kind)]
         for name in raw:
             if name not in known:
-                self._report((*where, name), *_unknown(name, known))
+                self._report((*where, name), *_describe_unknown(name, known))
         if not is_sound or len(self._problems) > before:
             return None
         try:
-            return kind(**made)
+            return kind(**values)
         except ValueError as error:  # a check of the class itself
             self._report(where, str(error), "correct it")
             return None
 
-    def _complain(self, where: Where, error: BadSetting) -> None:
-        """Report what is wrong with a value; what a variable put into it may be a secret."""
+    def _report_value(self, where: Where, error: BadSetting) -> None:
+        """Report a wrong value; text from a variable is not shown, as it may be a secret."""
         if not self._source.expanded.get(where):
             self._report(where, error.what, error.remedy)
-        elif not self._is_reported(where):  # as it is if the variable is not set
+        elif not self._is_reported(where):  # already reported if the variable is not set
             what = "the text with its variables put in is not what is wanted here"
             self._report(where, what, error.remedy)
 
-    def _value(self, raw: object, kind: Any, where: Where, key: Key) -> object:
-        """Read a value, and check it.  Raises BadSetting; elements of lists complain themselves."""
+    def _parse_value(self, raw: object, kind: Any, where: Where, key: Key) -> object:
+        """Parse and check a value.  Raises BadSetting; list elements are reported."""
         if get_origin(kind) in (Union, types.UnionType):
-            # TOML has no way to write that a value is not there.
+            # TOML has no null.
             kinds = [arg for arg in get_args(kind) if arg is not types.NoneType]
             kind = next((one for one in kinds if one is type(raw)), kinds[-1])
         if get_origin(kind) is tuple:
-            return self._elements(raw, get_args(kind)[0], where, key)
+            return self._parse_elements(raw, get_args(kind)[0], where, key)
         if get_origin(kind) is Mapping:
-            return self._mapping(raw, get_args(kind)[1], where, key)
-        value = _scalar(raw, kind, self._home)
+            return self._parse_mapping(raw, get_args(kind)[1], where, key)
+        value = _parse_scalar(raw, kind, self._home)
         if key.check is not None:
             key.check(value)
         self._values.append((where, key, value))
         return value
 
-    def _mapping(self, raw: object, kind: Any, where: Where, key: Key) -> dict[str, object]:
+    def _parse_mapping(self, raw: object, kind: Any, where: Where, key: Key) -> dict[str, object]:
         if not isinstance(raw, dict):
-            raise BadSetting(f"expected a table, found {_described(raw)}", "write { NAME = … }")
-        made: dict[str, object] = {}
+            raise BadSetting(
+                f"expected a table, found {_describe_value(raw)}", "write { NAME = … }"
+            )
+        parsed: dict[str, object] = {}
         for name, value in raw.items():
             here = (*where, name)
             if attrs.has(kind) and kind is not Secret:
-                made[name] = self._table(value, kind, here)
+                parsed[name] = self._build_table(value, kind, here)
                 continue
             try:
-                made[name] = self._value(value, kind, here, key)
+                parsed[name] = self._parse_value(value, kind, here, key)
             except BadSetting as error:
-                self._complain(here, error)
-        return made
+                self._report_value(here, error)
+        return parsed
 
-    def _elements(self, raw: object, kind: type, where: Where, key: Key) -> tuple[object, ...]:
+    def _parse_elements(
+        self, raw: object, kind: type, where: Where, key: Key
+    ) -> tuple[object, ...]:
         example = "write [1, 2]" if kind is int else 'write ["a", "b"]'
         if attrs.has(kind):
             example = f"begin each with [[{dotted(where)}]]"
-        items = _listed(raw)
+        items = _as_list(raw)
         if items is None:
             in_json = " in JSON" if isinstance(raw, _FromVariable) else ""
-            raise BadSetting(f"expected a list{in_json}, found {_described(raw)}", example)
-        made: list[object] = []
+            raise BadSetting(f"expected a list{in_json}, found {_describe_value(raw)}", example)
+        elements: list[object] = []
         for index, element in enumerate(items):
             if attrs.has(kind):
-                made.append(self._table(element, kind, (*where, index)))
+                elements.append(self._build_table(element, kind, (*where, index)))
                 continue
             try:
-                made.append(self._value(element, kind, (*where, index), key))
+                elements.append(self._parse_value(element, kind, (*where, index), key))
             except BadSetting as error:
-                self._complain((*where, index), error)
-        return tuple(made)
+                self._report_value((*where, index), error)
+        return tuple(elements)
 
 
-def _scalar(raw: object, kind: Any, home: Path) -> object:
-    """Read one value that is no list.  Raises BadSetting."""
+def _parse_scalar(raw: object, kind: Any, home: Path) -> object:
+    """Parse one value that is not a list.  Raises BadSetting."""
     if get_origin(kind) is Literal:
         if raw in get_args(kind):
             return str(raw)
         choices = ", ".join(get_args(kind))
-        raise BadSetting(f"cannot be {_described(raw)}", f"write one of {choices}")
+        raise BadSetting(f"cannot be {_describe_value(raw)}", f"write one of {choices}")
     if kind is Path:
-        path = Path(from_home(str(_scalar(raw, str, home)), home))
+        path = Path(from_home(str(_parse_scalar(raw, str, home)), home))
         if not path.is_absolute():
-            what = f"{_described(raw)} is not an absolute path"
+            what = f"{_describe_value(raw)} is not an absolute path"
             raise BadSetting(what, "write it from / or ~/ on")
         return path
     if kind in (Secret, Any):
@@ -617,8 +620,8 @@ def _scalar(raw: object, kind: Any, home: Path) -> object:
         return raw
     elif kind is float and type(raw) is int:
         return float(raw)
-    wanted, remedy = _WANTED[kind]
-    raise BadSetting(f"expected {wanted}, found {_described(raw)}", remedy)
+    expected, remedy = _WANTED[kind]
+    raise BadSetting(f"expected {expected}, found {_describe_value(raw)}", remedy)
 
 
 _WANTED = {
@@ -629,20 +632,20 @@ _WANTED = {
 }
 
 
-def _unknown(name: str, known: Iterable[str]) -> tuple[str, str]:
-    """Say that there is no key *name*, and which of *known* may have been meant."""
+def _describe_unknown(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """Return the problem of the unknown key *name*, and which of *known* is similar."""
     return "no such key", suggest_name(name, known) or f"there are {', '.join(sorted(known))}"
 
 
-def _described(value: object) -> str:
-    """Say what *value* is, in the words of somebody who knows TOML."""
+def _describe_value(value: object) -> str:
+    """Describe *value* in the words of TOML."""
     match value:
         case bool():
             return str(value).lower()
         case str() if len(value) > SHOWN:
             return f"a text of {len(value)} characters"
         case str():
-            return f'the text "{redact(value, ())}"'  # a token put under a wrong key
+            return f'the text "{redact(value, ())}"'  # may be a token under a wrong key
         case int() | float():
             return f"the number {value}"
         case list():
@@ -661,29 +664,29 @@ def _read(path: Path) -> Tree:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise _unreadable(path, "there is no such file", "run: elwood init") from None
+        raise _make_error(path, "there is no such file", "run: elwood init") from None
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
         remedy = "name a file that the user of Elwood can read"
-        raise _unreadable(path, why, remedy) from error
-    return _parsed(path, content)
+        raise _make_error(path, why, remedy) from error
+    return _parse(path, content)
 
 
-def _unreadable(path: Path, what: str, remedy: str) -> ConfigErrors:
+def _make_error(path: Path, what: str, remedy: str) -> ConfigErrors:
     return ConfigErrors([Problem(f"{path}: {what}", remedy)])
 
 
-def _parsed(path: Path, content: bytes) -> Tree:
-    """Read the *content* of the file *path*.  Raises ConfigErrors."""
+def _parse(path: Path, content: bytes) -> Tree:
+    """Parse the *content* of the file *path*.  Raises ConfigErrors."""
     if len(content) > LARGEST:
-        raise _unreadable(path, f"is larger than {LARGEST} bytes", "is it the right file?")
+        raise _make_error(path, f"is larger than {LARGEST} bytes", "is it the right file?")
     try:
         return tomllib.loads(content.decode().replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        # `from None`: the error holds the bytes, among them perhaps a secret.
-        raise _unreadable(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
+        # `from None`: the error holds the bytes, which may contain a secret.
+        raise _make_error(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise _unreadable(path, f"not TOML: {error}", "see https://toml.io") from None
+        raise _make_error(path, f"not TOML: {error}", "see https://toml.io") from None
     except RecursionError:
-        raise _unreadable(path, "is nested too deeply", "is it the right file?") from None
+        raise _make_error(path, "is nested too deeply", "is it the right file?") from None

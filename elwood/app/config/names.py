@@ -1,4 +1,4 @@
-"""Checks names in the configuration: is there a tool, or a channel, that is called so?"""
+"""Check that the tools and channels named in the configuration exist."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -12,33 +12,30 @@ from elwood.foundation.settings import BadSetting, Key, Where, suggest_name
 _WILDCARDS = re.compile(r"[*?\[]")
 ALL_TOOLS = "docs/reference/tools.md lists all tools"
 PATTERNS = "patterns are compared with the ids in docs/reference/tools.md, such as web.*"
-# Who logs besides the features: the loggers are called elwood.NAME.
+# Loggers outside the features: a logger is called elwood.NAME.
 COMPONENTS = ("approvals", "channels", "models", "records", "sessions", "tools")
 
 
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be named: *tools* by name, with their ids; *prefixes* of others; *channels*.
+    """The names that settings may use."""
 
-    Of each channel `Feature.is_chat` is known.  *components* are who logs.
-    """
-
-    tools: Mapping[str, str]
-    prefixes: Mapping[str, str]
-    channels: Mapping[str, Callable[[str, str], bool]]
-    components: Collection[str]
+    tools: Mapping[str, str]  # ids by name
+    prefixes: Mapping[str, str]  # prefixes of further tools
+    channels: Mapping[str, Callable[[str, str], bool]]  # `Feature.is_chat` by channel
+    components: Collection[str]  # names of loggers
 
 
 class DoubtfulSetting(BadSetting):
-    """A value that may be what its key wants: nobody knows yet."""
+    """A value that may be valid: it cannot be checked yet."""
 
 
 def check_names(
     values: Iterable[tuple[Where, Key, object]], known: KnownNames
 ) -> Iterator[tuple[Where, BadSetting]]:
-    """Find the *values* that should name something and do not."""
+    """Yield the *values* that should be names and are unknown."""
     for where, key, value in values:
         name = str(where[-1] if key.named_by_key else value)
-        if not name or key.names is None or isinstance(value, int):  # a number of a chat
+        if not name or key.names is None or isinstance(value, int):  # the number of a chat
             continue
         try:
             if key.names == "channel":
@@ -91,10 +88,14 @@ def _check_pattern(pattern: str, known: KnownNames) -> None:
     if any(one.startswith(head) or head.startswith(one) for one in known.prefixes.values()):
         what = f"no tool of an MCP server that was accepted matches {pattern}"
         raise DoubtfulSetting(what, "compare it with what /mcp shows")
-    # Written for names, it may mean a whole integration.
-    meant = {_family(id_) for name, id_ in known.tools.items() if fnmatchcase(name, pattern)}
+    # Written as a name pattern, it may mean a whole integration.
+    candidates = {_family(id_) for name, id_ in known.tools.items() if fnmatchcase(name, pattern)}
     families = sorted(set(map(_family, known.tools.values())))
-    near = f"did you mean {meant.pop()}?" if len(meant) == 1 else suggest_name(pattern, families)
+    near = (
+        f"did you mean {candidates.pop()}?"
+        if len(candidates) == 1
+        else suggest_name(pattern, families)
+    )
     raise DoubtfulSetting(f"no tool matches {pattern}", near or PATTERNS)
 
 

@@ -1,4 +1,4 @@
-"""Writes what the operator reads about the configuration: the reference and the first file."""
+"""Generate the reference of the configuration and the first config.toml."""
 
 import textwrap
 import types
@@ -51,67 +51,72 @@ _HEAD = """\
 
 
 def reference() -> str:
-    parts = [_INTRODUCTION, *map(_described, sections()), _OWN, *map(_described, own_sections())]
+    parts = [
+        _INTRODUCTION,
+        *map(_describe_section, sections()),
+        _OWN,
+        *map(_describe_section, own_sections()),
+    ]
     return "\n".join(parts)
 
 
-def _described(kind: type[Settings]) -> str:
+def _describe_section(kind: type[Settings]) -> str:
     section, item = kind.SECTION, kind
     head = f"[{section.name}]"
     if section.tables is not None:
         item = section.tables.item
         head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
-    parts = [f"## {head}\n\n{section.about}\n\n{_key_table(item)}\n"]
+    parts = [f"## {head}\n\n{section.about}\n\n{_format_keys(item)}\n"]
     for field, _ in keys(item):
         inner = get_args(field.type)[-1] if get_origin(field.type) is Mapping else Secret
         if attrs.has(inner) and inner is not Secret:
-            parts.append(f"`[{head[1:-1]}.{field.name}.NAME]`:\n\n{_key_table(inner)}\n")
+            parts.append(f"`[{head[1:-1]}.{field.name}.NAME]`:\n\n{_format_keys(inner)}\n")
     return "\n".join(parts)
 
 
-def _key_table(item: type) -> str:
+def _format_keys(item: type) -> str:
     rows = [
-        f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.help} |"
+        f"| `{field.name}` | {_type_name(field.type)} | {_default_text(field, key)} | {key.help} |"
         for field, key in keys(item)
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def template(answers: Answers | None = None) -> str:
-    """Return the first config.toml: *answers*, and every other key in a comment: defaults hold."""
+    """Return the first config.toml with *answers*; other keys are comments with their defaults."""
     parts, answers = [_HEAD], answers or {}
     for kind in sections():
         section = kind.SECTION
-        parts.append(_prose(section.about))
+        parts.append(_comment(section.about))
         if section.tables is not None:
             parts.append(section.tables.example)
         else:
             parts.append(f"[{section.name}]\n")
             for field, key in keys(kind):
-                at, shown = (section.name, field.name), key.example or _toml(field.default)
+                at, shown = (section.name, field.name), key.example or _format_toml(field.default)
                 if at in (one[:2] for one in answers if len(one) > 2):
                     continue  # its tables follow
-                parts.append(_prose(key.help))
-                said = f"{field.name} = {_toml(answers[at])}" if at in answers else ""
-                parts.append(f"{said or f'#{field.name} = {shown}'}\n")
+                parts.append(_comment(key.help))
+                line = f"{field.name} = {_format_toml(answers[at])}" if at in answers else ""
+                parts.append(f"{line or f'#{field.name} = {shown}'}\n")
         for *table, name in (one for one in answers if one[0] == section.name):
             if section.tables is None and len(table) == 1:
                 continue  # written above
             head = f"[[{section.name}]]" if len(table) == 1 else f"[{dotted(tuple(table))}]"
             if f"\n{head}\n" not in parts:
                 parts.append(f"\n{head}\n")
-            parts.append(f"{name} = {_toml(answers[(*table, name)])}\n")
+            parts.append(f"{name} = {_format_toml(answers[(*table, name)])}\n")
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
 
 
-def _prose(text: str) -> str:
+def _comment(text: str) -> str:
     text = text.replace("`", "")
     lines = textwrap.wrap(text[0].upper() + text[1:], 95)
     return "".join(f"# {line}\n" for line in lines)
 
 
-def _type(kind: object) -> str:
+def _type_name(kind: object) -> str:
     names: dict[object, str] = {
         str: "text",
         int: "whole number",
@@ -126,23 +131,24 @@ def _type(kind: object) -> str:
     if get_origin(kind) is tuple and attrs.has(inner[0]):
         return "tables: " + ", ".join(f"`{field.name}`" for field, _ in keys(inner[0]))
     if get_origin(kind) is tuple:
-        return f"list of {' or '.join(f'{_type(one)}s' for one in get_args(inner[0]) or inner[:1])}"
+        items = get_args(inner[0]) or inner[:1]
+        return f"list of {' or '.join(f'{_type_name(one)}s' for one in items)}"
     if get_origin(kind) is Mapping:
-        return f"table of {_type(inner[1])}s" if inner[1] in names else "table"
+        return f"table of {_type_name(inner[1])}s" if inner[1] in names else "table"
     if get_origin(kind) in (Union, types.UnionType):
-        return _type(inner[0])
+        return _type_name(inner[0])
     return names[kind]
 
 
-def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
+def _default_text(field: "attrs.Attribute[Any]", key: Key) -> str:
     if key.default is not None:
         return key.default
     if field.default is attrs.NOTHING:
         return "must be written"
-    return "none" if field.default in (None, "", (), {}) else f"`{_toml(field.default)}`"
+    return "none" if field.default in (None, "", (), {}) else f"`{_format_toml(field.default)}`"
 
 
-def _toml(value: object) -> str:
+def _format_toml(value: object) -> str:
     """Format *value* as TOML on one line; a plain ``${`` would be a variable."""
     text = tomli_w.dumps({"x": value}, indent=0).removeprefix("x = ")
     return text.replace(",\n]", "]").replace("\n", "").replace("${", "$${")

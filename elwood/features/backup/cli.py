@@ -1,4 +1,4 @@
-"""What ``elwood backup`` and ``elwood reset`` do: take backups, list them, put one in place."""
+"""``elwood backup`` and ``elwood reset``: create, list and restore backups."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from shlex import quote
 
 from elwood.agent.conversation.settings import Owner
 from elwood.features.backup import restore as restoring
-from elwood.features.backup.rules import BackupFailed, told
+from elwood.features.backup.rules import BackupFailed, describe_left_out
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
@@ -20,16 +20,16 @@ from elwood.foundation.text.lines import ago, size_text
 
 def now(config: Config, given: Namespace) -> int:
     try:
-        taken = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
+        backup = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
     except BackupFailed as error:
         raise CliFailure(f"No backup was taken: {error}.") from error
-    manifest = taken.manifest
+    manifest = backup.manifest
     whole = sum(member.size for member in manifest.members)
     print(
-        f"{taken.path}: {manifest.files:,} files, {size_text(whole)}, "
-        f"packed {size_text(taken.size)}"
+        f"{backup.path}: {manifest.files:,} files, {size_text(whole)}, "
+        f"packed {size_text(backup.size)}"
     )
-    for line in told(manifest.left_out):
+    for line in describe_left_out(manifest.left_out):
         print(line)
     return OK
 
@@ -38,8 +38,8 @@ def show_backups(config: Config, given: Namespace) -> int:
     zone, now = config.of(Owner).zone, time.time()
     listed = []
     for number, one in enumerate(found(backup_folder(config)), 1):
-        taken = f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}"
-        row = (str(number), ago(now - one.at), taken, size_text(one.size), one.path.name)
+        moment = f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}"
+        row = (str(number), ago(now - one.at), moment, size_text(one.size), one.path.name)
         listed.append((one, row))
     titles = ("number", "when", "time", "size", "file")
     show_list(titles, listed, given, "there are no backups", ("file",))
@@ -47,7 +47,7 @@ def show_backups(config: Config, given: Namespace) -> int:
 
 
 def restore(config: Config, given: Namespace) -> int:
-    path, paths = _chosen(config, given.which), config.of(Paths)
+    path, paths = _choose_backup(config, given.which), config.of(Paths)
     question = f"Put {path} in the place of {paths.state} and {paths.workspace}?"
     if not given.yes and not is_wanted(question):
         print("Nothing was changed.")
@@ -62,7 +62,7 @@ def restore(config: Config, given: Namespace) -> int:
         print(f"What was there before is in {aside}; remove it when you need it no more.")
     for problem in done.problems:
         print(problem, file=sys.stderr)
-    for line in told(done.manifest.left_out):
+    for line in describe_left_out(done.manifest.left_out):
         print(line)
     return OK
 
@@ -83,10 +83,10 @@ def reset(config: Config, given: Namespace) -> int:
     return OK
 
 
-def _chosen(config: Config, which: str) -> Path:
+def _choose_backup(config: Config, which: str) -> Path:
     if not which.isdecimal():
         return Path(which)
-    number, known = int(which[:10]), found(backup_folder(config))
-    if not 1 <= number <= len(known):
+    number, backups = int(which[:10]), found(backup_folder(config))
+    if not 1 <= number <= len(backups):
         raise CliFailure(f"there is no backup number {which}; elwood backup list has them")
-    return known[number - 1].path
+    return backups[number - 1].path

@@ -12,13 +12,13 @@ CLI = "elwood.features.backup.cli"
 
 
 def mend(config: "Config") -> str:
-    """Bring a restore to its end that was cut off."""
+    """Finish an interrupted restore."""
     from elwood.features.backup.settings import STAGE
     from elwood.foundation.settings import Paths
 
     state = config.of(Paths).state
     if not (state / STAGE).exists():
-        return ""  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
+        return ""  # importing tarfile and its users takes 20 ms and 1 MB
     from elwood.features.backup.restore import mend as finish
     from elwood.features.backup.rules import BackupFailed
 
@@ -28,13 +28,13 @@ def mend(config: "Config") -> str:
         raise CliFailure(error) from error
 
 
-def _yes(parser: "ArgumentParser") -> None:
+def _add_yes(parser: "ArgumentParser") -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _of_restore(parser: "ArgumentParser") -> None:
+def _add_restore_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("which", metavar="N", help="its number in the list, or a file")
-    _yes(parser)
+    _add_yes(parser)
 
 
 COMMAND = CliCommand(
@@ -49,7 +49,7 @@ COMMAND = CliCommand(
             "restore",
             "put one in place; what is there is moved aside",
             imported(CLI, "restore"),
-            _of_restore,
+            _add_restore_arguments,
         ),
     ),
 )
@@ -57,7 +57,7 @@ RESET = CliCommand(
     "reset",
     "Begin anew: move conversations, notes, tasks and permissions aside.",
     imported(CLI, "reset"),
-    _yes,
+    _add_yes,
 )
 
 FEATURE = Feature(

@@ -22,28 +22,32 @@ async def build(core: Core, others: Gathered) -> Parts:
     every = core.config.of(BackupSettings).every
 
     async def back_up(last: float) -> Report:
-        # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
+        # Importing the archive code takes 20 ms and 1 MB, which would slow every start.
         from elwood.features.backup.rules import BackupFailed
-        from elwood.features.backup.store import planned
+        from elwood.features.backup.store import take_scheduled
 
         began = trio.current_time()
         with suppress(ActorUnavailable):
-            await core.anchoring.ask(Anchor())  # and it carries them
+            await core.anchoring.ask(Anchor())  # the backup then contains the new anchors
         try:
-            said = await core.environment.blocking(lambda: planned(core.config, core.clock.now))
+            summary = await core.environment.blocking(
+                lambda: take_scheduled(core.config, core.clock.now)
+            )
         except BackupFailed as error:
             took = trio.current_time() - began
             event(log, "backup", {"why": str(error)}, success=False, seconds=took)
             return Report(f"no backup was taken: {error}", failed=True)
-        event(log, "backup", {"what": said}, success=True, seconds=trio.current_time() - began)
-        return Report(said)
+        event(log, "backup", {"what": summary}, success=True, seconds=trio.current_time() - began)
+        return Report(summary)
 
     async def show(call: CommandCall) -> CommandAnswer:
         if call.given.lower() == "now":
-            taken = await back_up(0.0)
-            head = "It did not work:" if taken.failed else "A backup was taken:"
-            return CommandAnswer(head, taken.words)
-        text = await core.environment.blocking(lambda: _last(core.config, core.clock.now()))
+            report = await back_up(0.0)
+            head = "It did not work:" if report.failed else "A backup was taken:"
+            return CommandAnswer(head, report.words)
+        text = await core.environment.blocking(
+            lambda: _describe_last(core.config, core.clock.now())
+        )
         return CommandAnswer(text, buttons=("/backup now",))
 
     chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
@@ -56,42 +60,42 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(chores=[chore] if every else [], commands=[command])
 
 
-def _last(config: Config, now: float) -> str:
+def _describe_last(config: Config, now: float) -> str:
     from elwood.features.backup.store import found
 
     try:
-        known = found(backup_folder(config))
+        backups = found(backup_folder(config))
     except OSError as error:
         return f"The backups cannot be looked at: {error.strerror}."
-    if not known:
+    if not backups:
         return "There is no backup yet."
-    ago, size = duration(max(0.0, now - known[0].at)), size_text(known[0].size)
-    return f"The last backup was taken {ago} ago, and has {size}. There are {len(known)} in all."
+    ago, size = duration(max(0.0, now - backups[0].at)), size_text(backups[0].size)
+    return f"The last backup was taken {ago} ago, and has {size}. There are {len(backups)} in all."
 
 
-# Times as long as a backup takes to become due, after which the last one is too old.
+# A backup older than this multiple of the interval is overdue.
 OVERDUE = 2.5
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    return await context.blocking(lambda: list(_newest(context.config, context.now)))
+    return await context.blocking(lambda: list(_check_newest(context.config, context.now)))
 
 
-def _newest(config: Config, now: float) -> Iterator[Finding]:
+def _check_newest(config: Config, now: float) -> Iterator[Finding]:
     from elwood.features.backup.store import found
 
     folder, every = backup_folder(config), config.of(BackupSettings).every
     try:
-        known = found(folder)
+        backups = found(folder)
     except OSError as error:
         what = f"{folder} cannot be looked at: {error.strerror}"
         yield Finding("warning", "backup", what, "run this as the user of Elwood")
         return
-    if not known:
+    if not backups:
         if every and (config.of(Paths).state / "schedule.jsonl").exists():
             yield Finding("ok", "backup", "the first one is still to come")
         return
-    newest = known[0]
+    newest = backups[0]
     old = now - newest.at
     if every and old > OVERDUE * every:
         what = f"the last one is {duration(old)} old"

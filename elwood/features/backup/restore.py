@@ -1,11 +1,12 @@
-"""Puts a backup in the place of what is there, which is moved aside.  Everything here blocks.
+"""Restore a backup; the present files are moved aside.  All functions here block.
 
-First it is unpacked into *restoring*, in the state folder, and proven whole; until then nothing
-else has changed.  Then the plan of all renames is put there, by a rename: from that moment on the
-backup counts.  Whoever finds a plan, at a start or before another restore, carries it out (`mend`):
-each rename is done or not, and doing those that are left comes to the same.  The state folder
-itself stays, with the lock on it and the backups: it may be a mount, or in a folder that is not
-ours.
+The archive is unpacked into *restoring*, in the state folder, and verified; until then nothing else
+has changed.  Then a plan of all renames is put there by a rename: this commits the restore.  `mend`
+carries out a plan that it finds, at a start or before another restore: each rename is done or not,
+and repeating the plan does only the rest.
+
+The state folder itself stays, with its lock and the backups: it may be a mount, or its parent may
+not be ours.
 """
 
 import hashlib
@@ -33,12 +34,20 @@ from elwood.features.backup.rules import (
     BackupFailed,
     Manifest,
     Member,
+    format_stamp,
     member,
-    shown,
-    stamp,
+    readable_name,
 )
 from elwood.features.backup.settings import STAGE
-from elwood.features.backup.store import ASIDE, DISPOSABLE, OPEN, PLAN, Scope, failed, need_owner
+from elwood.features.backup.store import (
+    ASIDE,
+    DISPOSABLE,
+    OPEN,
+    PLAN,
+    Scope,
+    backup_error,
+    need_owner,
+)
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
 from elwood.foundation.storage.anchors import AnchorsRestored
@@ -46,36 +55,30 @@ from elwood.foundation.storage.disk import holding, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 from elwood.foundation.storage.journal import JournalDamaged
 
-# The journals of the anchors in an archive.
+# The anchor journals in an archive.
 _ANCHORS = re.compile(rf"{STATE}/anchors\.[a-z0-9.]+")
 
 
 class Move(msgspec.Struct, frozen=True):
-    """What is to be at *target* lies at *staged*; what is there now goes to *aside*.
+    """Rename *target* to *aside*, then *staged* to *target*."""
 
-    Without *staged* nothing comes in its place.  Paths are as the file system has them.
-    """
-
-    target: bytes
+    target: bytes  # paths as bytes, as the file system stores them
     aside: bytes
-    staged: bytes | None = None
+    staged: bytes | None = None  # None: *target* is only removed
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What *manifest* lists is in place; what was there before lies in *aside*.
+    """A finished restore."""
 
-    *problems* are what could not be put back.
-    """
-
-    manifest: Manifest
-    aside: tuple[Path, ...]
-    problems: tuple[str, ...]
+    manifest: Manifest  # lists the restored files
+    aside: tuple[Path, ...]  # folders with the previous files
+    problems: tuple[str, ...]  # files that could not be restored
 
 
 def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
-    """Put the backup *archive* in place; whoever runs here must have been stopped.
+    """Restore the backup *archive*; Elwood must be stopped.
 
-    Raises AlreadyRunning, and BackupFailed: then nothing was changed.
+    Raises AlreadyRunning and BackupFailed; then nothing was changed.
     """
     scope = scope.real()
     state = scope.state
@@ -85,13 +88,13 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
         with holding(state):
             mend(state)
             stage = state / STAGE
-            beside = _workspace_stage(scope)
+            beside = _stage_workspace(scope)
             try:
                 now = clock()
-                at = f"{ASIDE}restore-{stamp(now)}"
-                manifest, problems = _prepared(scope, archive, beside, now)
-                _commit(stage, beside, list(_moves(scope, beside, at)))
-            except BaseException:  # and it goes on: nothing half-made stays
+                at = f"{ASIDE}restore-{format_stamp(now)}"
+                manifest, problems = _prepare(scope, archive, beside, now)
+                _commit(stage, beside, list(_plan_moves(scope, beside, at)))
+            except BaseException:  # re-raised: no partial files stay
                 shutil.rmtree(stage, ignore_errors=True)
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
@@ -99,34 +102,34 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             moved = (state / at, scope.workspace.with_name(f"{scope.workspace.name}.{at}"))
             return Done(manifest, tuple(filter(os.path.lexists, moved)), problems)
     except OSError as error:
-        raise failed(error, state) from error
+        raise backup_error(error, state) from error
 
 
 def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
-    """Move aside what the state folder holds, but for the workspace and backups; say where to.
+    """Move the contents of the state folder aside, except workspace and backups; return the folder.
 
-    Cut off at any moment it is as a restore is.  Raises AlreadyRunning, BackupFailed.
+    An interrupted reset is finished like a restore.  Raises AlreadyRunning, BackupFailed.
     """
     scope = scope.real()
     state, stage = scope.state, scope.state / STAGE
-    aside = state / f"{ASIDE}reset-{stamp(clock())}"
+    aside = state / f"{ASIDE}reset-{format_stamp(clock())}"
     try:
         need_owner(state)
         with holding(state):
             mend(state)
             (stage / STATE).mkdir(mode=0o700, parents=True)
-            moves = [*_moves(scope, stage / WORKSPACE, aside.name)]
+            moves = [*_plan_moves(scope, stage / WORKSPACE, aside.name)]
             if not moves:
                 raise BackupFailed("there is nothing to move aside")
             _commit(stage, stage / WORKSPACE, moves)
             mend(state)
             return aside
     except OSError as error:
-        raise failed(error, state) from error
+        raise backup_error(error, state) from error
 
 
 def mend(state: Path) -> bool:
-    """Bring a restore to its end that was cut off; tell whether there was one.
+    """Finish an interrupted restore; return True if there was one.
 
     The caller holds the lock on *state*.  Raises OSError, and BackupFailed if the plan was edited.
     """
@@ -134,27 +137,27 @@ def mend(state: Path) -> bool:
     try:
         moves = msgspec.json.decode(plan.read_bytes(), type=list[Move])
     except FileNotFoundError:
-        shutil.rmtree(stage, ignore_errors=True)  # it had not begun
+        shutil.rmtree(stage, ignore_errors=True)  # it was not committed
         return False
     except msgspec.DecodeError as error:
         raise BackupFailed(
             f"{plan} was changed: move what is in {stage} to its place by hand"
         ) from error
     for move in moves:
-        _make(move)
+        _apply_move(move)
     plan.unlink()
     sync_folder(stage)
     shutil.rmtree(stage)
     return True
 
 
-def _make(move: Move) -> None:
+def _apply_move(move: Move) -> None:
     target = Path(os.fsdecode(move.target))
     staged = None if move.staged is None else Path(os.fsdecode(move.staged))
     if staged is not None and not os.path.lexists(staged):
-        return  # it is in its place
+        return  # already renamed
     if os.path.lexists(target):
-        aside = _free(Path(os.fsdecode(move.aside)))
+        aside = _unused_path(Path(os.fsdecode(move.aside)))
         aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.rename(target, aside)
         sync_folder(aside.parent)
@@ -166,8 +169,8 @@ def _make(move: Move) -> None:
         sync_folder(staged.parent)
 
 
-def _free(path: Path) -> Path:
-    """Give *path*, or one like it that is not taken."""
+def _unused_path(path: Path) -> Path:
+    """Return *path*, or a similar path that is unused."""
     number, free = 1, path
     while os.path.lexists(free):
         number += 1
@@ -175,21 +178,21 @@ def _free(path: Path) -> Path:
     return free
 
 
-def _workspace_stage(scope: Scope) -> Path:
-    """Say where the workspace is unpacked: a rename must bring it to its place."""
+def _stage_workspace(scope: Scope) -> Path:
+    """Return the folder to unpack the workspace in, on the same file system."""
     if scope.workspace.is_relative_to(scope.state):
         return scope.state / STAGE / WORKSPACE
     return scope.workspace.with_name(f".{scope.workspace.name}.{STAGE}")
 
 
-def _prepared(
+def _prepare(
     scope: Scope, archive: Path, beside: Path, now: float
 ) -> tuple[Manifest, tuple[str, ...]]:
-    """Unpack everything and prove it; return what is in it, and what could not be put back."""
+    """Unpack and verify everything; return the manifest and the problems."""
     stage = scope.state / STAGE
     stage.mkdir(mode=0o700)
     if beside.parent != stage:
-        shutil.rmtree(beside, ignore_errors=True)  # of a restore that was cut off
+        shutil.rmtree(beside, ignore_errors=True)  # left by an interrupted restore
     manifest = unpack(archive, {STATE: stage / STATE, WORKSPACE: beside}, limit=scope.limit)
     if now < manifest.at:
         raise BackupFailed(
@@ -212,20 +215,20 @@ def _prepared(
     return manifest, ()
 
 
-def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
-    """Plan the renames; nothing of this machine or this moment is touched, nor the backups."""
+def _plan_moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
+    """Plan the renames; files of this machine or process and the backups are left alone."""
     state, workspace, new = scope.state, scope.workspace, scope.state / STAGE / STATE
     brings = beside.is_dir()
-    # The notes of commands that a crash ended are about the workspace that goes.
-    kept = {*DISPOSABLE} - {RUNNING}
+    # The notes of interrupted commands describe the workspace that is replaced.
+    excluded = {*DISPOSABLE} - {RUNNING}
     if scope.folder.parent == state:
-        kept.add(scope.folder.name)
+        excluded.add(scope.folder.name)
     if workspace.is_relative_to(state) and (workspace.parent == state or not brings):
-        kept.add(workspace.relative_to(state).parts[0])
+        excluded.add(workspace.relative_to(state).parts[0])
     fresh = {path.name for path in new.iterdir()}
     for name in sorted(fresh | {path.name for path in state.iterdir()}):
-        if name not in kept and not name.startswith(ASIDE):
-            yield _move(state / name, state / at / name, new / name if name in fresh else None)
+        if name not in excluded and not name.startswith(ASIDE):
+            yield _make_move(state / name, state / at / name, new / name if name in fresh else None)
     if not brings:
         return
     if state.is_relative_to(workspace):
@@ -233,12 +236,12 @@ def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
             f"{state} lies in {workspace}, which would be moved: name another folder"
         )
     if workspace.is_relative_to(state):
-        yield _move(workspace, state / at / WORKSPACE, beside)
+        yield _make_move(workspace, state / at / WORKSPACE, beside)
     else:
-        yield _move(workspace, workspace.with_name(f"{workspace.name}.{at}"), beside)
+        yield _make_move(workspace, workspace.with_name(f"{workspace.name}.{at}"), beside)
 
 
-def _move(target: Path, aside: Path, staged: Path | None) -> Move:
+def _make_move(target: Path, aside: Path, staged: Path | None) -> Move:
     if os.path.ismount(target):
         raise BackupFailed(
             f"{target} is a file system of its own and cannot be moved aside: restore into a "
@@ -249,18 +252,18 @@ def _move(target: Path, aside: Path, staged: Path | None) -> Move:
 
 
 def _mark_all(new: Path) -> None:
-    """Have every conversation woken once: which owed something is not known of one moment."""
+    """Mark every conversation to be woken once: the backup does not record which had work left."""
     (new / OPEN).mkdir(mode=0o700, parents=True, exist_ok=True)
     for journal in (new / OPEN).parent.glob("*.jsonl"):
         (new / OPEN / journal.stem).touch(mode=0o600)
 
 
 def _commit(stage: Path, beside: Path, moves: list[Move]) -> None:
-    """Let the plan count, once all that it moves is on the disk."""
-    for made in (stage, beside):
-        if made.is_dir():
-            _settle(made)
-            sync_folder(made.parent)
+    """Write the plan, once everything that it moves is on the disk."""
+    for folder in (stage, beside):
+        if folder.is_dir():
+            _sync_folder(folder)
+            sync_folder(folder.parent)
     plan = stage.parent / PLAN
     temporary = plan.with_suffix(".tmp")
     _write(temporary, msgspec.json.encode(moves))
@@ -268,8 +271,8 @@ def _commit(stage: Path, beside: Path, moves: list[Move]) -> None:
     sync_folder(stage)
 
 
-def _settle(folder: Path) -> None:
-    """Wait until everything beneath *folder* is on the disk."""
+def _sync_folder(folder: Path) -> None:
+    """Sync everything below *folder* to the disk."""
     for _, _, names, fd in os.fwalk(folder):
         for name in names:
             if stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
@@ -290,22 +293,22 @@ def _write(path: Path, data: bytes) -> None:
 
 
 # --- unpacking ------------------------------------------------------------------------------------
-# Nothing in the archive is trusted: files are made by us, one by one, below folders that we made;
-# no member is reached by a link, and no name but a plain one is taken (tarfile's own filters are
-# not needed, as it never writes anything).
+# The archive is not trusted: we create each file, below folders that we created.  Members are never
+# reached through a link, and only plain names are accepted.  tarfile's own filters are not needed,
+# because tarfile never writes a file here.
 
-# Bytes of a manifest: of `MAX_MEMBERS` members with names of ordinary length.
+# Bytes of a manifest with `MAX_MEMBERS` members and names of usual length.
 MAX_MANIFEST = 256 << 20
 
 
 class _Damaged(Exception):
-    """The archive is not one that we made, or not any more."""
+    """The archive is damaged or was not made by Elwood."""
 
 
 def unpack(archive: Path, targets: Mapping[str, Path], *, limit: int) -> Manifest:
-    """Unpack *archive*, what is in it by its top name, to *targets*, which are not there yet.
+    """Unpack *archive* into the new folders *targets*, by top name, and verify it.
 
-    Everything is compared with the manifest.  Raises BackupFailed, with files left below *targets*,
+    Every file is compared with the manifest.  Raises BackupFailed, with files left below *targets*,
     and OSError.
     """
     try:
@@ -327,20 +330,20 @@ class _Unpacking:
         self._limit = limit
         self._folders: set[str] = set()
         self._made: list[Member] = []
-        # Set last, the deepest first: a folder may be closed even to us, and is changed until then.
+        # Applied last, deepest first: the final mode of a folder may deny access even to us.
         self._closing: list[tuple[Path, tarfile.TarInfo]] = []
 
     def run(self) -> Manifest:
         for info in self._tar:
             if info.name == MANIFEST and info.isreg():
-                manifest = self._manifest(info)
+                manifest = self._read_manifest(info)
                 break
-            self._member(info)
+            self._unpack_member(info)
         else:
             raise _Damaged(f"it has no {MANIFEST}")
         if self._tar.next() is not None:
             raise _Damaged(f"something stands behind its {MANIFEST}")
-        self._to_the_end()
+        self._read_padding()
         if tuple(self._made) != manifest.members:
             raise _Damaged(f"what is in it is not what its {MANIFEST} says")
         if STATE not in self._folders:
@@ -350,14 +353,14 @@ class _Unpacking:
             os.utime(path, (info.mtime, info.mtime))
         return manifest
 
-    def _to_the_end(self) -> None:
-        """Read what fills up the archive: only then is its checksum compared."""
+    def _read_padding(self) -> None:
+        """Read the padding of the archive: the checksum is compared only at its end."""
         file = self._tar.fileobj
-        assert file is not None  # as it is open
+        assert file is not None  # the archive is open
         if len(file.read(tarfile.RECORDSIZE + 1)) > tarfile.RECORDSIZE:
             raise _Damaged("something stands behind its end")
 
-    def _manifest(self, info: tarfile.TarInfo) -> Manifest:
+    def _read_manifest(self, info: tarfile.TarInfo) -> Manifest:
         if info.size > MAX_MANIFEST:
             raise _Damaged(f"its {MANIFEST} is too large")
         content = self._tar.extractfile(info)
@@ -373,35 +376,37 @@ class _Unpacking:
             )
         return manifest
 
-    def _member(self, info: tarfile.TarInfo) -> None:
+    def _unpack_member(self, info: tarfile.TarInfo) -> None:
         name = info.name
         if not rules.is_plain(name):
-            raise _Damaged(f"a name in it is none: {shown(name)[:200]!r}")
+            raise _Damaged(f"a name in it is none: {readable_name(name)[:200]!r}")
         if len(self._made) == MAX_MEMBERS:
             raise _Damaged(f"it has more than {MAX_MEMBERS:,} members")
         top, _, below = name.partition("/")
         parent = name.rpartition("/")[0]
         if (parent and parent not in self._folders) or (not parent and name == MANIFEST):
-            raise _Damaged(f"{shown(name)[:200]!r} is in a folder that is not in it")
+            raise _Damaged(f"{readable_name(name)[:200]!r} is in a folder that is not in it")
         path = self._targets[top] / below if below else self._targets[top]
         if info.isreg():
-            self._made.append(member(info, "file", self._file(info, path)))
+            self._made.append(member(info, "file", self._unpack_file(info, path)))
         elif info.isdir():
             os.mkdir(path, 0o700)
             self._folders.add(name)
             self._closing.append((path, info))
-            self._mark(info, path)
+            self._apply_mark(info, path)
             self._made.append(member(info, "folder", ""))
         elif info.issym() and below:
-            if rules.leaves(name, info.linkname):
-                raise _Damaged(f"the link {shown(name)[:200]!r} leads out of its folder")
+            if rules.leads_out(name, info.linkname):
+                raise _Damaged(f"the link {readable_name(name)[:200]!r} leads out of its folder")
             os.symlink(info.linkname, path)
             digest = hashlib.sha256(os.fsencode(info.linkname)).hexdigest()
             self._made.append(member(info, "link", digest))
         else:
-            raise _Damaged(f"{shown(name)[:200]!r} is neither a file nor a folder nor a link")
+            raise _Damaged(
+                f"{readable_name(name)[:200]!r} is neither a file nor a folder nor a link"
+            )
 
-    def _file(self, info: tarfile.TarInfo, path: Path) -> str:
+    def _unpack_file(self, info: tarfile.TarInfo, path: Path) -> str:
         self._left -= info.size
         if self._left < 0:
             raise BackupFailed(
@@ -410,7 +415,7 @@ class _Unpacking:
         if info.name in (STATE, WORKSPACE) or info.issparse():
             raise _Damaged(f"{info.name!r} is no plain file")
         content = self._tar.extractfile(info)
-        assert content is not None  # as it is a plain file
+        assert content is not None  # a regular file has content
         digest = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "wb") as file:
@@ -418,13 +423,13 @@ class _Unpacking:
                 digest.update(piece)
                 file.write(piece)
             file.flush()
-            self._mark(info, path)
+            self._apply_mark(info, path)
             os.fchmod(file.fileno(), info.mode & 0o777)
             os.utime(file.fileno(), (info.mtime, info.mtime))
         return digest.hexdigest()
 
     @staticmethod
-    def _mark(info: tarfile.TarInfo, path: Path) -> None:
+    def _apply_mark(info: tarfile.TarInfo, path: Path) -> None:
         if MARK not in info.pax_headers:
             return
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -440,7 +445,7 @@ class _Unpacking:
 
 
 def extract_anchors(backup: Path, folder: Path) -> None:
-    """Write the journals of the anchors in the archive *backup* into *folder*.
+    """Write the anchor journals in the archive *backup* into *folder*.
 
     Raises ValueError if it cannot be read.
     """

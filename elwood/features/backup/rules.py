@@ -1,4 +1,4 @@
-"""Backups: their names, which of them are kept, what stands in one, and what never may."""
+"""Rules of backups: names, retention, contents, and members that are refused."""
 
 import re
 import tarfile
@@ -9,19 +9,19 @@ from typing import Literal
 
 import msgspec
 
-# Of what `Manifest` and the archive around it look like; what is newer is not restored.
+# Format of `Manifest` and the archive around it; newer formats are not restored.
 VERSION = 1
-# Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
-# something went wrong.
+# Number of weeks of which the newest backup is kept, in addition to the newest ones: a month to
+# notice a fault.
 WEEKS = 4
-# The members of an archive: two folders, and the list of them all.
+# The members of an archive: two folders, and the manifest.
 STATE, WORKSPACE, MANIFEST = "state", "workspace", "manifest.json"
 
-# Files, folders and links of one backup: so many that their list still fits into memory.
+# Files, folders and links of one backup, so that their list fits into memory.
 MAX_MEMBERS = 500_000
-# Folders below one of the two; what is deeper is left out.
+# Folders below one of the two; deeper ones are left out.
 MAX_DEPTH = 64
-# Things left out that are named to the operator.
+# Files left out that are listed to the operator.
 MAX_TOLD = 20
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -31,56 +31,51 @@ _NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
 Kind = Literal["file", "folder", "link"]
 
 
-# The attribute that marks strangers' words, as GNU tar writes it down (``--xattrs``).
+# The attribute that marks untrusted text, as GNU tar stores it (``--xattrs``).
 MARK = "SCHILY.xattr.user.elwood.untrusted"
-# Bytes that are copied at once.
+# Bytes copied at a time.
 PIECE = 1 << 20
 
 
 class BackupFailed(Exception):
-    """Something was not backed up or restored; the text says why, and what the operator can do."""
+    """A backup or restore failed; the text gives the reason and the remedy."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member of the archive, in its order.
-
-    *size* is in bytes, *sha256* of a file's content or of where a link leads (empty for folders).
-    *untrusted* says that it carries the mark of strangers' words.
-    """
+    """One member of the archive, in its order."""
 
     name: str
     kind: Kind
     mode: int
-    size: int = 0
-    sha256: str = ""
-    untrusted: bool = False
+    size: int = 0  # bytes
+    sha256: str = ""  # of the content or of a link's target; "" for folders
+    untrusted: bool = False  # marked as untrusted
 
 
 def member(info: tarfile.TarInfo, kind: Kind, sha256: str) -> Member:
-    return Member(shown(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers)
+    return Member(
+        readable_name(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers
+    )
 
 
-def shown(name: str) -> str:
-    """Write *name*, as the disk has it, so that it is text, whatever its bytes are."""
+def readable_name(name: str) -> str:
+    """Format *name* as readable text, even if its bytes are not valid UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """*name* is not in the backup, or not as it should be, because of *why*."""
+    """A file that is not, or not fully, in the backup."""
 
     name: str
     why: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one backup holds.
-
-    *at* is the Unix time at which its first file was read.
-    """
+    """The contents of one backup."""
 
     version: int
     elwood: str
-    at: float
+    at: float  # Unix time at which its first file was read
     members: tuple[Member, ...]
     left_out: tuple[LeftOut, ...] = ()
 
@@ -90,48 +85,48 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A file that is a backup by its name, begun at Unix time *at*."""
+    """A file with the name of a backup."""
 
     path: Path
-    at: float
+    at: float  # Unix time of its start
     size: int
 
 
-def stamp(at: float) -> str:
-    """Write a Unix time, in UTC, as part of a file's name."""
+def format_stamp(at: float) -> str:
+    """Format a Unix time, in UTC, for a file name."""
     return datetime.fromtimestamp(at, UTC).strftime(_STAMP)
 
 
-def name_of(at: float) -> str:
-    return f"elwood-{stamp(at)}.tar.gz"
+def file_name(at: float) -> str:
+    return f"elwood-{format_stamp(at)}.tar.gz"
 
 
 def taken_at(name: str) -> float | None:
-    """Read from the name of a file when it was taken; None if it is no backup of ours."""
-    found = _NAME.fullmatch(name)
+    """Parse the time from a file name; None if it is not the name of a backup."""
+    match = _NAME.fullmatch(name)
     try:
-        read = found and datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
+        read = match and datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
     except ValueError:
         return None
     return read.timestamp() if read else None
 
 
-def surplus(taken: Iterable[float], keep: int) -> list[float]:
-    """Choose from the Unix times *taken* the backups that may go, the oldest first.
+def surplus(times: Iterable[float], keep: int) -> list[float]:
+    """Choose the backups to remove from *times* (Unix), the oldest first.
 
-    The newest *keep* stay, one at least, and the newest of each of the last `WEEKS` weeks in which
-    any was taken (ISO weeks, UTC).  The clock has no say: one that is wrong removes nothing more.
+    The newest *keep* stay, at least one, and the newest of each of the last `WEEKS` weeks with a
+    backup (ISO weeks, UTC).  The clock is not used, so a wrong one removes nothing more.
     """
-    newest = sorted(set(taken), reverse=True)
+    newest = sorted(set(times), reverse=True)
     of_week: dict[tuple[int, int], float] = {}
     for at in newest:
         of_week.setdefault(datetime.fromtimestamp(at, UTC).isocalendar()[:2], at)
-    kept = {*newest[: max(1, keep)], *list(of_week.values())[:WEEKS]}
-    return [at for at in reversed(newest) if at not in kept]
+    keepers = {*newest[: max(1, keep)], *list(of_week.values())[:WEEKS]}
+    return [at for at in reversed(newest) if at not in keepers]
 
 
 def is_plain(name: str) -> bool:
-    """Tell whether *name* is that of a member: relative, below one of ours, and not climbing.
+    """Return True if *name* is valid for a member: relative, below a top name, without "..".
 
     >>> [is_plain(name) for name in ("state/a", "workspace/a/../b", "/state/a", "etc/a")]
     [True, False, False, False]
@@ -144,14 +139,16 @@ def is_plain(name: str) -> bool:
     return parts[0] in (STATE, WORKSPACE) or name == MANIFEST
 
 
-def leaves(name: str, target: str) -> bool:
-    """Tell whether the link *name*, a path, may lead out of the first folder of that path.
+def leads_out(name: str, target: str) -> bool:
+    """Return True if the link *name* may lead out of the first folder of its path.
 
-    A climb behind anything else counts as leaving: what stands before it may be a link.
+    ".." after anything else counts as leaving: the part before it may be a link.
 
-    >>> leaves("workspace/a/link", "../b"), leaves("workspace/a/link", "../../state/approvals")
-    (False, True)
-    >>> leaves("workspace/link", "/etc/passwd"), leaves("workspace/link", "b/../c")
+    >>> leads_out("workspace/a/link", "../b")
+    False
+    >>> leads_out("workspace/a/link", "../../state/approvals")
+    True
+    >>> leads_out("workspace/link", "/etc/passwd"), leads_out("workspace/link", "b/../c")
     (True, True)
     """
     parts = [part for part in target.split("/") if part not in ("", ".")]
@@ -159,8 +156,8 @@ def leaves(name: str, target: str) -> bool:
     return target.startswith("/") or ".." in parts[climbs:] or climbs > name.count("/") - 1
 
 
-def told(left_out: Sequence[LeftOut]) -> list[str]:
-    """Say in lines what is not in a backup, `MAX_TOLD` of them at most."""
+def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
+    """Describe the files left out of a backup, a line each, at most `MAX_TOLD`."""
     lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
     if len(left_out) > MAX_TOLD:
         lines.append(f"and {len(left_out) - MAX_TOLD} more; its {MANIFEST} has them all")

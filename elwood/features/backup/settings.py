@@ -5,13 +5,13 @@ import attrs
 
 from elwood.foundation.settings import Config, Paths, Section, at_least, none_or, setting
 
-# Below the state folder: a restore that has begun.
+# Folder of a restore in progress, in the state folder.
 STAGE = "restoring"
 
 
 @attrs.frozen(kw_only=True)
 class BackupSettings:
-    """Where backups go and how many stay; *every* in seconds (0: never), *size* in megabytes."""
+    """Settings of backups."""
 
     SECTION: ClassVar = Section(
         "backup",

@@ -1,15 +1,14 @@
-"""Takes a backup into one file, beside a service that goes on.  Everything here blocks.
+"""Write a backup into one file while the service runs.  All functions here block.
 
-The file has its name only when it is whole and on the disk; what a crash leaves of one is removed
-by the next.
+The file gets its name only when it is complete and synced; the next backup removes the remains of a
+crash.
 
-Asking goes downwards (docs/architecture.md): whoever records a result had it from somebody below,
-who recorded it first.  So what stands higher is read first: what is anchored of all
-journals, the conversations, then what approvals
-and models recorded, then the other journals, the notes, the workspace; of a git repository its
-objects last.  Then everything that a log says was done is in what is read after it.  What is in
-excess there belongs to work that was under way, and of that a restored Elwood tells instead of
-going on (`restored.json`).
+Requests go downwards (docs/architecture.md): a part that records a result received it from a lower
+part, which recorded it first.  So the higher parts are read first: the anchors of all journals, the
+conversations, the journals of approvals and models, the other journals, the notes, the workspace;
+of a git repository the objects last.  Then everything that a log records as done is in the files
+read after it.  Extra entries there belong to work in progress; after a restore Elwood reports that
+work instead of continuing it (`restored.json`).
 """
 
 import errno
@@ -48,7 +47,7 @@ from elwood.features.backup.rules import (
     Manifest,
     Member,
     member,
-    shown,
+    readable_name,
 )
 from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.sandbox.following import RUNNING
@@ -64,37 +63,34 @@ if TYPE_CHECKING:
 log = logging.getLogger("elwood.backup")
 
 _WORK = ".elwood-backup-"
-# Bytes of one file that are held in memory; of larger ones a copy is written beside the backup.
+# Bytes of one file held in memory; larger files are first copied beside the backup.
 SPOOL = 8 << 20
-# In the state folder: for this machine and this moment only, or made anew at each start.
-# `sessions/open` says who is to be woken, which is everybody after a restore.
+# Parts of the state folder for this machine or process only, or rebuilt at each start.
+# `sessions/open` lists the conversations to wake; after a restore all are woken.
 DISPOSABLE = frozenset(
     {"lock", "reserve", "running", RUNNING, "sandbox", "run", "restoring", "backups"}
 )
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
-# Databases right in the state folder are indexes of files and journals: made anew.
+# Databases directly in the state folder are indexes and are rebuilt.
 _INDEX = re.compile(r"[^/]+\.db(-\w+)?")
 ASIDE = "before-"
 SEGMENTS = ".jsonl.gz"
-# Journals of those who are asked by the conversations.
+# Journals of the parts that conversations send requests to.
 ASKED = ("approvals.jsonl", "usage.jsonl")
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup is of, and where it goes: folders.
-
-    *limit* is the most that one holds, in bytes before it is packed.
-    """
+    """The folders of a backup."""
 
     state: Path
     workspace: Path
-    folder: Path
-    limit: int
+    folder: Path  # backups are stored here
+    limit: int  # bytes of a backup at most, uncompressed
 
     @classmethod
     def of(cls, config: Config) -> "Scope":
-        """Say what is backed up, and where to, as *config* has it."""
+        """Return the folders that *config* sets."""
         paths = config.of(Paths)
         return cls(
             state=paths.state,
@@ -104,7 +100,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def real(self) -> "Scope":
-        """Give the folders themselves, by whatever links they are named: paths are compared."""
+        """Return the folders with all links resolved, so that paths can be compared."""
         return msgspec.structs.replace(
             self,
             state=self.state.resolve(),
@@ -114,7 +110,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupTaken(msgspec.Struct, frozen=True):
-    """A backup is on the disk."""
+    """A backup was written."""
 
     path: Path
     size: int
@@ -122,32 +118,32 @@ class BackupTaken(msgspec.Struct, frozen=True):
 
 
 def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
-    """Take a backup, and let go of those that `surplus` chooses.
+    """Write a backup, and remove those that `surplus` chooses.  The service is not paused.
 
-    Nobody is asked or stopped.  Raises BackupFailed; then there is no new file.
+    Raises BackupFailed; then there is no new file.
     """
     at, scope = clock(), scope.real()
     try:
-        _need_own(scope)
-        with _alone(scope.folder) as work:
-            path = _free(scope.folder, at)
-            made = work / "archive"
-            manifest = _write(scope, made, work, at)
-            os.rename(made, path)
+        _check_folders(scope)
+        with _lock_folder(scope.folder) as work:
+            path = _unused_path(scope.folder, at)
+            unfinished = work / "archive"
+            manifest = _write(scope, unfinished, work, at)
+            os.rename(unfinished, path)
             sync_folder(scope.folder)
-            _rotate(scope.folder, keep)
+            _remove_surplus(scope.folder, keep)
             return BackupTaken(path, path.stat().st_size, manifest)
     except OSError as error:
-        raise failed(error, scope.folder) from error
+        raise backup_error(error, scope.folder) from error
 
 
-def planned(config: Config, clock: Callable[[], float]) -> str:
-    """Take the backup that is due, and say what came of it.  Raises BackupFailed."""
-    taken = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
-    left_out = rules.told(taken.manifest.left_out)
+def take_scheduled(config: Config, clock: Callable[[], float]) -> str:
+    """Write the scheduled backup, and describe the result.  Raises BackupFailed."""
+    backup = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
+    left_out = rules.describe_left_out(backup.manifest.left_out)
     if left_out:
         log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-    return "\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out])
+    return "\n".join([f"{backup.path}, {size_text(backup.size)}", *left_out])
 
 
 def found(folder: Path) -> list[Backup]:
@@ -164,7 +160,7 @@ def found(folder: Path) -> list[Backup]:
     return sorted(known, key=lambda backup: backup.at, reverse=True)
 
 
-def failed(error: OSError, folder: Path) -> BackupFailed:
+def backup_error(error: OSError, folder: Path) -> BackupFailed:
     if error.errno in FULL_ERRORS:
         return BackupFailed(f"no room on the disk under {folder}; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
@@ -173,13 +169,13 @@ def failed(error: OSError, folder: Path) -> BackupFailed:
 class _Gzip(io.RawIOBase):
     """Compresses into *file*.
 
-    A GzipFile of Python 3.12 or later that met a full disk writes once more when it is deleted, and
-    that failure is printed.
+    The GzipFile of Python 3.12 or later writes again when it is deleted after a full disk, and that
+    failure is printed.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        # Of the highest level a twentieth less is had for twice the time; 31 is gzip's format.
+        # The highest level saves a twentieth for twice the time; 31 is gzip's format.
         self._packer = zlib.compressobj(6, wbits=31)
 
     def write(self, content: "ReadableBuffer", /) -> int:
@@ -196,7 +192,7 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
         packed = _Gzip(file)
         with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
             archive = _Packing(tar, work, scope.limit)
-            # The highest first.
+            # The highest part first.
             archive.put(STATE, scope.state, _ids(scope.workspace, scope.folder))
             if scope.workspace.is_dir():
                 archive.put(WORKSPACE, scope.workspace, _ids(scope.state, scope.folder))
@@ -218,8 +214,8 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[Path]:
-    """Hold the *folder* of the backups; lend a folder in it for what is not whole yet."""
+def _lock_folder(folder: Path) -> Iterator[Path]:
+    """Lock the *folder* of the backups; yield a folder in it for unfinished files."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -237,25 +233,25 @@ def _alone(folder: Path) -> Iterator[Path]:
         os.close(fd)
 
 
-def _free(folder: Path, at: float) -> Path:
-    """Name a backup of the Unix time *at*, or of the next second of which there is none."""
-    while (path := folder / rules.name_of(at)).exists():
+def _unused_path(folder: Path, at: float) -> Path:
+    """Return the unused path of a backup at Unix time *at*, or at a later second."""
+    while (path := folder / rules.file_name(at)).exists():
         at += 1
     return path
 
 
-def _rotate(folder: Path, keep: int) -> None:
-    """Remove what is not kept; the newest is.  What cannot be removed does not undo it."""
+def _remove_surplus(folder: Path, keep: int) -> None:
+    """Remove surplus backups.  A failure to remove one does not fail the new backup."""
     going = rules.surplus([backup.at for backup in found(folder)], keep)
-    for path in (folder / rules.name_of(at) for at in going):
+    for path in (folder / rules.file_name(at) for at in going):
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             log.error("old backup stays", extra={"path": path, "why": error.strerror})
 
 
-def _need_own(scope: Scope) -> None:
-    """See that the folders are ours, and that a restore would not move the backups away."""
+def _check_folders(scope: Scope) -> None:
+    """Check that the folders are ours, and that a restore would not move the backups."""
     need_owner(scope.state)
     if (scope.state / PLAN).exists():
         raise BackupFailed("a restore was cut off: start Elwood, which brings it to its end, first")
@@ -270,7 +266,7 @@ def _need_own(scope: Scope) -> None:
 
 
 def need_owner(state: Path) -> None:
-    """See that the state folder belongs to who runs this: what is written must be its user's.
+    """Check that we own the state folder, so that new files get the right owner.
 
     Raises BackupFailed and OSError.
     """
@@ -286,8 +282,8 @@ def _ids(*folders: Path) -> frozenset[tuple[int, int]]:
     return frozenset(_id(folder.stat()) for folder in folders if folder.is_dir())
 
 
-def _id(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _id(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 # --- packing: a tar archive, whose last member lists all others; any tar program can read it ----
@@ -296,9 +292,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Packing:
-    """Puts folders into an archive, and lists what is in it, and what was left out.
+    """Puts folders into an archive, and lists the members and the files left out.
 
-    Links are not followed, and nothing is passed over silently.  Raises BackupFailed and OSError.
+    Links are not followed, and every omission is listed.  Raises BackupFailed and OSError.
     """
 
     def __init__(self, tar: tarfile.TarFile, work: Path, limit: int) -> None:
@@ -311,34 +307,34 @@ class _Packing:
         self._is_state = False
 
     def put(self, top: str, root: Path, passed: frozenset[tuple[int, int]]) -> None:
-        """Put in the folder *root* as *top*, without the folders *passed* (device and inode).
+        """Add the folder *root* as *top*, without the folders *passed* (device and inode).
 
-        The state folder must be readable in all that is wanted of it.
+        Every wanted part of the state folder must be readable.
         """
         self._passed, self._is_state = passed, top == STATE
-        # Itself it may be a link: systemd makes the state folder one (``DynamicUser=``).
+        # The folder itself may be a link: systemd makes the state folder one (``DynamicUser=``).
         self._put_folder(os.open(root, _FOLDER), top, 1)
 
     def _put_folder(self, fd: int, path: str, depth: int) -> None:
-        """Put in the open folder *path*, and close it."""
-        rank = from_above if self._is_state else objects_last
+        """Add the open folder *path*, and close it."""
+        rank = state_order if self._is_state else workspace_order
         try:
             info = _info(path, os.fstat(fd), untrusted=is_marked(fd))
             info.type = tarfile.DIRTYPE
             self._add(info, "folder", "")
             paths = {name: f"{path}/{name}" for name in os.listdir(fd)}
-            for name in sorted(paths, key=lambda name: (rank(_below(paths[name])), name)):
-                if not self._is_state or of_state(_below(paths[name])):
-                    self._try(fd, name, paths[name], depth)
+            for name in sorted(paths, key=lambda name: (rank(_strip_top(paths[name])), name)):
+                if not self._is_state or is_in_backup(_strip_top(paths[name])):
+                    self._try_put(fd, name, paths[name], depth)
             if self._is_state:
-                # Of logs that were closed meanwhile, and begin where these end.
+                # Segments of logs that were closed since the listing and continue these.
                 closed = (name for name in os.listdir(fd) if name.endswith(SEGMENTS))
                 for name in sorted(set(closed) - set(paths)):
-                    self._try(fd, name, f"{path}/{name}", depth)
+                    self._try_put(fd, name, f"{path}/{name}", depth)
         finally:
             os.close(fd)
 
-    def _try(self, fd: int, name: str, path: str, depth: int) -> None:
+    def _try_put(self, fd: int, name: str, path: str, depth: int) -> None:
         try:
             self._put(fd, name, path, depth)
         except FileNotFoundError:
@@ -349,50 +345,50 @@ class _Packing:
             self._leave_out(path, f"it cannot be read: {error.strerror}")
 
     def _put(self, fd: int, name: str, path: str, depth: int) -> None:
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        if _id(found) in self._passed:
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if _id(status) in self._passed:
             return
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             target = os.readlink(name, dir_fd=fd)
-            if rules.leaves(path, target):
-                why = f"a link that leads elsewhere, to {shown(target)}"
+            if rules.leads_out(path, target):
+                why = f"a link that leads elsewhere, to {readable_name(target)}"
                 self._leave_out(path, why)
                 return
-            info = _info(path, found)
+            info = _info(path, status)
             info.type, info.linkname = tarfile.SYMTYPE, target
             self._add(info, "link", hashlib.sha256(os.fsencode(target)).hexdigest())
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             if depth == MAX_DEPTH:
                 self._leave_out(path, f"it is more than {MAX_DEPTH} folders deep")
                 return
             self._put_folder(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd), path, depth + 1)
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(status.st_mode):
             self._put_file(fd, name, path)
         elif not self._is_state:
             self._leave_out(path, "it is no plain file, folder or link")
 
     def _put_file(self, fd: int, name: str, path: str) -> None:
-        """Put in a copy of a file, which may be written to meanwhile."""
+        """Add a copy of a file, which may be written to during the copy."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         with (
             open(os.open(name, flags, dir_fd=fd), "rb", buffering=0) as file,
             tempfile.SpooledTemporaryFile(SPOOL, dir=str(self._work)) as copy,
         ):
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise FileNotFoundError(errno.ENOENT, "it was replaced", path)
-            left = found.st_size
+            left = status.st_size
             while left > 0 and (piece := file.read(min(left, PIECE))):
                 copy.write(piece)
                 left -= len(piece)
-            if self._is_state and is_journal(_below(path)):
-                self._cut_torn(copy, path)
-            elif left or _stamp(found) != _stamp(os.fstat(file.fileno())):
+            if self._is_state and is_journal(_strip_top(path)):
+                self._cut_torn_line(copy, path)
+            elif left or _stamp(status) != _stamp(os.fstat(file.fileno())):
                 why = "it changed while it was read: what is in the backup may be mixed"
                 self._leave_out(path, why)
-            info = _info(path, found, untrusted=is_marked(file.fileno()))
+            info = _info(path, status, untrusted=is_marked(file.fileno()))
             info.size = copy.seek(0, os.SEEK_END)
-            if info.size > self._left and is_received(_below(path)):
+            if info.size > self._left and is_received(_strip_top(path)):
                 self._leave_out(path, "people sent it, and backup.size has no room for it")
                 return
             self._left -= info.size
@@ -406,8 +402,8 @@ class _Packing:
             copy.seek(0)
             self._add(info, "file", digest, copy)
 
-    def _cut_torn(self, copy: IO[bytes], path: str) -> None:
-        """Cut a journal behind its last whole line; one that is damaged stays as it is."""
+    def _cut_torn_line(self, copy: IO[bytes], path: str) -> None:
+        """Cut a journal after its last complete line; a damaged one stays as it is."""
         copy.seek(0)
         place = JournalPlace()
         try:
@@ -428,23 +424,23 @@ class _Packing:
         self.members.append(member(info, kind, sha256))
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.left_out.append(LeftOut(shown(path), why))
+        self.left_out.append(LeftOut(readable_name(path), why))
 
 
-def _info(path: str, found: os.stat_result, *, untrusted: bool = False) -> tarfile.TarInfo:
+def _info(path: str, status: os.stat_result, *, untrusted: bool = False) -> tarfile.TarInfo:
     info = tarfile.TarInfo(path)
-    info.mode, info.mtime = found.st_mode & 0o777, int(found.st_mtime)
+    info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
     if untrusted:
         info.pax_headers = {MARK: "1"}
     return info
 
 
-def _below(path: str) -> str:
+def _strip_top(path: str) -> str:
     return path.partition("/")[2]
 
 
-def of_state(path: str) -> bool:
-    """Tell whether *path* below the state folder is worth keeping (`DISPOSABLE`)."""
+def is_in_backup(path: str) -> bool:
+    """Return True if *path* below the state folder belongs in a backup (`DISPOSABLE`)."""
     top, name = path.partition("/")[0], path.rpartition("/")[2]
     if top in DISPOSABLE or top.startswith(ASIDE) or path == OPEN or _INDEX.fullmatch(path):
         return False
@@ -452,15 +448,15 @@ def of_state(path: str) -> bool:
 
 
 def is_journal(path: str) -> bool:
-    """Tell whether *path* below the state folder is a log with checksums."""
+    """Return True if *path* below the state folder is a log with checksums."""
     folder, _, name = path.rpartition("/")
     return name.endswith(".jsonl") and folder in ("", "sessions")
 
 
-def from_above(path: str) -> int:
-    """Give what is read first the lowest number; see above."""
+def state_order(path: str) -> int:
+    """Sort key of the state folder: the lowest is read first; see above."""
     if path.startswith("anchors."):
-        return -1  # what they say must be in what is read later
+        return -1  # their entries must be in the files read later
     if path == "sessions":
         return 0
     if path in ASKED:
@@ -469,17 +465,17 @@ def from_above(path: str) -> int:
 
 
 def is_received(path: str) -> bool:
-    """Tell whether *path* below the workspace is what people sent, or in it."""
+    """Return True if *path* below the workspace is the folder of received files, or in it."""
     return path.partition("/")[0] == FOLDER
 
 
-def objects_last(path: str) -> int:
-    """Let what the files of a git repository name be read after them; files that were sent last.
+def workspace_order(path: str) -> int:
+    """Sort key of the workspace: git objects after the refs, received files last.
 
-    They are the only ones that are left out if there is too much.
+    Received files are the only ones left out if the backup is too large.
     """
     return 2 if is_received(path) else int(path.endswith("/objects"))
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

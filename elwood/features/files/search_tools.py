@@ -1,7 +1,7 @@
-"""The tools that search the workspace: by what is in files, and by their names.
+"""Tools that search the workspace by content and by name.
 
-RE2 searches in time linear in the text.  Python's own expressions could be made to hold all
-threads for years.
+RE2 searches in time linear in the text.  An expression for Python's `re` could block a thread for
+years.
 """
 
 import re
@@ -28,9 +28,9 @@ from elwood.agent.tools.tool import (
 )
 from elwood.features.files.tools import (
     MAX_PAGE,
-    looking,
     named,
     plan_look,
+    reading_tool,
     reading_tools,
     scope_of_look,
     writing_tools,
@@ -41,16 +41,16 @@ from elwood.foundation.storage.files import File, Item, decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.regex import BadRegex, compile_regex
 
-# Lines, and names, that one call shows.
+# Lines, or names, shown by one call.
 MAX_MATCHES = 200
 MAX_NAMES = 500
-# Of a line that is shown, in characters: before the end of what was found, and after.
+# Characters of a shown line before the end of the match, and after it.
 BEFORE, AFTER = 200, 100
-# Seconds that one call may spend on searching.
+# Seconds of one search.
 MAX_SECONDS = 12.0
-# Bytes of a line that are searched at once.
+# Bytes of a line searched at a time.
 PART = 1 << 16
-# Of an expression, in characters.
+# Characters of an expression.
 MAX_PATTERN = 500
 
 _Name = Annotated[str, Meta(max_length=255, pattern="^[^/]*$")]
@@ -90,59 +90,56 @@ class FileSearch:
     async def grep(self, given: Grep, context: ToolContext) -> str | Output:
         with reaching(given.path):
             reached = partial(self._files.reached, given.path, context.route)
-            found = await self._blocking(lambda: matches(reached(), given))
-        if found.why_cut:
-            found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
-        elif not found.lines:
-            found.lines.append(f"nothing found in {found.files} text files")
-        text = "\n".join(found.lines)
-        return text if found.origin is None else Output(text, untrusted=True, origin=found.origin)
+            result = await self._blocking(lambda: matches(reached(), given))
+        if result.why_cut:
+            result.lines.append(f"[{result.why_cut}; choose a smaller path, or a glob]")
+        elif not result.lines:
+            result.lines.append(f"nothing found in {result.files} text files")
+        text = "\n".join(result.lines)
+        return text if result.origin is None else Output(text, untrusted=True, origin=result.origin)
 
     async def find(self, given: Find, context: ToolContext) -> str | Output:
         pattern = re.compile(translate(given.name))
 
-        def look() -> tuple[list[Item], bool, str]:
+        def list_items() -> tuple[list[Item], bool, str]:
             root, path, start = self._files.reached(given.path, context.route)
             items, more = root.walk(path)
-            found = [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])]
-            return found, more, start
+            matching = [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])]
+            return matching, more, start
 
         with reaching(given.path):
-            items, more, start = await self._blocking(look)
-        told = items[:MAX_NAMES]
+            items, more, start = await self._blocking(list_items)
+        listed = items[:MAX_NAMES]
         lines = [
-            f"{escape_name(start + one.name)}{'/' if one.kind == 'folder' else ''}" for one in told
+            f"{escape_name(start + one.name)}{'/' if one.kind == 'folder' else ''}"
+            for one in listed
         ]
-        if len(told) < len(items):
-            lines.append(f"[{len(told)} of {len(items)} are shown]")
+        if len(listed) < len(items):
+            lines.append(f"[{len(listed)} of {len(items)} are shown]")
         if more:
             lines.append(
                 "[the folder has too much in it, not all was searched; choose a smaller path]"
             )
-        return named("\n".join(lines) or "nothing found", told)
+        return named("\n".join(lines) or "nothing found", listed)
 
 
 @attrs.define
 class Matches:
-    """What a search found.
-
-    *why_cut* says why not everything was searched; *origin* names a marked file that *lines* are
-    from.  *room* counts characters.
-    """
+    """Result of a search."""
 
     lines: list[str] = attrs.field(factory=list)
     files: int = 0
-    room: int = MAX_PAGE
-    why_cut: str = ""
-    origin: str | None = None
+    room: int = MAX_PAGE  # characters left
+    why_cut: str = ""  # why the search is incomplete
+    origin: str | None = None  # name of a marked file that *lines* are from
 
 
-def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
-    r"""Make what tells where the first match of *pattern* in a line ends, in bytes.
+def compile_search(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
+    r"""Compile *pattern*; the function returns the end of its first match in a line, in bytes.
 
     Raises ToolFailure.
 
-    >>> searcher(r"b\w+")(b"a bee or two"), searcher("B")(b"bee")
+    >>> compile_search(r"b\w+")(b"a bee or two"), compile_search("B")(b"bee")
     (5, None)
     """
     try:
@@ -160,57 +157,57 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
 
 
 class _Enough(Exception):
-    """The search has come to a bound."""
+    """The search has reached a bound."""
 
 
 def matches(
     reached: ReachedPath, given: Grep, clock: Callable[[], float] = time.monotonic
 ) -> Matches:
-    """Search what is *reached* for what *given* says, as far as the bounds allow.
+    """Search *reached* as *given* says, within the bounds.
 
     Raises ToolFailure, PathRefused, Unconfined.
     """
-    search = searcher(given.pattern, ignore_case=given.ignore_case)
+    search = compile_search(given.pattern, ignore_case=given.ignore_case)
     until = clock() + MAX_SECONDS
-    found = Matches()
+    result = Matches()
     items, more = reached.root.walk(reached.path)
     if more:
-        found.why_cut = "the folder has too much in it, not all was searched"
+        result.why_cut = "the folder has too much in it, not all was searched"
     pattern = re.compile(translate(given.glob))
 
-    def look(path: str, file: File) -> None:
+    def search_file(path: str, file: File) -> None:
         for number, raw in enumerate(raw_lines(path, file), 1):
-            found.files += number == 1
+            result.files += number == 1
             if clock() > until:
                 raise _Enough("stopped: the search took too long")
             line = raw.rstrip(b"\r\n")
             if (end := search(line)) is None:
                 continue
-            shown = _around(decoded(line), len(decoded(line[:end])))
+            shown = _cut_around(decoded(line), len(decoded(line[:end])))
             text = f"{escape_name(path)}:{number}: {shown}"
-            found.room -= len(text) + 1
-            if len(found.lines) == MAX_MATCHES or found.room <= 0:
-                raise _Enough(f"the first {len(found.lines)} matches are shown; there are more")
-            found.lines.append(text)
-            if file.untrusted and found.origin is None:
-                found.origin = escape_name(path)
+            result.room -= len(text) + 1
+            if len(result.lines) == MAX_MATCHES or result.room <= 0:
+                raise _Enough(f"the first {len(result.lines)} matches are shown; there are more")
+            result.lines.append(text)
+            if file.untrusted and result.origin is None:
+                result.origin = escape_name(path)
 
     for item in items:
         if item.kind != "file" or not pattern.match(item.name.rsplit("/", 1)[-1]):
             continue
         try:
             with reached.root.file(item.name) as file:
-                look(f"{reached.start}{item.name}", file)
+                search_file(f"{reached.start}{item.name}", file)
         except PathRefused:
-            continue  # no text, a second name, or gone meanwhile
+            continue  # binary, a second name, or removed since
         except _Enough as enough:
-            found.why_cut = str(enough)
+            result.why_cut = str(enough)
             break
-    return found
+    return result
 
 
-def _around(line: str, end: int) -> str:
-    """Cut a long line to what stands around *end*."""
+def _cut_around(line: str, end: int) -> str:
+    """Cut a long line to the part around *end*."""
     start = max(0, end - BEFORE)
     text = f"{'… ' if start else ''}{line[start : end + AFTER]}"
     return f"{text} …" if end + AFTER < len(line) else text
@@ -231,7 +228,7 @@ async def build(core: Core, others: Gathered) -> Parts:
 def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
     search = FileSearch(files, blocking)
     return (
-        looking(
+        reading_tool(
             name="find",
             id="files.name.find",
             description=(
@@ -244,7 +241,7 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             scope=partial(scope_of_look, "find", files, blocking),
             target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
         ),
-        looking(
+        reading_tool(
             name="grep",
             id="files.text.search",
             description=(

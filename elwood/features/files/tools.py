@@ -1,4 +1,4 @@
-"""The tools that read and write files in the workspace."""
+"""Tools that read and write files in the workspace."""
 
 import re
 from functools import partial
@@ -26,13 +26,13 @@ from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
 
-# Entries of a folder that one call shows.
+# Entries of a folder shown by one call.
 MAX_ITEMS = 500
-# Of a line, in characters, that is shown: more is data, not text.
+# Characters of a line that are shown; a longer line is data, not text.
 MAX_LINE = 2000
-# Lines that one call shows.
+# Lines shown by one call.
 MAX_LINES = 2000
-# Characters that one call shows, below the limit of the tool so that no line is cut there.
+# Characters shown by one call, below the limit of the tool so that no line is cut there.
 MAX_PAGE = 45_000
 
 
@@ -50,39 +50,39 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-# What only looks at files of the workspace.
-looking = partial(Tool, risk="read", effect="pure", gives=PRIVATE)
+# Tools that only read the workspace.
+reading_tool = partial(Tool, risk="read", effect="pure", gives=PRIVATE)
 
 
-class _Reached(Protocol):
+class _HasPath(Protocol):
     path: str
 
 
-async def plan_look(verb: str, given: _Reached, context: ToolContext) -> Plan:
+async def plan_look(verb: str, given: _HasPath, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     is_all = verb in ("read", "list")
     return Plan(ReadFiles(), f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}")
 
 
 async def scope_of_look(
-    verb: str, files: WorkspaceFiles, blocking: Blocking, given: _Reached, context: ToolContext
+    verb: str, files: WorkspaceFiles, blocking: Blocking, given: _HasPath, context: ToolContext
 ) -> ApprovalScope | None:
     return await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
 
 
 def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalScope | None:
-    """Say which folder of *root* may be permitted with *path*; blocks.
+    """Return the folder of *root* that may be approved with *path*; blocks.
 
-    With a *start*, outside of the workspace, it goes by its path on this machine.  Of what stands
-    in no folder it is that file alone: never the whole of *root*, nor what instructs Elwood or
-    starts programs.
+    With a *start*, outside the workspace, it is named by its path on this machine.  For a file
+    directly in *root* it is that file alone: never the whole of *root*, nor files that instruct
+    Elwood or start programs.
     """
     try:
-        found = root.located(path)
+        located = root.located(path)
     except (PathRefused, Unconfined):
-        return None  # to look or to write fails as well, and says why
-    folder, _, name = found.rpartition("/")
-    if not found or protection(found):
+        return None  # the tool itself will fail, with the reason
+    folder, _, name = located.rpartition("/")
+    if not located or protection(located):
         return None
     start = f"{root.path.resolve()}/" if start else ""
     if folder:
@@ -101,27 +101,27 @@ class FileReader:
 
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
         with reaching(given.path):
-            return await self._blocking(lambda: self._listed(given, context))
+            return await self._blocking(lambda: self._list_folder(given, context))
 
     async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
         with reaching(given.path):
-            return await self._blocking(lambda: self._read(given, context))
+            return await self._blocking(lambda: self._read_page(given, context))
 
-    def _listed(self, given: ListFiles, context: ToolContext) -> str | Output:
+    def _list_folder(self, given: ListFiles, context: ToolContext) -> str | Output:
         root, path, _ = self._files.reached(given.path, context.route)
         items, more = root.items(path)
         if not items:
             return f"{escape_name(given.path)} is an empty folder"
-        lines = [_line(item) for item in items[:MAX_ITEMS]]
+        lines = [_format_item(item) for item in items[:MAX_ITEMS]]
         if more or len(items) > MAX_ITEMS:
             total = f"more than {len(items)}" if more else str(len(items))
             lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
         return named("\n".join(lines), items[:MAX_ITEMS])
 
-    def _read(self, given: ReadFile, context: ToolContext) -> str | Output:
+    def _read_page(self, given: ReadFile, context: ToolContext) -> str | Output:
         root, path, _ = self._files.reached(given.path, context.route)
         with root.file(path) as file:
-            lines, total = _page(file, given)
+            lines, total = _cut_page(file, given)
         name = escape_name(given.path)
         if total == 0:
             return f"{name} is empty"
@@ -136,16 +136,16 @@ class FileReader:
 
 
 def named(text: str, items: list[Item]) -> str | Output:
-    """Give back *text*, which has the names of *items* in it.
+    """Return *text*, which contains the names of *items*, marked if any of them is.
 
-    Names are content too: who chose one of a marked file may have read what strangers wrote.
+    Names are content too: they may have been chosen after reading untrusted text.
     """
     marked = next((item for item in items if item.untrusted), None)
     return text if marked is None else Output(text, untrusted=True, origin=escape_name(marked.name))
 
 
-def _page(file: File, given: ReadFile) -> tuple[list[str], int]:
-    """Return what was asked for, and how many lines there are."""
+def _cut_page(file: File, given: ReadFile) -> tuple[list[str], int]:
+    """Return the requested lines, and the number of lines in the file."""
     lines: list[str] = []
     room, total = MAX_PAGE, 0
     for raw in raw_lines(given.path, file):
@@ -161,7 +161,7 @@ def _page(file: File, given: ReadFile) -> tuple[list[str], int]:
     return lines, total
 
 
-def _line(item: Item) -> str:
+def _format_item(item: Item) -> str:
     name = escape_name(item.name)
     secret = ", holds secrets, cannot be read" if holds_secrets(item.name) else ""
     match item.kind:
@@ -179,7 +179,7 @@ def _line(item: Item) -> str:
 def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
     reader = FileReader(files, blocking)
     return (
-        looking(
+        reading_tool(
             name="list_files",
             id="files.folder.list",
             description=(
@@ -193,7 +193,7 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             target=lambda given: escape_name(given.path),
             looks_at="folder",
         ),
-        looking(
+        reading_tool(
             name="read_file",
             id="files.file.read",
             description=(
@@ -213,9 +213,9 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
 
 # --- writing --------------------------------------------------------------------------------------
 
-# Of a file that is written, and of one that is edited, before and after, in bytes.
+# Bytes of a written file, and of an edited one, before and after.
 MAX_CONTENT = 2 << 20
-# What the plan of a call says of a file that is not there yet.
+# State of a file that does not exist yet, in the plan of a call.
 ABSENT = "absent"
 
 _TOO_LARGE = f"has, or would have, more than {MAX_CONTENT:,} bytes; it is too large to be edited"
@@ -263,7 +263,7 @@ class FileWriter:
         return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
     async def edit_file(self, given: EditText, context: ToolContext) -> str:
-        """Replace one piece of a text file, or every one like it."""
+        """Replace one occurrence of a text in a file, or all of them."""
         if given.old == given.new:
             raise ToolFailure("old and new are the same; nothing was changed")
         untrusted = context.label.untrusted
@@ -275,7 +275,7 @@ class FileWriter:
                     raise PathRefused(given.path, _TOO_LARGE)
                 data = file.read(MAX_CONTENT)
                 refuse_binary(given.path, data, file.stat.st_size)
-                data, count = _edited(given, data)
+                data, count = _apply_edit(given, data)
                 untrusted_now = untrusted or file.untrusted
                 root.write(path, data, untrusted=untrusted_now, expect=file.stat)
                 return count
@@ -285,7 +285,7 @@ class FileWriter:
         return f"edited {escape_name(given.path)}: {count} replaced"
 
     async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
-        """Say what would be written where, and what stands there now."""
+        """Plan the write: the new content, and the present state of the file."""
         return await self._plan("write", given.path, f":\n{given.content}", context)
 
     async def plan_edit(self, given: EditText, context: ToolContext) -> Plan:
@@ -294,18 +294,18 @@ class FileWriter:
         return await self._plan("edit", given.path, text, context)
 
     async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
-        def look() -> tuple[str, ApprovalScope | None, str]:
+        def inspect() -> tuple[str, ApprovalScope | None, str]:
             root, inner, start = self._files.reached(path, context.route)
-            return _state(root, inner), folder_scope(verb, root, inner, start), inner
+            return _fingerprint(root, inner), folder_scope(verb, root, inner, start), inner
 
-        before, scope, inner = await self._blocking(look)
+        before, scope, inner = await self._blocking(inspect)
         foreign = before != ABSENT and escape_invisible(path) not in context.written
         action = WriteFile(protection(inner) is not None, foreign)
         return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
 
 
-def _edited(given: EditText, data: bytes) -> tuple[bytes, int]:
-    """Make the edited file, and say how often the piece stood there."""
+def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:
+    """Return the edited content and the number of replacements."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -326,8 +326,8 @@ def _edited(given: EditText, data: bytes) -> tuple[bytes, int]:
     return text.replace(old, new).encode(), count
 
 
-def _state(root: Root, path: str) -> str:
-    """Name what is at *path*, so that it can be told whether it is still the same."""
+def _fingerprint(root: Root, path: str) -> str:
+    """Return a fingerprint of the content at *path*, to notice a change."""
     with reaching(path):
         try:
             with root.file(path) as file:

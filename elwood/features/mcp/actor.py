@@ -1,7 +1,7 @@
-"""The actor of one MCP server: keeps it connected, calls its tools, knows which were accepted.
+"""Actor of one MCP server: keep it connected, call its tools, store which tools are accepted.
 
-Whatever the server does stays in here: it crashes, hangs or floods its own nursery, which is begun
-anew after a growing delay, and after too many crashes not until the owner says so.
+Faults of the server (a crash, a hang, a flood) stay in its own nursery.  The nursery is restarted
+with a growing delay; after too many crashes only the owner can start it again.
 """
 
 import logging
@@ -61,22 +61,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("elwood.mcp")
 
-# Started again after 1, 2, 4 … 60 s; the fifth crash within ten minutes is the last.
+# Restart after 1, 2, 4 … 60 s; the fifth crash within ten minutes parks the server.
 POLICY = RestartPolicy(first_delay=1.0, max_delay=60.0, max_crashes=4, within=600.0)
 REMOTE_POLICY = RestartPolicy(first_delay=1.0, max_delay=300.0, max_crashes=None, within=3600.0)
-# Calls at a time; more wait.
+# Concurrent calls; more calls wait.
 MAX_CALLS = 8
-# Seconds between two looks at a list of tools that the server says has changed.
+# Minimum seconds between two reloads of a tool list that has changed.
 RELIST = 30.0
-# Seconds before the deadline of a call at which we end it: we know what it waited for.
+# Seconds before the deadline of a call at which the actor ends it, to report the cause.
 TO_SAY_WHAT = 2.0
-# Seconds that a server has, after a call was cancelled, to show that it still answers.
+# Seconds in which a server must list its tools after a call was cancelled.
 SIGN_OF_LIFE = 10.0
-# Seconds between two looks at how much memory a server takes.
+# Seconds between two measurements of a server's memory.
 LOOK_EVERY = 60.0
-# Seconds that the owner has to answer what a server asks; the call has its own limit.
+# Seconds for the owner to answer a server's question; the call has its own limit.
 TO_ANSWER = 300.0
-# Characters of what is said of an error.
+# Characters of an error description.
 MAX_ERROR = 300
 
 Connect = Callable[
@@ -88,11 +88,12 @@ third when the server asks something."""
 
 
 class McpServer:
-    """Keeps the server *name*, as *settings* say.
+    """Actor of the server *name*.
 
-    *connect* reaches it, *show* lets the model have its tools, *keep* puts the files of an answer
-    into the workspace and gives its text, *tell* tells the owner, with commands to press.  *rss*
-    says how many bytes its processes take, *errors* what they wrote to stderr.
+    *connect* opens a connection, *show* publishes the tools to the model, *keep* writes the files
+    of a result into the workspace and returns its text, *tell* sends a message with command buttons
+    to the owner, *rss* returns the bytes of memory of its processes, *errors* holds the end of its
+    stderr.
     """
 
     def __init__(
@@ -133,32 +134,32 @@ class McpServer:
         self._stray: tuple[str, ...] = ()
         self._is_wanted = False
         self._changed = Signal()
-        # What the owner can cut off: a connection, or a delay before the next.
+        # Cancelled by the owner's commands: covers a connection, or a delay before the next one.
         self._scope = trio.CancelScope()
         self._life: trio.Nursery | None = None
         self._question: ServerQuestion | None = None
         self._reply: Reply[Block] = Reply()
 
     async def load(self) -> None:
-        """Read what was accepted, and let the model have it."""
+        """Load the accepted tools and publish them to the model."""
         self._book = await self._blocking(self._store.read)
         self._publish()
 
     async def run(self, mailbox: Mailbox[ServerMail]) -> None:
         await self.load()
-        # Nobody knows what a server offers that was never asked.
+        # A server that was never connected has no known tools.
         self._is_wanted = self._settings.start == "eager" or not self._book.met
         if self._book.off:
-            self._turn("off")
+            self._set_state("off")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_connected, nursery)
             nursery.start_soon(self._show_state)
             async for message in mailbox:
                 match message:
                     case CallTool() | ReadResource() | ReadPrompt():
-                        nursery.start_soon(self._take, message)
+                        nursery.start_soon(self._handle_request, message)
                     case Steer():
-                        nursery.start_soon(self._steer, message)
+                        nursery.start_soon(self._handle_steer, message)
                     case _:
                         assert_never(message)
             nursery.cancel_scope.cancel()
@@ -170,13 +171,13 @@ class McpServer:
             while self._state in ("off", "parked") or not self._is_wanted:
                 await self._changed.wait()
             with trio.CancelScope() as self._scope:
-                self._turn("starting")
-                error = await self._connected(nursery)
-                if self._scope.cancel_called:  # the owner has said something else meanwhile
+                self._set_state("starting")
+                error = await self._stay_connected(nursery)
+                if self._scope.cancel_called:  # the owner's command has replaced this attempt
                     continue
                 if error is None:
-                    self._turn("idle")
-                elif (delay := self._crashed(error)) is None:
+                    self._set_state("idle")
+                elif (delay := self._record_crash(error)) is None:
                     words = (
                         f"The MCP server {self.name} is parked: {self._why}. "
                         f"/mcp restart {self.name} starts it again."
@@ -185,13 +186,13 @@ class McpServer:
                 else:
                     await trio.sleep(delay)
 
-    def _crashed(self, error: Exception) -> float | None:
-        """Note a crash; say after how many seconds it is begun anew, or None if it is parked."""
+    def _record_crash(self, error: Exception) -> float | None:
+        """Record a crash; return the seconds until the restart, or None if the server is parked."""
         words, why = self._errors.last(), describe(error)
         self._why = one_line(f"{why}; it wrote: {words}" if words else why, MAX_ERROR)
         log.warning("MCP server ended", extra={"server": self.name, "why": self._why})
         policy = POLICY
-        if self._settings.url:  # it may come back by itself, and costs nothing meanwhile
+        if self._settings.url:  # a remote server may recover, and retrying costs nothing
             policy = REMOTE_POLICY
             report_error("connecting", self._why)
         now = trio.current_time()
@@ -199,22 +200,22 @@ class McpServer:
         delay = policy.delay(len(self._crashes))
         is_mute = isinstance(error, BaseExceptionGroup) and error.subgroup(NoAnswer) is not None
         if delay is None or (is_mute and self._legacy and not self._settings.url):
-            self._turn("parked")
+            self._set_state("parked")
             return None
-        # An old server may say nothing at all to a question that it does not know.
+        # An old server may ignore a request that it does not know.
         self._legacy = self._legacy or is_mute
         self._restarts += 1
-        self._turn("waiting")
+        self._set_state("waiting")
         return delay
 
-    async def _connected(self, nursery: trio.Nursery) -> Exception | None:
-        """Be connected until that is over; give what broke it, or None if we ended it."""
+    async def _stay_connected(self, nursery: trio.Nursery) -> Exception | None:
+        """Connect and stay connected; return the error that ended it, or None if we closed it."""
         error: Exception | None = None
         try:
             await self._connection_life(nursery)
         except* Halt:
             raise
-        except* Exception as group:  # of the SDK, in groups: whatever it is, it is the server's
+        except* Exception as group:  # the SDK raises groups; any error is the server's fault
             error = group
         return error
 
@@ -226,24 +227,24 @@ class McpServer:
 
         async with self._connect(self._legacy, changed, self._elicit) as connection:
             try:
-                await self._list(connection, nursery)
+                await self._load_tools(connection, nursery)
                 listed, self._last_call = -math.inf, trio.current_time()
                 async with trio.open_nursery() as self._life:
                     self._connection = connection
-                    self._turn("ready")
+                    self._set_state("ready")
                     clear_error("connecting")
-                    self._life.start_soon(self._idle, self._life.cancel_scope)
+                    self._life.start_soon(self._close_when_idle, self._life.cancel_scope)
                     self._life.start_soon(connection.watch, changed)
                     while True:
                         await relist.wait()
                         await trio.sleep(max(0.0, listed + RELIST - trio.current_time()))
                         relist, listed = trio.Event(), trio.current_time()
-                        await self._list(connection, nursery)
+                        await self._load_tools(connection, nursery)
             finally:
                 self._connection = self._life = None
 
-    async def _idle(self, scope: trio.CancelScope) -> None:
-        """End the connection when it was not used for long enough."""
+    async def _close_when_idle(self, scope: trio.CancelScope) -> None:
+        """Close the connection when it has been idle for long enough."""
         idle = self._settings.idle or math.inf
         while True:
             left = self._last_call + idle - trio.current_time()
@@ -253,15 +254,15 @@ class McpServer:
         self._is_wanted, self._connection = False, None
         scope.cancel()
 
-    async def _sign_of_life(self, connection: "Connection") -> None:
-        """After a call that was given up: a server that answers nothing else either is ended."""
+    async def _check_alive(self, connection: "Connection") -> None:
+        """Break the connection if the server does not list its tools after a cancelled call."""
         with trio.move_on_after(SIGN_OF_LIFE):
             with suppress(ServerRefused):
                 await connection.list_tools()
             return
         raise NotConnected("it answered neither a call nor what was asked after it")
 
-    async def _list(self, connection: "Connection", nursery: trio.Nursery) -> None:
+    async def _load_tools(self, connection: "Connection", nursery: trio.Nursery) -> None:
         within = self._settings.start_timeout
         with trio.move_on_after(within) as scope:
             offered = await connection.list_tools()
@@ -288,7 +289,7 @@ class McpServer:
             nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",))
 
     def _note_stray_rules(self, offered: Sequence[str]) -> None:
-        """Say which rules of the owner are about tools that the server does not have."""
+        """Log the configured rules for tools that the server does not have."""
         stray = tuple(name for name in self._settings.tools if name not in offered)
         if stray != self._stray:
             for name in stray:
@@ -301,7 +302,7 @@ class McpServer:
         self._stray = stray
 
     def _publish(self) -> None:
-        """Let the model have what was accepted, whether the server is up or not."""
+        """Publish the accepted tools to the model, whether or not the server runs."""
         tools = list(self._book.accepted.values())
         if self._offer is not None:
             tools = list(self._offer.usable)
@@ -309,13 +310,15 @@ class McpServer:
 
     # --- calls --------------------------------------------------------------------------------
 
-    async def _take(self, asked: CallTool | ReadResource | ReadPrompt) -> None:
-        """Answer; whoever asked goes away at their deadline."""
-        with asked.reply.while_wanted():
-            asked.reply.set(await self._answer(asked))
+    async def _handle_request(self, request: CallTool | ReadResource | ReadPrompt) -> None:
+        """Reply to *request*; stop when the requester has given up."""
+        with request.reply.while_wanted():
+            request.reply.set(await self._answer_request(request))
 
-    async def _answer(self, asked: CallTool | ReadResource | ReadPrompt) -> CallDone | CallFailed:
-        call, repeats = asked if isinstance(asked, CallTool) else None, True
+    async def _answer_request(
+        self, request: CallTool | ReadResource | ReadPrompt
+    ) -> CallDone | CallFailed:
+        call, repeats = request if isinstance(request, CallTool) else None, True
         if self._book.off:
             return CallFailed(f"the MCP server {self.name} is off")
         if call is not None:
@@ -327,13 +330,13 @@ class McpServer:
         limit = self._settings.timeout
         with trio.move_on_after(limit - min(TO_SAY_WHAT, limit / 10)):
             for tries in range(2):
-                connection = await self._ready(patient=tries > 0)
+                connection = await self._wait_for_connection(patient=tries > 0)
                 if isinstance(connection, CallFailed):
                     return connection
                 if call is not None and not any(tool.pin == call.pin for tool in self._usable):
                     return CallFailed(f"{call.tool} of {self.name} has changed, so it is off now")
                 is_sent = not repeats
-                answer = await self._asked(connection, asked)
+                answer = await self._send_request(connection, request)
                 if answer is not None:
                     return answer
                 if not repeats:
@@ -345,28 +348,28 @@ class McpServer:
     def _usable(self) -> Sequence[ToolDefinition]:
         return self._offer.usable if self._offer is not None else ()
 
-    async def _ready(self, *, patient: bool) -> "Connection | CallFailed":
-        """Wait until the server is there, and have it started if it is not."""
+    async def _wait_for_connection(self, *, patient: bool) -> "Connection | CallFailed":
+        """Wait for a connection, and start the server if it is not running."""
         if not self._is_wanted:
             self._is_wanted = True
             self._changed.give()
         while (connection := self._connection) is None:
             if self._state in ("off", "parked") or (self._state == "waiting" and not patient):
-                return CallFailed(f"the MCP server {self.name} does not run: {self._told}")
+                return CallFailed(f"the MCP server {self.name} does not run: {self._state_text}")
             await self._changed.wait()
         return connection
 
-    async def _asked(
-        self, connection: "Connection", asked: CallTool | ReadResource | ReadPrompt
+    async def _send_request(
+        self, connection: "Connection", request: CallTool | ReadResource | ReadPrompt
     ) -> CallDone | None:
-        """Ask the server; None if it was lost meanwhile."""
+        """Send *request* to the server; return None if the connection was lost."""
         self._used += 1
         number = self._used
-        self._calls[number] = label = _label(asked)
+        self._calls[number] = label = _label(request)
         try:
             async with self._slots:
                 with waiting(label):
-                    found, failed = await self._found(connection, asked, number)
+                    rendered, failed = await self._fetch_result(connection, request, number)
         except NotConnected:
             if self._connection is connection:
                 self._connection = None
@@ -375,18 +378,18 @@ class McpServer:
             return CallDone(one_line(str(error), 2000), failed=True)
         except trio.Cancelled:
             if self._life is not None and self._connection is connection:
-                self._life.start_soon(self._sign_of_life, connection)
+                self._life.start_soon(self._check_alive, connection)
             raise
         finally:
             del self._calls[number]
             self._last_call = trio.current_time()
-        return CallDone(await self._keep(found) if found.files else found.text, failed)
+        return CallDone(await self._keep(rendered) if rendered.files else rendered.text, failed)
 
-    async def _found(
-        self, connection: "Connection", asked: CallTool | ReadResource | ReadPrompt, number: int
+    async def _fetch_result(
+        self, connection: "Connection", request: CallTool | ReadResource | ReadPrompt, number: int
     ) -> tuple[Rendered, bool]:
         folder = f"mcp/{self.name}"
-        match asked:
+        match request:
             case ReadResource(uri=""):
                 text = listing(await connection.list_resources(), "resources")
                 return fitted(text, folder, {}), False
@@ -399,52 +402,54 @@ class McpServer:
                 return messages(await connection.read_prompt(name, given), folder), False
             case CallTool():
 
-                async def shown(progress: float, total: float | None, message: str | None) -> None:
+                async def show_progress(
+                    progress: float, total: float | None, message: str | None
+                ) -> None:
                     await trio.lowlevel.checkpoint()
                     of = f" of {total:g}" if total else ""
-                    words = f"{_label(asked)}: {progress:g}{of} {message or ''}"
+                    words = f"{_label(request)}: {progress:g}{of} {message or ''}"
                     self._calls[number] = one_line(words, 200)
                     self._changed.give()
 
-                result = await connection.call(asked.tool, asked.arguments, shown)
+                result = await connection.call(request.tool, request.arguments, show_progress)
                 return render(result.content, result.structured, folder), result.failed
 
-    async def _elicit(self, asked: Block) -> Block:
-        """Ask the owner what the server wants to know, while it works for them."""
+    async def _elicit(self, form: Block) -> Block:
+        """Put the server's question to the owner; cancel it if no call is in progress."""
         if not self._calls or self._question is not None:
             return {"action": "cancel"}
-        found = question(self.name, asked)
-        if isinstance(found, str):
-            await self._tell(f"The MCP server {self.name} was not answered: {found}.", ())
+        prompt = question(self.name, form)
+        if isinstance(prompt, str):
+            await self._tell(f"The MCP server {self.name} was not answered: {prompt}.", ())
             return {"action": "decline"}
-        self._question, self._reply = found, Reply()
+        self._question, self._reply = prompt, Reply()
         try:
             with trio.move_on_after(TO_ANSWER):
-                await self._tell(found.words, found.buttons)
+                await self._tell(prompt.words, prompt.buttons)
                 return await self._reply.wait()
             return {"action": "cancel"}
         finally:
             self._question = None
 
-    def _answered(self, words: str, *, decline: bool) -> str:
-        if (asked := self._question) is None:
+    def _answer_question(self, words: str, *, decline: bool) -> str:
+        if (prompt := self._question) is None:
             return f"{self.name} asks nothing now."
-        content = {} if decline else answer_to(asked, words)
+        content = {} if decline else answer_to(prompt, words)
         if isinstance(content, str):
             return f"That is no answer yet: {content}."
         action = {"action": "decline"} if decline else {"action": "accept", "content": content}
         self._reply.set(action)
         return f"{self.name} was told that you do not answer." if decline else "It was told so."
 
-    # --- what the owner sees and says -----------------------------------------------------------
+    # --- status and commands for the owner -------------------------------------------------------
 
-    def _turn(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self._state = state
         self._changed.give()
 
     @property
-    def _told(self) -> str:
-        """Say in a few words how the server does."""
+    def _state_text(self) -> str:
+        """Format the state of the server in a few words."""
         return {
             "off": "off",
             "idle": "not started",
@@ -454,8 +459,8 @@ class McpServer:
             "parked": f"parked after: {self._why}",
         }[self._state]
 
-    def _summary(self) -> str:
-        parts = [self._told]
+    def _summarize(self) -> str:
+        parts = [self._state_text]
         if (connection := self._connection) is not None:
             parts.append(f"{connection.version} ({connection.era})")
             parts += [f"{self._size >> 20} MB"] if self._size else []
@@ -474,50 +479,50 @@ class McpServer:
         return "; ".join([*parts, *self._calls.values()])
 
     async def _show_state(self) -> None:
-        """Let `elwood inspect` show how the server does."""
+        """Show the state of the server in `elwood inspect`."""
         while True:
-            with waiting(self._summary()), trio.move_on_after(LOOK_EVERY) as scope:
+            with waiting(self._summarize()), trio.move_on_after(LOOK_EVERY) as scope:
                 await self._changed.wait()
             if scope.cancelled_caught:
                 self._size = await self._blocking(self._rss)
 
-    async def _steer(self, steer: Steer) -> None:
+    async def _handle_steer(self, steer: Steer) -> None:
         try:
-            steer.reply.set(await self._steered_to(steer))
+            steer.reply.set(await self._run_steer(steer))
         except DiskFull as error:
             steer.reply.set(Steered(f"That was not done: {error}"))
 
-    async def _steered_to(self, steer: Steer) -> Steered:
+    async def _run_steer(self, steer: Steer) -> Steered:
         name = self.name
         match steer.what:
             case "summary":
-                return Steered(f"{name}: {self._summary()}")
+                return Steered(f"{name}: {self._summarize()}")
             case "show":
-                return Steered(await self._details())
+                return Steered(await self._describe_tools())
             case "enable" | "restart":
                 self._book.off = False
                 await self._store.write(self._book)
                 self._crashes, self._legacy = [], False
                 self._publish()
                 self._is_wanted = True
-                self._turn("idle")
+                self._set_state("idle")
                 self._scope.cancel()
                 return Steered(f"{name} is being started.")
             case "disable":
                 self._book.off = True
                 await self._store.write(self._book)
                 self._publish()
-                self._turn("off")
+                self._set_state("off")
                 self._scope.cancel()
                 return Steered(f"{name} is off, and stays so until /mcp enable {name}.")
             case "accept":
                 return await self._accept(steer.words)
             case "answer" | "decline" as what:
-                return Steered(self._answered(steer.words, decline=what == "decline"))
+                return Steered(self._answer_question(steer.words, decline=what == "decline"))
 
-    async def _details(self) -> str:
+    async def _describe_tools(self) -> str:
         self._size = await self._blocking(self._rss)
-        lines = [f"{self.name}: {self._summary()}"]
+        lines = [f"{self.name}: {self._summarize()}"]
         offer = self._offer or Offer(usable=tuple(self._book.accepted.values()))
         lines += [f"- {tool.name}" for tool in offer.usable]
         lines += [f"- {tool.name}: off until you accept it" for tool in offer.waiting]
@@ -526,10 +531,10 @@ class McpServer:
         return "\n".join(lines)
 
     async def _accept(self, code: str) -> Steered:
-        """Show what waits, or accept exactly what was shown under *code*."""
+        """Show the pending tools, or accept them if *code* is theirs."""
         offer = self._offer
         if offer is None:
-            return Steered(f"{self.name} has not said yet what it offers: {self._told}.")
+            return Steered(f"{self.name} has not said yet what it offers: {self._state_text}.")
         if not offer.waiting:
             return Steered(f"Nothing of {self.name} waits to be accepted.")
         if code != offer.code:
@@ -545,8 +550,8 @@ class McpServer:
         return Steered(f"Accepted, and used from the next message on: {', '.join(accepted)}.")
 
 
-def _label(asked: CallTool | ReadResource | ReadPrompt) -> str:
-    match asked:
+def _label(request: CallTool | ReadResource | ReadPrompt) -> str:
+    match request:
         case CallTool(tool=tool):
             return tool
         case ReadResource(uri=uri):

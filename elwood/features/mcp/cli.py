@@ -1,4 +1,4 @@
-"""``elwood auth mcp NAME``: logs in to a server elsewhere, by a browser."""
+"""``elwood auth mcp NAME``: log in to a remote server with a browser."""
 
 import logging
 import math
@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from elwood.features.mcp.login import MAX_ANSWER, PORT, Returned, returned
+from elwood.features.mcp.login import MAX_ANSWER, PORT, Redirect, parse_redirect
 from elwood.features.mcp.messages import NotConnected, ServerRefused
 from elwood.features.mcp.parts import MISSING, http_client
 from elwood.features.mcp.settings import McpServers, ServerSettings
@@ -44,12 +44,12 @@ def log_in(config: Config, given: Namespace) -> int:
 async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
     from elwood.features.mcp import client
 
-    auth = client.oauth(settings, store, show=_show, answer=_answer)
+    auth = client.oauth(settings, store, show=_show_login_page, answer=_wait_for_redirect)
     transport = client.remote(
         settings.url, settings.transport, lambda: http_client(settings, lambda status: None, auth)
     )
 
-    async def elicit(asked: object) -> dict[str, object]:
+    async def elicit(form: object) -> dict[str, object]:
         await trio.lowlevel.checkpoint()
         return {"action": "cancel"}
 
@@ -60,46 +60,46 @@ async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
                 transport, legacy=False, within=math.inf, changed=lambda: None, elicit=elicit
             ) as connection:
                 count = len(await connection.list_tools())
-    except* Exception as group:  # of the SDK, in groups
+    except* Exception as group:  # the SDK raises groups
         failed = describe(group)
     if failed:
         raise CliFailure(f"not logged in: {failed}")
     return count
 
 
-async def _show(url: str) -> None:
+async def _show_login_page(url: str) -> None:
     await trio.lowlevel.checkpoint()
     print(f"Open this page in a browser, and log in:\n\n{escape_invisible(url)}\n")
     print("If the browser runs on another machine, paste the address that it ends at here.")
 
 
-async def _answer() -> Returned:
-    """Wait for the browser, or for what is pasted, whichever comes first."""
-    found: list[Returned] = []
+async def _wait_for_redirect() -> Redirect:
+    """Wait for the browser's redirect or a pasted address, whichever comes first."""
+    results: list[Redirect] = []
     async with trio.open_nursery() as nursery:
 
-        def take(text: str) -> None:
-            answer = returned(text)
+        def accept(text: str) -> None:
+            answer = parse_redirect(text)
             if answer.code or answer.error:
-                found.append(answer)
+                results.append(answer)
                 nursery.cancel_scope.cancel()
 
-        async def visited(stream: trio.SocketStream) -> None:
+        async def serve_redirect(stream: trio.SocketStream) -> None:
             async with stream:
                 line = (await stream.receive_some(MAX_ANSWER)).decode("latin-1").split(" ")
                 await stream.send_all(PAGE)
             if len(line) > 1 and line[1].startswith("/callback?"):
-                take(line[1])
+                accept(line[1])
 
-        async def pasted() -> None:
+        async def read_pasted() -> None:
             while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
-                take(line)
+                accept(line)
 
         try:
-            await nursery.start(partial(trio.serve_tcp, visited, PORT, host="127.0.0.1"))
+            await nursery.start(partial(trio.serve_tcp, serve_redirect, PORT, host="127.0.0.1"))
         except OSError as error:
             raise NotConnected(f"port {PORT} is in use: {error.strerror}") from error
-        nursery.start_soon(pasted)
-    if found[0].error:
-        raise ServerRefused(f"the login was refused: {found[0].error}")
-    return found[0]
+        nursery.start_soon(read_pasted)
+    if results[0].error:
+        raise ServerRefused(f"the login was refused: {results[0].error}")
+    return results[0]

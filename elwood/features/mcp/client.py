@@ -1,7 +1,7 @@
-"""The official SDK behind a port of ours: one connection to one server.
+"""Adapter for the official SDK: one connection to one server.
 
-Imported when a server is started, in a worker thread: the SDK takes a second and 37 MB.  Processes
-are ours (`serve`), as the SDK's own have no bounds of a line and no sandbox.
+Imported in a worker thread when a server starts: the SDK takes a second and 37 MB. Elwood starts
+the processes itself (`serve`), because those of the SDK have no line limit and no sandbox.
 """
 
 import logging
@@ -44,10 +44,10 @@ from elwood.features.mcp.lines import (
     MAX_LINE,
     LastWords,
     UnreadableLine,
-    answered,
+    guess_request_id,
     read_message,
 )
-from elwood.features.mcp.login import REDIRECT, Login, Returned
+from elwood.features.mcp.login import REDIRECT, Login, Redirect
 from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
 from elwood.features.mcp.results import Block
 from elwood.features.mcp.settings import ServerSettings
@@ -60,32 +60,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.mcp")
-# What the SDK says of each bad line are 20 lines at ERROR, with what a stranger wrote.
+# For each bad line the SDK logs 20 lines at ERROR, with the server's text.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
-# Seconds for a server to end by itself when its stdin has.
+# Seconds for a server to exit after its stdin was closed.
 GOODBYE = 2.0
-# Bytes read at once; longer lines than this are read in a thread.
+# Bytes per read; longer lines than _LONG are parsed in a thread.
 _CHUNK, _LONG = 1 << 16, 1 << 18
-# Seconds until changes are asked for again when the stream of them has ended.
+# Seconds before subscribing to changes again after the stream has ended.
 AGAIN = 30.0
-# Pages of a list.
+# Maximum pages of a list.
 MAX_PAGES = 50
-# Requests that wait for an answer; the actor has far fewer calls.
+# Maximum pending requests; the actor makes far fewer calls.
 MAX_PENDING = 1000
 
 
 class CallResult(msgspec.Struct, frozen=True):
-    """What a tool gave: *content* as in JSON, and what is *structured*, which was checked."""
+    """Result of a tool call."""
 
-    content: Sequence[Block]
-    structured: object = None
+    content: Sequence[Block]  # JSON blocks
+    structured: object = None  # checked against the tool's output schema
     failed: bool = False
 
 
 class Connection:
-    """Speaks to one server; *version* is that of the protocol."""
+    """Connection to one server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -106,21 +106,23 @@ class Connection:
         return [_definition(tool) for tool in listed]
 
     async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallResult:
-        """Call *tool*.  Being cancelled here tells the server so."""
-        result = await _asked(self._client.call_tool(tool, arguments, progress_callback=progress))
+        """Call *tool*.  Cancelling this call cancels it on the server."""
+        result = await _await_answer(
+            self._client.call_tool(tool, arguments, progress_callback=progress)
+        )
         return CallResult(
-            [_plain(one) for one in result.content],
+            [_to_block(one) for one in result.content],
             result.structured_content,
             bool(result.is_error),
         )
 
     async def read_resource(self, uri: str) -> list[Block]:
-        found = await _asked(self._client.read_resource(uri))
-        return [_plain(one) for one in found.contents]
+        result = await _await_answer(self._client.read_resource(uri))
+        return [_to_block(one) for one in result.contents]
 
     async def read_prompt(self, name: str, arguments: dict[str, str]) -> list[Block]:
-        found = await _asked(self._client.get_prompt(name, arguments))
-        return [_plain(one) for one in found.messages]
+        result = await _await_answer(self._client.get_prompt(name, arguments))
+        return [_to_block(one) for one in result.messages]
 
     async def list_resources(self) -> list[Block]:
         if self.offers.resources is None:
@@ -129,16 +131,16 @@ class Connection:
         more = await self._pages(
             self._client.list_resource_templates, lambda page: page.resource_templates
         )
-        return [_plain(one) for one in (*listed, *more)]
+        return [_to_block(one) for one in (*listed, *more)]
 
     async def list_prompts(self) -> list[Block]:
         if self.offers.prompts is None:
             return []
         listed = await self._pages(self._client.list_prompts, lambda page: page.prompts)
-        return [_plain(one) for one in listed]
+        return [_to_block(one) for one in listed]
 
     async def watch(self, changed: Callable[[], object]) -> None:
-        """Call *changed* when a server of the new kind says that its tools have changed."""
+        """Call *changed* when the tools of a server with the new protocol change."""
         tools = self.offers.tools
         while self.era == "modern" and tools is not None and tools.list_changed:
             try:
@@ -149,25 +151,25 @@ class Connection:
                 log.debug("changes are not told", extra={"why": str(error)})
                 return
             except SubscriptionLost:
-                changed()  # nobody knows what was missed
+                changed()  # changes may have been missed
             await trio.sleep(AGAIN)
 
     async def _pages(
         self, ask: Callable[..., Awaitable[Any]], items: Callable[[Any], Sequence[T]]
     ) -> list[T]:
-        found: list[T] = []
+        listed: list[T] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await _asked(ask(cursor=cursor))
-            found += items(page)
+            page = await _await_answer(ask(cursor=cursor))
+            listed += items(page)
             cursor = page.next_cursor
             if cursor is None:
-                return found
+                return listed
         raise ServerRefused(f"its list has more than {MAX_PAGES} pages")
 
 
-async def _asked(answer: Awaitable[T]) -> T:
-    """Wait for an *answer* of the SDK.  Raises NotConnected and ServerRefused."""
+async def _await_answer(answer: Awaitable[T]) -> T:
+    """Await an *answer* of the SDK. Raises NotConnected and ServerRefused."""
     try:
         return await answer
     except MCPError as error:
@@ -176,13 +178,13 @@ async def _asked(answer: Awaitable[T]) -> T:
         raise ServerRefused(f"error {error.code}: {error.message}") from error
     except ValidationError as error:
         raise ServerRefused("what it answered is not what the protocol says") from error
-    except RuntimeError as error:  # how the SDK says that a result does not fit its schema
+    except RuntimeError as error:  # raised by the SDK if a result does not match its schema
         raise ServerRefused(str(error)) from error
     except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
         raise NotConnected("the connection is closed") from error
 
 
-def _plain(model: BaseModel) -> Block:
+def _to_block(model: BaseModel) -> Block:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -207,30 +209,29 @@ async def connect(
     changed: Callable[[], object],
     elicit: Callable[[Block], Awaitable[Block]],
 ) -> AsyncIterator[Connection]:
-    """Be connected by *transport* in the block; its server must have answered *within* seconds.
+    """Connect by *transport* for the block; the server must answer within *within* seconds.
 
-    *changed* is called when the server says that its list of tools has changed, *elicit* when it
-    wants to know something of the owner.  Raises NotConnected, and whatever the transport does, in
-    groups.
+    *changed* is called when the server's tool list changes, *elicit* when the server asks the owner
+    something.  Raises NotConnected and the errors of the transport, in groups.
     """
 
-    async def heard(message: object) -> None:
+    async def handle_message(message: object) -> None:
         await trio.lowlevel.checkpoint()
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
-    async def asked(
+    async def ask_owner(
         context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
-        return types.ElicitResult.model_validate(await elicit(_plain(params)))
+        return types.ElicitResult.model_validate(await elicit(_to_block(params)))
 
     client = Client(
         transport,
         mode="legacy" if legacy else "auto",
         cache=None,
         client_info=types.Implementation(name="elwood", version=elwood.__version__),
-        message_handler=heard,
-        elicitation_callback=asked,
+        message_handler=handle_message,
+        elicitation_callback=ask_owner,
     )
     with trio.CancelScope(deadline=trio.current_time() + within) as starting:
         async with client:
@@ -243,13 +244,13 @@ async def connect(
 def remote(
     url: str, kind: Literal["http", "sse"], client: Callable[[], "LibraryClient"]
 ) -> Transport:
-    """Make the transport to the server at *url*, by a *client* of ours."""
+    """Create the transport to the server at *url*, with our HTTP *client*."""
     if kind == "sse":
 
-        def made(headers: object = None, timeout: object = None, auth: object = None) -> Any:
+        def make_client(headers: object = None, timeout: object = None, auth: object = None) -> Any:
             return client()
 
-        return sse_client(url, httpx_client_factory=made)
+        return sse_client(url, httpx_client_factory=make_client)
     return _streamable(url, client)
 
 
@@ -257,16 +258,16 @@ def remote(
 async def _streamable(
     url: str, client: Callable[[], "LibraryClient"]
 ) -> AsyncIterator[TransportStreams]:
-    made = client()
+    http = client()
     async with (
-        made,
-        streamable_http_client(url, http_client=made, max_sse_event_size=MAX_LINE) as streams,
+        http,
+        streamable_http_client(url, http_client=http, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
 
 
-class _Kept(TokenStorage):
-    """Keeps a login by *store*, together with what the SDK found out about who gave it."""
+class _StoredLogin(TokenStorage):
+    """Store a login in *store*, with the metadata that the SDK found about its issuer."""
 
     def __init__(self, settings: ServerSettings, store: LoginStore) -> None:
         self._settings = settings
@@ -274,17 +275,17 @@ class _Kept(TokenStorage):
         self.context: OAuthContext | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        found = await in_thread(lambda: self._store.read(self._settings.url))
-        if found.tokens is None:
+        login = await in_thread(lambda: self._store.read(self._settings.url))
+        if login.tokens is None:
             return None
-        tokens = OAuthToken.model_validate(found.tokens)
-        if found.expires and found.expires < time.time():
-            tokens.access_token = ""  # it is to be refreshed: the SDK forgets when it was got
+        tokens = OAuthToken.model_validate(login.tokens)
+        if login.expires and login.expires < time.time():
+            tokens.access_token = ""  # force a refresh: the SDK does not know how old the token is
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         expires = time.time() + tokens.expires_in if tokens.expires_in else 0.0
-        await self._keep(tokens=_plain(tokens), expires=expires)
+        await self._keep(tokens=_to_block(tokens), expires=expires)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         if self._settings.client_id:
@@ -295,24 +296,24 @@ class _Kept(TokenStorage):
                 token_endpoint_auth_method="client_secret_basic" if secret else "none",
                 redirect_uris=[AnyUrl(REDIRECT)],
             )
-        found = await in_thread(lambda: self._store.read(self._settings.url))
-        if found.client is None:
+        login = await in_thread(lambda: self._store.read(self._settings.url))
+        if login.client is None:
             return None
-        return OAuthClientInformationFull.model_validate(found.client)
+        return OAuthClientInformationFull.model_validate(login.client)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        await self._keep(client=_plain(client_info))
+        await self._keep(client=_to_block(client_info))
 
     async def _keep(self, **changed: Any) -> None:
         def keep() -> None:
-            found = msgspec.structs.asdict(self._store.read(self._settings.url))
-            self._store.write(Login(**{**found, **known, **changed}))
+            login = msgspec.structs.asdict(self._store.read(self._settings.url))
+            self._store.write(Login(**{**login, **metadata, **changed}))
 
-        context, known = self.context, {}
+        context, metadata = self.context, {}
         if context is not None and context.oauth_metadata is not None:
-            known["issuer"] = _plain(context.oauth_metadata)
+            metadata["issuer"] = _to_block(context.oauth_metadata)
         if context is not None and context.protected_resource_metadata is not None:
-            known["resource"] = _plain(context.protected_resource_metadata)
+            metadata["resource"] = _to_block(context.protected_resource_metadata)
         await in_thread(keep)
 
 
@@ -320,21 +321,23 @@ def oauth(
     settings: ServerSettings,
     store: LoginStore,
     show: Callable[[str], Awaitable[None]] | None = None,
-    answer: Callable[[], Awaitable[Returned]] | None = None,
+    answer: Callable[[], Awaitable[Redirect]] | None = None,
 ) -> OAuthClientProvider:
-    """Make what logs in: by *show* and *answer* anew, without them by what is kept."""
+    """Create the OAuth provider: log in with *show* and *answer*, or only use the stored login."""
 
-    async def come_back() -> AuthorizationCodeResult:
+    async def wait_for_redirect() -> AuthorizationCodeResult:
         assert answer is not None
-        found = await answer()
-        return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
+        redirect = await answer()
+        return AuthorizationCodeResult(
+            code=redirect.code, state=redirect.state, iss=redirect.issuer
+        )
 
-    async def log_in_first(url: str) -> None:
+    async def refuse_login(url: str) -> None:
         await trio.lowlevel.checkpoint()
         raise NotConnected("it wants a login, by: elwood auth mcp")
 
-    kept, known = _Kept(settings, store), store.read(settings.url)
-    made = OAuthClientProvider(
+    storage, login = _StoredLogin(settings, store), store.read(settings.url)
+    provider = OAuthClientProvider(
         settings.url,
         OAuthClientMetadata(
             client_name="Elwood",
@@ -342,18 +345,18 @@ def oauth(
             grant_types=["authorization_code", "refresh_token"],
             scope=settings.scope or None,
         ),
-        kept,
-        redirect_handler=show or log_in_first,
-        callback_handler=come_back,
+        storage,
+        redirect_handler=show or refuse_login,
+        callback_handler=wait_for_redirect,
     )
-    kept.context = made.context
-    if known.issuer is not None:
-        made.context.oauth_metadata = OAuthMetadata.model_validate(known.issuer)
-    if known.resource is not None:
-        found = ProtectedResourceMetadata.model_validate(known.resource)
-        made.context.protected_resource_metadata = found
-        made.context.auth_server_url = str(found.authorization_servers[0])
-    return made
+    storage.context = provider.context
+    if login.issuer is not None:
+        provider.context.oauth_metadata = OAuthMetadata.model_validate(login.issuer)
+    if login.resource is not None:
+        resource = ProtectedResourceMetadata.model_validate(login.resource)
+        provider.context.protected_resource_metadata = resource
+        provider.context.auth_server_url = str(resource.authorization_servers[0])
+    return provider
 
 
 # --- a process of ours ----------------------------------------------------------------------------
@@ -364,18 +367,19 @@ Run = Callable[[Sequence[Pipe]], Awaitable[str]]
 
 @asynccontextmanager
 async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterator[TransportStreams]:
-    """Speak to a process by lines; when the block ends it is asked to end, and then ended.
+    """Run a process and exchange lines with it for the block.
 
-    What it writes to stderr goes to *errors*.  Raises NotConnected, in a group.
+    At the end its stdin is closed; it is killed if it does not exit.  Its stderr goes to *errors*.
+    Raises NotConnected, in a group.
     """
-    heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, said = anyio.create_memory_object_stream[SessionMessage](0)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     ended, is_over = trio.Event(), False
     with ExitStack() as stack:
         stdin, stdout, stderr = (
             stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())
         )
-        lines = _Lines(stdout, heard, blocking)
+        lines = _Lines(stdout, incoming, blocking)
 
         async def process() -> None:
             try:
@@ -389,8 +393,8 @@ async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterato
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process)
             nursery.start_soon(lines.read)
-            nursery.start_soon(_say, stdin, said, lines.pending)
-            nursery.start_soon(_drain, stderr, errors)
+            nursery.start_soon(_write_messages, stdin, outgoing, lines.pending)
+            nursery.start_soon(_drain_stderr, stderr, errors)
             try:
                 yield read, write
             finally:
@@ -399,12 +403,12 @@ async def serve(run: Run, errors: LastWords, blocking: Blocking) -> AsyncIterato
                     stdin.hang_up()
                     await ended.wait()
                 nursery.cancel_scope.cancel()
-                for stream in (heard, read, write, said):
+                for stream in (incoming, read, write, outgoing):
                     stream.close()
 
 
 class _Lines:
-    """Reads messages from *pipe*; *pending* are the ids of requests that it may answer."""
+    """Reads messages from *pipe*; *pending* holds the ids of unanswered requests."""
 
     def __init__(
         self,
@@ -420,29 +424,29 @@ class _Lines:
         self.finished = trio.Event()
 
     async def read(self) -> None:
-        """Read to the end.  Raises NotConnected for what cannot be borne."""
+        """Read to the end.  Raises NotConnected for a fatal fault."""
         buffer = bytearray()
         try:
             while data := await self._pipe.read_some(_CHUNK):
-                await trio.lowlevel.checkpoint()  # it may write without end
+                await trio.lowlevel.checkpoint()  # the process may write without pause
                 start = len(buffer)
                 buffer += data
                 while (end := buffer.find(b"\n", start)) >= 0:
                     line = bytes(buffer[:end])
                     del buffer[: end + 1]
                     start = 0
-                    await self._take(line)
+                    await self._handle_line(line)
                 if len(buffer) > MAX_LINE:
                     raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
         finally:
             self.finished.set()
 
-    async def _take(self, line: bytes) -> None:
+    async def _handle_line(self, line: bytes) -> None:
         if len(line) > MAX_LINE:
             raise NotConnected(f"it wrote a line longer than {MAX_LINE >> 20} MiB")
         if not line.strip():
             return
-        read = partial(_message, line)
+        read = partial(_parse_message, line)
         try:
             message = read() if len(line) < _LONG else await self._blocking(read)
         except UnreadableLine as error:
@@ -450,7 +454,7 @@ class _Lines:
             log.debug("not a message", extra={"why": str(error), "line": line[:200]})
             if self._garbage >= MAX_GARBAGE:
                 raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
-            id_ = answered(line)
+            id_ = guess_request_id(line)
             if id_ is None or id_ not in self.pending:
                 return
             words = types.ErrorData(code=types.PARSE_ERROR, message=f"unreadable answer: {error}")
@@ -465,17 +469,17 @@ class _Lines:
         await self._heard.send(SessionMessage(message))
 
 
-def _message(line: bytes) -> types.JSONRPCMessage:
+def _parse_message(line: bytes) -> types.JSONRPCMessage:
     try:
         return types.jsonrpc_message_adapter.validate_python(read_message(line), by_name=False)
     except ValidationError:
         raise UnreadableLine("it is no message of JSON-RPC") from None
 
 
-async def _say(
-    pipe: Pipe, said: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
+async def _write_messages(
+    pipe: Pipe, messages: MemoryObjectReceiveStream[SessionMessage], pending: dict[int | str, None]
 ) -> None:
-    async for message in said:
+    async for message in messages:
         if isinstance(message.message, types.JSONRPCRequest):
             pending[message.message.id] = None
             while len(pending) > MAX_PENDING:
@@ -484,7 +488,7 @@ async def _say(
         await pipe.write(text.encode() + b"\n")
 
 
-async def _drain(pipe: Pipe, errors: LastWords) -> None:
+async def _drain_stderr(pipe: Pipe, errors: LastWords) -> None:
     while data := await pipe.read_some(_CHUNK):
         await trio.lowlevel.checkpoint()
         errors.add(data)

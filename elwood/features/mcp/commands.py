@@ -1,4 +1,4 @@
-"""``/mcp``: which servers there are, how they do, and what the owner wants of them."""
+"""``/mcp``: show and control the servers."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.mcp.messages import ServerMail, Steer, Steered
 from elwood.foundation.runtime import ActorUnavailable, Address
 
-# Seconds for an answer of a server's actor, which never waits for the server.
+# Seconds for a reply of a server's actor, which never waits for the server.
 LIMIT = 20.0
 USAGE = (
     "/mcp shows the servers; /mcp show, enable, disable, restart or accept NAME: one of them. "
@@ -29,34 +29,34 @@ NONE = (
 Servers = Mapping[str, Address[ServerMail]]
 
 
-def mcp(servers: Servers) -> SlashCommand:
+def mcp_command(servers: Servers) -> SlashCommand:
     return SlashCommand(
         name="mcp",
         help="my MCP servers, and how they do",
         usage=USAGE,
-        run=partial(command, servers),
+        run=partial(run_mcp, servers),
         group="What I may do",
     )
 
 
-async def command(servers: Servers, call: CommandCall) -> CommandAnswer:
+async def run_mcp(servers: Servers, call: CommandCall) -> CommandAnswer:
     if not servers:
         return CommandAnswer(NONE)
     what, _, rest = call.given.partition(" ")
     name, _, words = rest.strip().partition(" ")
     match what:
         case "":
-            lines = [(await _ask(one, Steer(what="summary"))).words for one in servers.values()]
+            lines = [(await _send(one, Steer(what="summary"))).words for one in servers.values()]
             return CommandAnswer("\n".join([*lines, "", USAGE]))
         case "show" | "enable" | "disable" | "restart" | "accept" | "answer" | "decline":
             if name not in servers:
                 return CommandAnswer(f"There is no MCP server {name}, but {', '.join(servers)}.")
-            said = await _ask(servers[name], Steer(what=what, words=words))
-            return CommandAnswer(said.words, buttons=said.buttons)
+            reply = await _send(servers[name], Steer(what=what, words=words))
+            return CommandAnswer(reply.words, buttons=reply.buttons)
     return CommandAnswer(USAGE)
 
 
-async def _ask(server: Address[ServerMail], steer: Steer) -> Steered:
+async def _send(server: Address[ServerMail], steer: Steer) -> Steered:
     with trio.move_on_after(LIMIT):
         try:
             return await server.ask(steer)
@@ -66,13 +66,13 @@ async def _ask(server: Address[ServerMail], steer: Steer) -> Steered:
 
 
 class PromptWords(SessionExtension):
-    """``/prompt SERVER NAME WORDS``: has the model read it by a tool, as a stranger's."""
+    """``/prompt SERVER NAME WORDS``: the model reads the prompt with a tool, as untrusted text."""
 
     def __init__(self, log: SessionLog) -> None:
         pass
 
     async def expand(self, command: str) -> str:
-        """Say in words what ``/prompt`` asks for."""
+        """Translate ``/prompt`` into a request to the model."""
         await trio.lowlevel.checkpoint()
         first, *given = command.split()
         if first != "/prompt":

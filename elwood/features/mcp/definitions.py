@@ -1,4 +1,4 @@
-"""What a server says its tools are: pinned, checked, shown, compared with what was accepted."""
+"""Tool definitions of a server: pin, check, show, and compare with the accepted ones."""
 
 import difflib
 import hashlib
@@ -13,37 +13,37 @@ from elwood.agent.conversation.calls import Risk
 from elwood.features.mcp.settings import ToolRule
 from elwood.foundation.text.characters import escape_invisible
 
-# Tools of one server; more would fill every prompt.
+# Tools of one server; more would crowd every prompt.
 MAX_TOOLS = 200
-# Characters of a description that a model is shown, and those of a schema.
+# Characters of a description shown to a model, and of a schema.
 MAX_DESCRIPTION, MAX_SCHEMA = 1000, 32_000
-# How deep a schema, and any message of a server, may be nested.
+# Maximum nesting of a schema and of any message of a server.
 MAX_DEPTH = 64
-# What models take as the name of a tool.
+# Characters of a tool name that models accept.
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-# Categories of characters that show nothing, or move what stands around them.
+# Unicode categories that are invisible or reorder the text around them.
 _HIDDEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """One tool, as its server describes it; *input* and the rest are canonical JSON, or empty."""
+    """One tool as its server describes it."""
 
     name: str
     title: str = ""
-    description: str = ""
-    input: str = "{}"
-    output: str = ""
-    annotations: str = ""
+    description: str = ""  # untrusted text
+    input: str = "{}"  # input schema, canonical JSON
+    output: str = ""  # output schema, canonical JSON or ""
+    annotations: str = ""  # canonical JSON or ""
 
     @property
     def pin(self) -> str:
-        """The hash of all of it: what was accepted is exactly this."""
+        """The SHA-256 hash of the whole definition."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 def canonical(value: object) -> str:
-    """Write *value* as JSON in one way only; nothing is empty.
+    """Format *value* as canonical JSON; None as "".
 
     >>> canonical({"b": 1, "a": None}), canonical(None)
     ('{"a":null,"b":1}', '')
@@ -54,7 +54,7 @@ def canonical(value: object) -> str:
 
 
 def model_name(server: str, tool: str) -> str:
-    """Name a tool as models know it; a name that is too long ends in a hash.
+    """Return the model's name of a tool; a long name is cut and ends in a hash.
 
     >>> model_name("time", "get.now"), len(model_name("time", "x" * 100))
     ('time__get_now', 64)
@@ -66,7 +66,7 @@ def model_name(server: str, tool: str) -> str:
 
 
 def refusal(tool: ToolDefinition) -> str | None:
-    """Say why *tool* cannot be accepted; None if it can.
+    """Return the reason why *tool* cannot be accepted, or None.
 
     >>> refusal(ToolDefinition("a b")), refusal(ToolDefinition("a", description="x\\u202ey"))
     ('its name is not made of letters, digits, _, - and .', 'it has hidden characters: ⟨U+202E⟩')
@@ -74,7 +74,7 @@ def refusal(tool: ToolDefinition) -> str | None:
     if not _NAME.fullmatch(tool.name):
         return "its name is not made of letters, digits, _, - and ."
     text = f"{tool.title}{tool.description}{tool.input}{tool.output}{tool.annotations}"
-    # In JSON what is hidden may stand there escaped.
+    # JSON may contain hidden characters in escaped form.
     for part in (text, *_texts(tool.input), *_texts(tool.output), *_texts(tool.annotations)):
         hidden = {char for char in set(part) if _is_hidden(char)}
         if hidden:
@@ -106,7 +106,7 @@ def _references(schema: object) -> Iterator[str]:
 
 
 def walk(value: object) -> Iterator[object]:
-    """List *value* and all in it, keys too."""
+    """Yield *value* and everything nested in it, keys too."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -118,34 +118,30 @@ def walk(value: object) -> Iterator[object]:
 
 
 def is_deep(value: object, left: int = MAX_DEPTH) -> bool:
-    """Tell whether *value*, which came as JSON, is nested deeper than *left*."""
+    """Return True if the JSON *value* is nested deeper than *left*."""
     within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     below = (one for one in within if isinstance(one, dict | list))
     return any(left == 1 or is_deep(one, left - 1) for one in below)
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a server offers now, beside what was accepted of it.
+    """The tools that a server offers now, compared with the accepted ones."""
 
-    *usable* are the tools that are what was accepted.  *waiting* are new or changed ones;
-    *refused* says by name why others cannot be accepted.
-    """
-
-    usable: tuple[ToolDefinition, ...] = ()
-    waiting: tuple[ToolDefinition, ...] = ()
-    gone: tuple[str, ...] = ()
-    refused: Mapping[str, str] = {}
+    usable: tuple[ToolDefinition, ...] = ()  # equal to the accepted definition
+    waiting: tuple[ToolDefinition, ...] = ()  # new or changed
+    gone: tuple[str, ...] = ()  # accepted but no longer offered
+    refused: Mapping[str, str] = {}  # reason by name why a tool cannot be accepted
 
     @property
     def code(self) -> str:
-        """Name what waits: who accepts by it accepts exactly this."""
+        """The checksum of the waiting tools: accepting by it accepts exactly these."""
         return hashlib.sha256("".join(t.pin for t in self.waiting).encode()).hexdigest()[:8]
 
 
 def compare(
     server: str, offered: Sequence[ToolDefinition], accepted: Mapping[str, ToolDefinition]
 ) -> Offer:
-    """Compare what *server* offers with what was accepted of it, by name."""
+    """Compare the tools *offered* by *server* with the *accepted* ones, by name."""
     refused: dict[str, str] = {}
     sound: dict[str, ToolDefinition] = {}
     for tool in offered:
@@ -169,7 +165,7 @@ def compare(
 
 
 def risk_of(tool: ToolDefinition, rule: ToolRule) -> Risk:
-    """Say what a call may do: what the owner says; else a change, or worse if the server says so.
+    """Return the risk of a call: the owner's rule, else "write", or "destructive" if hinted.
 
     >>> risk_of(ToolDefinition("a", annotations='{"readOnlyHint":true}'), ToolRule())
     'write'
@@ -183,20 +179,20 @@ def risk_of(tool: ToolDefinition, rule: ToolRule) -> Risk:
 
 
 def describe(tool: ToolDefinition) -> str:
-    """Write all that *tool* is, for the owner to read: nothing in it is hidden."""
+    """Format the whole of *tool* for the owner, with invisible characters escaped."""
     schema = json.dumps(json.loads(tool.input or "{}"), indent=1, ensure_ascii=False)
     lines = [tool.name, f"title: {tool.title}" if tool.title else "", tool.description, schema]
     extra = (("result", tool.output), ("annotations", tool.annotations))
     lines += [f"{what}: {text}" for what, text in extra if text]
-    return "\n".join(_seen(line) for line in "\n".join(filter(None, lines)).split("\n"))
+    return "\n".join(_escape_line(line) for line in "\n".join(filter(None, lines)).split("\n"))
 
 
-def _seen(line: str) -> str:
+def _escape_line(line: str) -> str:
     return escape_invisible(line).replace("\n", "")
 
 
 def review(offer: Offer, accepted: Mapping[str, ToolDefinition]) -> str:
-    """Show what waits: new tools whole, changed ones by what changed."""
+    """Format the waiting tools: new ones whole, changed ones as a diff."""
     parts = []
     for tool in offer.waiting:
         old = accepted.get(tool.name)

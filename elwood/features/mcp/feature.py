@@ -25,20 +25,20 @@ COMMAND = CliCommand(
 
 
 async def build(core: "Core", others: "Gathered") -> "Parts":
-    """Make the servers' actors; what that takes is imported only if there is a server."""
+    """Create the servers' actors; import them only if a server is configured."""
     from elwood.agent.parts import Parts
-    from elwood.features.mcp.commands import mcp
+    from elwood.features.mcp.commands import mcp_command
     from elwood.features.mcp.settings import McpServers
 
     if not core.config.of(McpServers).by_name:
-        return Parts(commands=[mcp({})])
+        return Parts(commands=[mcp_command({})])
     from elwood.features.mcp import parts
 
     return await parts.build(core, others)
 
 
 def live(config: "Config") -> LiveTools:
-    """Find the tools that were accepted, and how those of each server begin."""
+    """Return the accepted tools, and the name prefix of each server's tools."""
     from elwood.features.mcp.settings import McpServers
     from elwood.foundation.settings import Paths
 
@@ -49,12 +49,12 @@ def live(config: "Config") -> LiveTools:
     from elwood.features.mcp.definitions import model_name
     from elwood.features.mcp.store import book_path, read_book
 
-    known = dict[str, str]()
+    ids = dict[str, str]()
     for name in servers:
-        with suppress(OSError):  # a command may run as somebody who may not look there
+        with suppress(OSError):  # the command may run as a user without access
             book = read_book(book_path(config.of(Paths).state, name))
-            known |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
-    return LiveTools(known, prefixes)
+            ids |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
+    return LiveTools(ids, prefixes)
 
 
 FEATURE = Feature(

@@ -1,4 +1,4 @@
-"""The lines that a server writes: read strictly, since nobody vouches for who writes them."""
+"""Parse the lines that a server writes; strictly, because they are untrusted."""
 
 import json
 import re
@@ -6,20 +6,20 @@ from typing import NoReturn
 
 from elwood.features.mcp.definitions import MAX_DEPTH, is_deep
 
-# Bytes of a line, and lines in a row that are no messages, after which a server is ended.
+# Bytes of a line, and consecutive unreadable lines after which a server is stopped.
 MAX_LINE, MAX_GARBAGE = 10 << 20, 100
-# Bytes of what a server writes to stderr that are kept, and characters of its last line.
+# Bytes of stderr that are kept, and characters of its last line.
 MAX_ERRORS, MAX_LAST = 64 << 10, 300
-# An id of ours, in what cannot be read.
+# A request id, in a line that cannot be parsed.
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 
 
 class UnreadableLine(ValueError):
-    """A line is no message; the text says why."""
+    """The line is not a message; the text gives the reason."""
 
 
 def read_message(line: bytes) -> object:
-    """Read one line.  Raises UnreadableLine.
+    """Parse one line.  Raises UnreadableLine.
 
     >>> read_message(b'{"a": 1}')
     {'a': 1}
@@ -43,21 +43,21 @@ def read_message(line: bytes) -> object:
     return value
 
 
-def answered(line: bytes) -> int | None:
-    """Guess which of our requests an unreadable *line* answers.
+def guess_request_id(line: bytes) -> int | None:
+    """Guess which request an unreadable *line* answers.
 
-    >>> answered(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), answered(b"hello")
+    >>> guess_request_id(b'{"jsonrpc": "2.0", "id": 7, "result": NaN}'), guess_request_id(b"hello")
     (7, None)
     """
-    found = _ID.search(line)
-    return int(found[1]) if found else None
+    match = _ID.search(line)
+    return int(match[1]) if match else None
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise UnreadableLine("it has a key twice")
-    return made
+    return unique
 
 
 def _refuse(word: str) -> NoReturn:
@@ -65,7 +65,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 class LastWords:
-    """The end of what a server wrote to stderr."""
+    """The last bytes that a server wrote to stderr."""
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -1,33 +1,29 @@
-"""OAuth for servers elsewhere: what of a login is kept, and how a browser's answer is read."""
+"""OAuth for remote servers: the stored login, and the browser's redirect."""
 
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-# Where a browser is sent back to after a login, on the machine where `elwood auth` runs.
+# The browser is redirected here after a login, on the machine that runs `elwood auth`.
 PORT = 47_624
 REDIRECT = f"http://127.0.0.1:{PORT}/callback"
-# Characters of what a browser sends, or a person pastes.
+# Characters of a redirect that are read.
 MAX_ANSWER = 8192
 
 
 class Login(msgspec.Struct):
-    """What a login at the server *url* came to: JSON of the SDK's, or None.
-
-    *issuer* and *resource* are the metadata that the tokens are bound to.  Tokens are good until
-    *expires*, Unix seconds; 0 is not known.
-    """
+    """A login at a server: JSON of the SDK, or None."""
 
     url: str
     tokens: dict[str, object] | None = None
     client: dict[str, object] | None = None
-    issuer: dict[str, object] | None = None
-    resource: dict[str, object] | None = None
-    expires: float = 0.0
+    issuer: dict[str, object] | None = None  # metadata of the authorization server
+    resource: dict[str, object] | None = None  # metadata of the protected resource
+    expires: float = 0.0  # expiry of the tokens, Unix seconds; 0: unknown
 
 
-class Returned(msgspec.Struct, frozen=True):
-    """What an authorization server sent back by way of the browser."""
+class Redirect(msgspec.Struct, frozen=True):
+    """The parameters of an authorization server's redirect."""
 
     code: str
     state: str | None = None
@@ -35,12 +31,12 @@ class Returned(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def returned(text: str) -> Returned:
-    """Read the address that a browser was sent back to, or its query.
+def parse_redirect(text: str) -> Redirect:
+    """Parse the address that a browser was redirected to, or its query.
 
-    >>> returned("http://127.0.0.1:1/callback?code=a&state=b")
-    Returned(code='a', state='b', issuer=None, error='')
-    >>> returned("/callback?error=access_denied").error, returned("a").code
+    >>> parse_redirect("http://127.0.0.1:1/callback?code=a&state=b")
+    Redirect(code='a', state='b', issuer=None, error='')
+    >>> parse_redirect("/callback?error=access_denied").error, parse_redirect("a").code
     ('access_denied', '')
     """
     text = text.strip()[:MAX_ANSWER]
@@ -49,4 +45,4 @@ def returned(text: str) -> Returned:
     def first(name: str) -> str | None:
         return query.get(name, [None])[0]
 
-    return Returned(first("code") or "", first("state"), first("iss"), first("error") or "")
+    return Redirect(first("code") or "", first("state"), first("iss"), first("error") or "")

@@ -6,68 +6,65 @@ from elwood.foundation.runtime import Request
 
 
 class NotConnected(Exception):
-    """The connection is gone, or never came to be; what was under way may have acted."""
+    """The connection was lost or never made; a call in progress may have taken effect."""
 
 
 class NoAnswer(NotConnected):
-    """The server did not say a word in time."""
+    """The server did not answer in time."""
 
 
 class ServerRefused(Exception):
-    """The server, or the SDK in its name, answered with an error instead of a result."""
+    """The server, or the SDK on its behalf, answered with an error."""
 
 
 State = Literal["off", "idle", "starting", "ready", "waiting", "parked"]
 
 
 class CallDone(msgspec.Struct, frozen=True):
-    """The server has answered; *failed* if with an error of the tool."""
+    """The server has answered."""
 
     text: str
-    failed: bool = False
+    failed: bool = False  # True if the tool reported an error
 
 
 class CallFailed(msgspec.Struct, frozen=True):
-    """There is no answer; *unknown* if the call may have acted for all that."""
+    """There is no answer."""
 
     why: str
-    unknown: bool = False
+    unknown: bool = False  # True if the call may have taken effect
 
 
 class CallTool(Request[CallDone | CallFailed], frozen=True, kw_only=True):
-    """Call *tool*, by the server's own name, if it still is what was accepted.
+    """Call *tool* if its definition is still the accepted one."""
 
-    *pin* says what that is.  One that *repeats* may be made anew after a crash.
-    """
-
-    tool: str
-    pin: str
+    tool: str  # the server's own name of it
+    pin: str  # hash of the accepted definition
     arguments: dict[str, Any]
-    repeats: bool = False
+    repeats: bool = False  # may be repeated after a crash
 
 
 class ReadResource(Request[CallDone | CallFailed], frozen=True, kw_only=True):
-    """Read the resource *uri*, or list those there are if it is empty."""
+    """Read the resource *uri*, or list the resources if it is empty."""
 
     uri: str
 
 
 class ReadPrompt(Request[CallDone | CallFailed], frozen=True, kw_only=True):
-    """Read the prompt *name*, or list those there are if it is empty."""
+    """Read the prompt *name*, or list the prompts if it is empty."""
 
     name: str
     arguments: dict[str, str]
 
 
 class Steered(msgspec.Struct, frozen=True):
-    """What came of it, in *words*; *buttons* type what stands on them."""
+    """Reply to the owner."""
 
     words: str
-    buttons: tuple[str, ...] = ()
+    buttons: tuple[str, ...] = ()  # commands, each typed by pressing its button
 
 
 class Steer(Request[Steered], frozen=True, kw_only=True):
-    """Turn the server on or off, start it anew, accept what waits, or answer what it asks."""
+    """Start, stop or restart the server, accept its waiting tools, or answer its question."""
 
     what: Literal["summary", "show", "enable", "disable", "restart", "accept", "answer", "decline"]
     words: str = ""

@@ -1,4 +1,4 @@
-"""What MCP servers bring to one run of the app: an actor each, its tools, and ``/mcp``."""
+"""The parts of MCP servers for one run of the app: an actor each, its tools, and ``/mcp``."""
 
 import math
 import os
@@ -14,14 +14,14 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import PromptWords, mcp
+from elwood.features.mcp.commands import PromptWords, mcp_command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import NotConnected, ServerMail
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
-from elwood.features.mcp.tools import readers, tool_of
+from elwood.features.mcp.tools import make_tool, reader_tools
 from elwood.foundation.net.egress import is_reachable, pinned, resolved
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import family, reap
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
     from elwood.foundation.net.library_client import LibraryClient
 
-# Files of answers that stay in the folder of a server; the oldest go first.
+# Result files kept per server; the oldest are removed first.
 MAX_KEPT = 200
-# Seconds of silence that end an answer of a server elsewhere; a call has its own limit.
+# Seconds of silence that end a remote server's answer; a call has its own limit.
 READ_TIMEOUT = 300.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
@@ -48,7 +48,7 @@ MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
 async def build(core: Core, others: Gathered) -> Parts:
     servers = core.config.of(McpServers).by_name
     blocking = core.environment.blocking
-    # What an earlier process left running; without the shell nobody else has looked.
+    # Processes left by an earlier run; without the shell no other feature reaps them.
     await blocking(partial(reap, core.paths.state))
     addresses: dict[str, Address[ServerMail]] = {}
     actors: list[Actor] = []
@@ -58,25 +58,25 @@ async def build(core: Core, others: Gathered) -> Parts:
             continue
         mailbox: Mailbox[ServerMail] = Mailbox(f"mcp {name}", 32)
         shown: dict[str, Tool] = {}
-        make = partial(_server, core, others, name, settings, mailbox.address, shown)
+        make = partial(_make_server, core, others, name, settings, mailbox.address, shown)
         await make().load()
-        actors.append(Actor(step=2, mailbox=mailbox, body=partial(_live, make), policy=WORLD))
+        actors.append(Actor(step=2, mailbox=mailbox, body=partial(_run_actor, make), policy=WORLD))
         addresses[name] = mailbox.address
         live.append(shown)
     return Parts(
         actors=actors,
         live=live,
-        tools=readers(servers, addresses),
+        tools=reader_tools(servers, addresses),
         sessions=[PromptWords],
-        commands=[mcp(addresses)],
+        commands=[mcp_command(addresses)],
     )
 
 
-async def _live(make: Callable[[], McpServer], mailbox: Mailbox[ServerMail]) -> None:
+async def _run_actor(make: Callable[[], McpServer], mailbox: Mailbox[ServerMail]) -> None:
     await make().run(mailbox)
 
 
-def _server(
+def _make_server(
     core: Core,
     others: Gathered,
     name: str,
@@ -88,9 +88,9 @@ def _server(
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
         policy = core.config.of(PolicySettings)
-        made = [tool_of(name, settings, policy, address, one) for one in definitions]
+        tools = [make_tool(name, settings, policy, address, one) for one in definitions]
         live.clear()
-        live.update({tool.name: tool for tool in made})
+        live.update({tool.name: tool for tool in tools})
 
     @asynccontextmanager
     async def connect(
@@ -103,7 +103,7 @@ def _server(
             raise NotConnected(MISSING) from error
         if settings.url:
 
-            def seen(status: int) -> None:
+            def note_status(status: int) -> None:
                 if status >= 400:
                     login = ", so it wants a login" if status == 401 else ""
                     errors.add(f"HTTP {status}{login}\n".encode())
@@ -114,10 +114,12 @@ def _server(
                 if settings.auth == "oauth"
                 else None
             )
-            made = partial(http_client, settings, seen, auth)
-            transport = sdk.remote(settings.url, settings.transport, made)
+            make_client = partial(http_client, settings, note_status, auth)
+            transport = sdk.remote(settings.url, settings.transport, make_client)
         else:
-            transport = sdk.serve(partial(_run, core, others, settings, pids), errors, blocking)
+            transport = sdk.serve(
+                partial(_run_process, core, others, settings, pids), errors, blocking
+            )
         async with sdk.connect(
             transport, legacy=legacy, within=settings.start_timeout, changed=changed, elicit=elicit
         ) as connection:
@@ -129,24 +131,26 @@ def _server(
         ServerStore(core.paths.state, name, core.disk),
         connect=connect,
         show=show,
-        keep=lambda found: blocking(partial(_kept, core.workspace, f"mcp/{name}", found)),
+        keep=lambda rendered: blocking(
+            partial(_store_files, core.workspace, f"mcp/{name}", rendered)
+        ),
         tell=core.tell_owner,
-        rss=lambda: sum(map(_rss, family(pids) if pids else ())),
+        rss=lambda: sum(map(_read_rss, family(pids) if pids else ())),
         blocking=blocking,
         errors=errors,
     )
 
 
-async def _run(
+async def _run_process(
     core: Core, others: Gathered, settings: ServerSettings, pids: set[int], streams: Sequence[Pipe]
 ) -> str:
-    """Run the server with *streams*, and say why it ended."""
+    """Run the server with *streams*, and return the reason why it ended."""
 
     def started(pid: int) -> None:
         pids.clear()
         pids.add(pid)
 
-    sandbox = _sandbox(core, others, settings)
+    sandbox = _choose_sandbox(core, others, settings)
     environment = dict(settings.env)
     if sandbox.rung == "direct":
         environment = {k: os.environ[k] for k in ("PATH", "HOME") if k in os.environ} | environment
@@ -173,9 +177,9 @@ async def _run(
 
 
 def http_client(
-    settings: ServerSettings, seen: Callable[[int], object], auth: Any = None
+    settings: ServerSettings, on_status: Callable[[int], object], auth: Any = None
 ) -> "LibraryClient":
-    """Make the client for a server elsewhere: no name leads it into our network, unless it may."""
+    """Create the client for a remote server; private addresses need *local*."""
     from elwood.foundation.net.library_client import library_client
 
     headers = {name: value.reveal() for name, value in settings.headers.items()}
@@ -185,13 +189,13 @@ def http_client(
         route=pinned((lambda address: True) if settings.local else is_reachable, resolved),
         headers=headers,
         read_timeout=READ_TIMEOUT,
-        seen=seen,
+        seen=on_status,
         auth=auth,
     )
 
 
-def _sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor:
-    """Say where a server runs.  Raises NotConnected."""
+def _choose_sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor:
+    """Choose the executor of a server.  Raises NotConnected."""
     if settings.sandbox == "none":
         context = SandboxContext(
             workspace=core.workspace.path,
@@ -207,27 +211,27 @@ def _sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor
     return others.sandbox
 
 
-def _kept(workspace: Root, folder: str, found: Rendered) -> str:
-    """Write the files of an answer, and give its text; blocks."""
+def _store_files(workspace: Root, folder: str, rendered: Rendered) -> str:
+    """Write the files of a result, and return its text; blocks."""
     lost = []
-    for name, content in found.files.items():
+    for name, content in rendered.files.items():
         try:
             workspace.write(name, content, untrusted=True)
         except (PathRefused, Unconfined) as error:
             lost.append(f"[{error}]")
     with suppress(PathRefused, Unconfined):  # then there is nothing to remove
-        _sweep(workspace, folder)
-    return "\n".join([found.text, *lost])
+        _remove_oldest(workspace, folder)
+    return "\n".join([rendered.text, *lost])
 
 
-def _sweep(workspace: Root, folder: str) -> None:
-    found = sorted(workspace.stats(folder), key=lambda one: one[1].st_mtime)
-    for name, _ in found[:-MAX_KEPT]:
+def _remove_oldest(workspace: Root, folder: str) -> None:
+    files = sorted(workspace.stats(folder), key=lambda item: item[1].st_mtime)
+    for name, _ in files[:-MAX_KEPT]:
         workspace.remove(f"{folder}/{name}", untrusted=True)
 
 
-def _rss(pid: int) -> int:
+def _read_rss(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-    except OSError:  # it is gone
+    except OSError:  # it has exited
         return 0

@@ -1,4 +1,4 @@
-"""What a server wants to know of the owner during a call: how it is asked, and what is answered."""
+"""Questions of a server to the owner during a call: format them, and parse the answer."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,59 +9,59 @@ import msgspec
 
 from elwood.foundation.text.characters import escape_invisible
 
-# Characters of a message, fields of a form, and answers that are offered as buttons.
+# Characters of a message, fields of a form, and answers offered as buttons.
 MAX_MESSAGE, MAX_FIELDS, MAX_BUTTONS = 1000, 10, 6
-# What no server may ask for in a form: it would stand in the chat, and go to whoever runs it.
+# A form must not ask for secrets: the answer would be in the chat and reach the server.
 _SECRET = re.compile(
     r"(?i)pass ?(?:word|phrase|wd|code)|secret|token|api[ _-]?key|private[ _-]?key|credential"
     r"|\bpin\b|\bcvv\b|\bssn\b|(?:credit|bank|debit)[ _-]?card"
 )
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 
-Form = Mapping[str, Any]  # as it was in JSON
+Form = Mapping[str, Any]  # parsed JSON
 
 
 class ServerQuestion(msgspec.Struct, frozen=True):
-    """What the owner is asked: *words*, commands to press, and the *fields* of the answer."""
+    """A question to the owner."""
 
     words: str
-    buttons: tuple[str, ...]
-    fields: Mapping[str, Form] = {}
+    buttons: tuple[str, ...]  # commands to press
+    fields: Mapping[str, Form] = {}  # schemas of the answer's fields
     required: tuple[str, ...] = ()
 
 
-def question(server: str, asked: Form) -> ServerQuestion | str:
-    """Put what *server* *asked* into words that name it; or say why the owner is not asked."""
-    message = escape_invisible(str(asked.get("message", ""))[:MAX_MESSAGE]).replace("⏎\n", "\n")
+def question(server: str, form: Form) -> ServerQuestion | str:
+    """Format the form of *server* as a question, or return the reason to decline it."""
+    message = escape_invisible(str(form.get("message", ""))[:MAX_MESSAGE]).replace("⏎\n", "\n")
     answer = f"/mcp answer {server}"
     refuse = f"/mcp decline {server}"
-    if asked.get("mode") == "url":
-        url = escape_invisible(str(asked.get("url", ""))[:MAX_MESSAGE])
+    if form.get("mode") == "url":
+        url = escape_invisible(str(form.get("url", ""))[:MAX_MESSAGE])
         host = urlsplit(url).hostname
         words = (
             f"The MCP server {server} wants you to open a page of {host}: {url}\n"
             f"It says: {message}\nNobody vouches for it."
         )
         return ServerQuestion(words, (f"{answer} done", refuse))
-    schema = asked.get("requestedSchema") or {}
+    schema = form.get("requestedSchema") or {}
     fields = schema.get("properties") or {}
     if len(fields) > MAX_FIELDS:
         return f"it asked for more than {MAX_FIELDS} things at once"
     if _SECRET.search(f"{message} {fields}"):
         return "it asked for a secret, which is never given by a form"
     lines = [f"The MCP server {server} asks: {message}"]
-    lines += [f"- {escape_invisible(line)}" for line in _described(fields)]
+    lines += [f"- {escape_invisible(line)}" for line in _describe_fields(fields)]
     offered = _choices(next(iter(fields.values()))) if len(fields) == 1 else []
     offered = offered or ([] if fields else ["yes"])
     if not offered or len(offered) > MAX_BUTTONS:
-        form = "; ".join(f"{name}=…" for name in fields) if len(fields) > 1 else "…"
-        lines.append(f"Answer with {answer} {form}")
+        example = "; ".join(f"{name}=…" for name in fields) if len(fields) > 1 else "…"
+        lines.append(f"Answer with {answer} {example}")
         offered = []
     buttons = (*(f"{answer} {one}" for one in offered), refuse)
     return ServerQuestion("\n".join(lines), buttons, fields, tuple(schema.get("required") or ()))
 
 
-def _described(fields: Mapping[str, Form]) -> Iterator[str]:
+def _describe_fields(fields: Mapping[str, Form]) -> Iterator[str]:
     for name, field in fields.items():
         about = " ".join(str(field[key]) for key in ("title", "description") if field.get(key))
         choices = ", ".join(_choices(field))
@@ -78,37 +78,37 @@ def _choices(field: Form) -> list[str]:
     return [str(one) for one in field.get("enum") or [each.get("const") for each in named]]
 
 
-def answer_to(asked: ServerQuestion, text: str) -> dict[str, object] | str:
-    """Read what the owner typed as the content of a form; or say what is wrong with it.
+def answer_to(prompt: ServerQuestion, text: str) -> dict[str, object] | str:
+    """Parse the owner's text into the content of a form, or return its fault.
 
     >>> one = ServerQuestion("", (), {"age": {"type": "integer"}}, ("age",))
     >>> answer_to(one, "7"), answer_to(one, "seven")
     ({'age': 7}, 'age must be a whole number')
     """
     given: dict[str, str] = {}
-    if len(asked.fields) == 1:
-        given = {next(iter(asked.fields)): text.strip()}
-    elif asked.fields:
+    if len(prompt.fields) == 1:
+        given = {next(iter(prompt.fields)): text.strip()}
+    elif prompt.fields:
         for part in filter(str.strip, text.split(";")):
             name, equals, value = part.partition("=")
-            if not equals or name.strip() not in asked.fields:
-                return f"write it as {'; '.join(f'{name}=…' for name in asked.fields)}"
+            if not equals or name.strip() not in prompt.fields:
+                return f"write it as {'; '.join(f'{name}=…' for name in prompt.fields)}"
             given[name.strip()] = value.strip()
     content: dict[str, object] = {}
-    for name, field in asked.fields.items():
+    for name, field in prompt.fields.items():
         if name in given and given[name] != "":
             try:
-                content[name] = _value(field, given[name])
+                content[name] = _parse_value(field, given[name])
             except ValueError as error:
                 return f"{name} must be {error}"
         elif "default" in field:
             content[name] = field["default"]
-        elif name in asked.required:
+        elif name in prompt.required:
             return f"{name} is missing"
     return content
 
 
-def _value(field: Form, text: str) -> object:
+def _parse_value(field: Form, text: str) -> object:
     kind, choices = field.get("type", "string"), _choices(field)
     if kind == "array":
         chosen = [part.strip() for part in text.split(",")]

@@ -1,4 +1,4 @@
-"""What a server answered, as the model reads it, and what goes into files beside it."""
+"""Format a server's answer for the model; large and binary parts go into files."""
 
 import base64
 import binascii
@@ -11,38 +11,38 @@ import msgspec
 
 from elwood.foundation.text.lines import one_line
 
-# Characters of one answer that a model is shown; the whole of a longer one is in a file.
+# Characters of an answer shown to the model; longer ones are stored whole in a file.
 MAX_SHOWN = 40_000
 # Files of one answer.
 MAX_FILES = 20
 # Characters of a name, an address or a type in an answer.
 MAX_WORDS = 500
 
-# Endings of plain data only: the server chooses the type.
+# Only suffixes of plain data: the server chooses the type.
 ENDINGS = {
     "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp",
     "audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "application/pdf": "pdf",
     "application/json": "json", "text/plain": "txt", "text/csv": "csv", "text/markdown": "md",
 }  # fmt: skip
 
-Block = Mapping[str, Any]  # as it was in JSON
+Block = Mapping[str, Any]  # parsed JSON
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """An answer: its *text*, and *files* by their names, which the text names."""
+    """A formatted answer."""
 
     text: str
-    files: Mapping[str, bytes] = {}
+    files: Mapping[str, bytes] = {}  # content by file name; the text mentions each name
 
 
 def render(blocks: Iterable[Block], structured: object, folder: str) -> Rendered:
-    """Write *blocks* and what is *structured*; what is no text goes to files in *folder*."""
+    """Format *blocks* and the *structured* result; binary parts go to files in *folder*."""
     files: dict[str, bytes] = {}
-    parts = [_part(block, folder, files) for block in blocks]
+    parts = [_format_block(block, folder, files) for block in blocks]
     if structured is not None:
         text = json.dumps(structured, ensure_ascii=False)
-        # Servers repeat it as text for clients that do not know of it.
-        if not any(_means(part, structured) for part in parts):
+        # Servers repeat it as text for clients without structured results.
+        if not any(_has_value(part, structured) for part in parts):
             parts.append(text)
     return fitted("\n\n".join(filter(None, parts)) or "(nothing)", folder, files)
 
@@ -52,26 +52,26 @@ def fitted(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
     if len(text) <= MAX_SHOWN:
         return Rendered(text, files)
     data = text.encode(errors="replace")
-    name = _name(data, "text/plain", folder)
+    name = _file_name(data, "text/plain", folder)
     half = MAX_SHOWN // 2
     left = len(text) - 2 * half
     shown = f"{text[:half]}\n[{left:,} characters left out; the whole is in {name}]\n{text[-half:]}"
     return Rendered(shown, {**files, name: data})
 
 
-def _means(part: str, structured: object) -> bool:
+def _has_value(part: str, structured: object) -> bool:
     try:
         return bool(json.loads(part) == structured)
     except (ValueError, RecursionError):
         return False
 
 
-def _part(block: Block, folder: str, files: dict[str, bytes]) -> str:
+def _format_block(block: Block, folder: str, files: dict[str, bytes]) -> str:
     match block.get("type"):
         case "text":
             return str(block.get("text", ""))
         case "image" | "audio" as kind:
-            return _file(kind, block.get("mimeType"), block.get("data"), folder, files)
+            return _add_file(kind, block.get("mimeType"), block.get("data"), folder, files)
         case "resource_link":
             about = one_line(f"{block.get('name', '')} {block.get('description', '')}", MAX_WORDS)
             uri = one_line(str(block.get("uri", "")), MAX_WORDS)
@@ -82,11 +82,11 @@ def _part(block: Block, folder: str, files: dict[str, bytes]) -> str:
             return f"[{one_line(str(kind), 40)}, which Elwood does not know]"
 
 
-def resource(found: Block, folder: str, files: dict[str, bytes]) -> str:
-    uri = one_line(str(found.get("uri", "")), MAX_WORDS)
-    if "blob" in found:
-        return f"{uri}: {_file('file', found.get('mimeType'), found['blob'], folder, files)}"
-    return f"{uri}:\n{found.get('text', '')}"
+def resource(block: Block, folder: str, files: dict[str, bytes]) -> str:
+    uri = one_line(str(block.get("uri", "")), MAX_WORDS)
+    if "blob" in block:
+        return f"{uri}: {_add_file('file', block.get('mimeType'), block['blob'], folder, files)}"
+    return f"{uri}:\n{block.get('text', '')}"
 
 
 def listing(items: Iterable[Block], what: str) -> str:
@@ -105,7 +105,7 @@ def listing(items: Iterable[Block], what: str) -> str:
 
 def messages(items: Iterable[Block], folder: str) -> Rendered:
     files: dict[str, bytes] = {}
-    parts = [f"{one.get('role')}: {_part(one['content'], folder, files)}" for one in items]
+    parts = [f"{one.get('role')}: {_format_block(one['content'], folder, files)}" for one in items]
     return fitted("\n\n".join(parts), folder, files)
 
 
@@ -115,7 +115,7 @@ def resources(items: Iterable[Block], folder: str) -> Rendered:
     return fitted("\n\n".join(parts) or "(nothing)", folder, files)
 
 
-def _file(kind: str, mime: object, data: object, folder: str, files: dict[str, bytes]) -> str:
+def _add_file(kind: str, mime: object, data: object, folder: str, files: dict[str, bytes]) -> str:
     mime = one_line(str(mime or "application/octet-stream"), 100)
     try:
         content = base64.b64decode(str(data), validate=True)
@@ -123,11 +123,11 @@ def _file(kind: str, mime: object, data: object, folder: str, files: dict[str, b
         return f"[{kind} of type {mime}, which is damaged]"
     if len(files) >= MAX_FILES:
         return f"[{kind} of type {mime}, left out: {MAX_FILES} files are kept of one answer]"
-    name = _name(content, mime, folder)
+    name = _file_name(content, mime, folder)
     files[name] = content
     return f"[{kind} of type {mime}, {len(content):,} bytes, in {name}]"
 
 
-def _name(content: bytes, mime: str, folder: str) -> str:
+def _file_name(content: bytes, mime: str, folder: str) -> str:
     ending = ENDINGS.get(mime.partition(";")[0].strip().lower(), "bin")
     return f"{folder}/{hashlib.sha256(content).hexdigest()[:16]}.{ending}"

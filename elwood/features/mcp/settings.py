@@ -1,4 +1,4 @@
-"""What can be set about MCP servers: one table each.  Imports no network and no SDK."""
+"""Settings of MCP servers, one table each.  Imports no network and no SDK."""
 
 import os
 import re
@@ -27,13 +27,13 @@ from elwood.foundation.settings import (
     setting,
 )
 
-# Servers at once: each is an actor, and maybe a process.
+# Each server is an actor, and may be a process.
 MAX_SERVERS = 32
-# A server's name begins the names of its tools, which models take up to 64 characters of.
+# A server's name is the prefix of its tools' names, of which models accept 64 characters.
 _NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,23}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
-# Programs that fetch what they run, and how a version is pinned for them.
+# Programs that download the package they run, and how to pin its version.
 _FETCHERS = {
     **dict.fromkeys(("npx", "bunx", "pnpx"), re.compile(r".*[^@]@\d+\.\d+\.\d+\S*")),
     **dict.fromkeys(("uvx", "pipx"), re.compile(r".*[^@=](?:==|@)\d[^,*<>~]*")),
@@ -42,7 +42,7 @@ _FETCHERS = {
 
 @attrs.frozen(kw_only=True)
 class ToolRule:
-    """What the owner holds of one tool; None leaves it to the defaults."""
+    """The owner's rule for one tool; None uses the default."""
 
     risk: Literal["read", "write", "destructive"] | None = setting(None, help="what a call can do")
     effect: Literal["pure", "once"] = setting("once", help="pure: it may run again after a crash")
@@ -122,12 +122,12 @@ class ServerSettings:
 
     @property
     def shown(self) -> dict[str, bool]:
-        """The folders of *mounts*, and whether they may be written."""
+        """The folders of *mounts*, and whether each is writable."""
         return {one.removesuffix(":rw"): one.endswith(":rw") for one in self.mounts}
 
 
 def is_unpinned(command: str, args: tuple[str, ...]) -> bool:
-    """Tell whether *command* would fetch a package in whichever version there is.
+    """Return True if *command* would download an unpinned version of a package.
 
     >>> is_unpinned("npx", ("-y", "@a/server")), is_unpinned("npx", ("-y", "@a/server@1.2.3"))
     (True, False)
@@ -143,23 +143,23 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
             report(("mcp_servers",), f"more than {MAX_SERVERS} servers", "take some away")
         if not _NAME.fullmatch(name):
             report(where, "not a name for a server", "use at most 24 small letters, digits and -")
-        for key, what, remedy in complaints(server):
+        for key, what, remedy in check_server(server):
             report((*where, key), what, remedy)
     return McpServers(tables)
 
 
-def complaints(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
-    """Say what does not go together: the key, what is wrong, and the remedy."""
+def check_server(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+    """Check combinations of settings; yield the key, the fault and the remedy."""
     if bool(server.command) == bool(server.url):
         what = "both are written" if server.url else "is missing"
         yield "command", what, "write either a command or a url"
     elif server.command:
-        yield from _of_command(server)
+        yield from _check_command(server)
     else:
-        yield from _of_url(server)
+        yield from _check_url(server)
 
 
-def _of_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+def _check_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     for key in ("token", "headers", "client_id", "client_secret"):
         if getattr(server, key):
             yield key, "is for servers with a url", "take it away; a command has secrets"
@@ -179,7 +179,7 @@ def _of_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
             yield "mounts", f"{folder!r} is not an absolute path", "write it from / on"
 
 
-def _of_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
+def _check_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     for key in ("args", "env", "secrets", "mounts"):
         if getattr(server, key):
             yield key, "is for servers with a command", "take it away"
@@ -197,8 +197,8 @@ def _of_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
         yield "token", "there are two ways to log in", "take one away"
 
 
-def _verify(loaded: Loaded) -> Iterator[Complaint]:
-    """Find folders that a server must not see, or not write."""
+def _check_mounts(loaded: Loaded) -> Iterator[Complaint]:
+    """Report folders that a server must not read or write."""
     if Paths not in loaded.config.values:
         return
     paths = loaded.config.of(Paths)
@@ -223,7 +223,7 @@ class McpServers:
         "mcp_servers",
         "MCP servers, one table each: a `command` that runs here, or a `url`. Their tools are "
         "called `NAME__tool`, and each is off until you accept it (`/mcp`). See docs/operating.md.",
-        verify=_verify,
+        verify=_check_mounts,
         tables=Tables(
             item=ServerSettings,
             keyed=True,

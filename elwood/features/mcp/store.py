@@ -1,4 +1,4 @@
-"""What Elwood remembers of a server: which tools were accepted, and whether it is turned off."""
+"""Persistent state of a server: the accepted tools, and whether it is disabled."""
 
 import time
 from functools import partial
@@ -14,16 +14,12 @@ from elwood.foundation.storage.disk import Disk
 
 
 class ServerBook(msgspec.Struct):
-    """The tools that were *accepted*, by name; *off* if the owner has turned the server off.
+    """Stored state of one server."""
 
-    *told* is the code of what waits that the owner was told of; one that was *met* has been asked
-    for its tools before.
-    """
-
-    accepted: dict[str, ToolDefinition] = {}
-    off: bool = False
-    told: str = ""
-    met: bool = False
+    accepted: dict[str, ToolDefinition] = {}  # by name
+    off: bool = False  # disabled by the owner
+    told: str = ""  # code of the last offer announced to the owner
+    met: bool = False  # has been connected at least once
 
 
 def book_path(state: Path, name: str) -> Path:
@@ -31,7 +27,7 @@ def book_path(state: Path, name: str) -> Path:
 
 
 def read_book(path: Path) -> ServerBook:
-    """Read what is known of a server; nothing is accepted if that is damaged.  Blocks."""
+    """Load the state of a server; a damaged file counts as empty.  Blocks."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServerBook)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -39,7 +35,7 @@ def read_book(path: Path) -> ServerBook:
 
 
 class ServerStore:
-    """The file of the server *name* in the state folder *state*."""
+    """The state file of the server *name* in the folder *state*."""
 
     def __init__(self, state: Path, name: str, disk: Disk) -> None:
         self._path = book_path(state, name)
@@ -47,11 +43,11 @@ class ServerStore:
         self._one = trio.Lock()
 
     def read(self) -> ServerBook:
-        """Read what is known; nothing is accepted if that is damaged.  Blocks."""
+        """Load the state; a damaged file counts as empty.  Blocks."""
         return read_book(self._path)
 
     async def write(self, book: ServerBook) -> None:
-        """Keep *book*, on the disk when this returns.  Raises DiskFull."""
+        """Store *book* durably.  Raises DiskFull."""
         data = msgspec.json.encode(book)
         async with self._one:
             await self._disk.blocking(partial(self._write, data))
@@ -62,13 +58,13 @@ class ServerStore:
 
 
 class LoginStore:
-    """The file with the login at the server *name*: nobody but us may read it.  Blocks."""
+    """The login file of the server *name*, readable only by us.  Blocks."""
 
     def __init__(self, state: Path, name: str) -> None:
         self.path = state / "mcp" / f"{name}.login.json"
 
     def read(self, url: str) -> Login:
-        """Read what is kept of a login at *url*: tokens for another address are none."""
+        """Load the login for *url*; a login for another address is ignored."""
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=Login)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -76,7 +72,7 @@ class LoginStore:
         return found if found.url == url else Login(url)
 
     def write(self, login: Login) -> None:
-        """Put *login* in the place of what is kept.  Raises DiskFull, JournalBroken."""
+        """Store *login*.  Raises DiskFull, JournalBroken."""
         disk = Disk(blocking=inline, clock=time.time)
         disk.make_folder(self.path.parent)
         disk.replace(self.path, msgspec.json.encode(login))

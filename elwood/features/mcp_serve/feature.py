@@ -1,4 +1,4 @@
-"""Elwood as an MCP server, for editors and other agents, as the app sees it."""
+"""The feature "Elwood as an MCP server", for editors and other agents."""
 
 from typing import TYPE_CHECKING
 

@@ -7,7 +7,7 @@ from elwood.foundation.settings import Section, between, setting
 
 @attrs.frozen(kw_only=True)
 class McpServeSettings:
-    """What other programs may do besides looking things up."""
+    """Permissions of other programs, in addition to reading."""
 
     SECTION: ClassVar = Section(
         "mcp_serve",

@@ -6,7 +6,7 @@ from elwood.foundation.settings import Paths
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Read the file as the app does; nothing is said of one that is not there.  Raises OSError."""
+    """Check the file as the app reads it; a missing file is fine.  Raises OSError."""
     path = context.config.of(Paths).state / AGENT_FILE
     try:
         context.own(text := await context.blocking(lambda: read(path)))

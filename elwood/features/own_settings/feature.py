@@ -1,4 +1,4 @@
-"""What the assistant may set about itself (agent.toml), as the app sees it."""
+"""The feature for settings that the assistant changes itself (agent.toml)."""
 
 from elwood.agent.feature import Feature, imported
 

@@ -1,4 +1,4 @@
-"""What the assistant's own settings bring to one run: their keeper, one tool, ``/settings``."""
+"""The parts of the assistant's own settings: their keeper, a tool, and ``/settings``."""
 
 from collections.abc import Sequence
 from difflib import unified_diff
@@ -18,7 +18,7 @@ from elwood.agent.session.own_config import OwnConfig
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.own_settings.settings import Personality
-from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hashed
+from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hash_text
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.settings import Settings, keys
@@ -29,7 +29,7 @@ USAGE = "/settings shows what I have set for myself; /settings undo takes back t
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the keeper, and what asks it; what was in force before is in force from here on."""
+    """Create the keeper and its users; the last settings are in force from the start."""
     keeper = OwnSettings(core.own, core.paths.state, core.disk, core.tell_owner)
     await keeper.begin()
     return Parts(
@@ -41,20 +41,20 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="settings",
                 help="what I have set for myself",
                 usage=USAGE,
-                run=partial(command, keeper),
+                run=partial(run_settings, keeper),
             )
         ],
     )
 
 
 class PersonalityPart:
-    """Tells the model what it wrote about how it speaks."""
+    """Prompt part with the personality that the model has set."""
 
     def __init__(self, own: OwnConfig) -> None:
         self._own = own
 
     async def text(self, budget: int) -> str:
-        """Give it as it is in force now."""
+        """Return the text that is in force now."""
         await trio.lowlevel.checkpoint()
         text = self._own.now.of(Personality).text.strip()
         return f"Your personality, as {AGENT_FILE} has it:\n{text}" if text else ""
@@ -68,7 +68,7 @@ class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
-    """Make the tool that reads and changes the file; the owner sees each change before."""
+    """Create the tool that reads and changes the file; the owner sees each change first."""
 
     async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
         if given.text is None:
@@ -83,13 +83,13 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
             raise ToolFailure(f"{AGENT_FILE} says this already")
         subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
         # It instructs us in all conversations, like the documents of the workspace.
-        return Plan(WriteFile(protected=True), subject, {"old": hashed(old)}, given.text)
+        return Plan(WriteFile(protected=True), subject, {"old": hash_text(old)}, given.text)
 
     async def run(given: ChangeSettings, context: ToolContext) -> Output:
         if given.text is None:
             await keeper.look()
             problem = f"{STILL} {keeper.problem}\n\n" if keeper.problem else ""
-            may = f"# What may stand in it:\n{known(own.sections)}"
+            may = f"# What may stand in it:\n{list_keys(own.sections)}"
             return Output(f"{problem}{keeper.text}\n\n{may}")
         try:
             await keeper.write(given.text, context.facts["old"])
@@ -114,7 +114,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
     )
 
 
-async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
+async def run_settings(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
     undo, show = call.given.strip().lower() == "undo", ("/settings",)
     if undo and call.again:
         return CommandAnswer(AGAIN, buttons=show)
@@ -139,7 +139,7 @@ async def command(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
 
 
 def diff(old: str, new: str) -> str:
-    r"""Show the lines that differ, each with one around it.
+    r"""Format the lines that differ, each with one line of context.
 
     >>> diff("a\nb\n", "a\nc\n")
     ' a\n-b\n+c'
@@ -148,8 +148,8 @@ def diff(old: str, new: str) -> str:
     return "\n".join(line for line in islice(lines, 2, None) if not line.startswith("@@"))
 
 
-def known(sections: Sequence[type[Settings]]) -> str:
-    """List what may stand in the file."""
+def list_keys(sections: Sequence[type[Settings]]) -> str:
+    """List the keys that the file may contain."""
     lines = []
     for kind in sections:
         section = kind.SECTION

@@ -1,4 +1,4 @@
-"""What the assistant may set about itself: ``[personality]`` of agent.toml."""
+"""Settings that the assistant changes itself: ``[personality]`` of agent.toml."""
 
 from typing import ClassVar
 
@@ -6,19 +6,19 @@ import attrs
 
 from elwood.foundation.settings import BadSetting, Section, setting
 
-# Characters: they are sent with each request.
+# Characters, sent with each request.
 MAX_PERSONALITY = 4_000
 
 
-def _is_short(text: str) -> None:
+def _check_length(text: str) -> None:
     if len(text) > MAX_PERSONALITY:
         raise BadSetting(f"longer than {MAX_PERSONALITY:,} characters", "shorten it")
 
 
 @attrs.frozen(kw_only=True)
 class Personality:
-    """How the assistant speaks and behaves, beside the documents of the workspace."""
+    """How the assistant speaks and behaves, in addition to the documents of the workspace."""
 
     SECTION: ClassVar = Section("personality", "How it speaks; what SOUL.md says comes first.")
 
-    text: str = setting("", help="in a few sentences, read at each request", check=_is_short)
+    text: str = setting("", help="in a few sentences, read at each request", check=_check_length)

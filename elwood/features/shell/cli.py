@@ -1,4 +1,4 @@
-"""``elwood policy explain``: what would happen with a command, and by which line."""
+"""``elwood policy explain``: show the decision about a command, and the line that makes it."""
 
 import json
 import re
@@ -16,30 +16,34 @@ from elwood.foundation.settings import Config, Paths
 
 
 def explain(config: Config, given: Namespace) -> int:
-    """Print what would be done with the command, for the owner and once strangers are read."""
+    """Print the decision about the command, for the owner and after untrusted text was read."""
     policy, workspace = config.of(PolicySettings), str(config.of(Paths).workspace)
     confined = config.of(SandboxSettings).kind != "direct"
-    found = rule(given.text, policy, workspace, confined=confined)
+    ruling = rule(given.text, policy, workspace, confined=confined)
     word = policy.word(NAME, ID)
     rules = Rules(tools={} if word is None else {NAME: word})
-    told, read = (
-        decide(NAME, found.action, Situation(label=label, principal="owner"), rules)
+    decision, after_reading = (
+        decide(NAME, ruling.action, Situation(label=label, principal="owner"), rules)
         for label in (Label(), Label(untrusted=True))
     )
-    setting, line = found.setting, found.line
-    if word is not None and told.why.endswith(f" {NAME}"):
+    setting, line = ruling.setting, ruling.line
+    if word is not None and decision.why.endswith(f" {NAME}"):
         setting = f"policy.{word}"
-        line = next(one for said, one in policy.words() if said == word and is_about(one, NAME, ID))
+        line = next(
+            one for verdict, one in policy.words() if verdict == word and is_about(one, NAME, ID)
+        )
     by = "Elwood's own lists: no line of yours is about it."
     if setting:
-        by = f"{setting}: {line}{_place(config.file, setting.partition('.')[2], line)}"
-    print(f"{given.text}\n  {_told(told)}\n  Decided by {by}")
-    if _told(read) != _told(told):
-        print(f"Once the conversation has read strangers' words:\n  {_told(read)}")
+        by = f"{setting}: {line}{_describe_place(config.file, setting.partition('.')[2], line)}"
+    print(f"{given.text}\n  {_format_decision(decision)}\n  Decided by {by}")
+    if _format_decision(after_reading) != _format_decision(decision):
+        print(
+            f"Once the conversation has read strangers' words:\n  {_format_decision(after_reading)}"
+        )
     return OK
 
 
-def _told(decision: Decision) -> str:
+def _format_decision(decision: Decision) -> str:
     match decision:
         case Allow(why):
             return f"It runs at once: {why or 'it only looks'}."
@@ -49,11 +53,11 @@ def _told(decision: Decision) -> str:
     return f"It is never run: {decision.why}."
 
 
-def _place(file: Path, key: str, line: str) -> str:
-    """Say where *file* has the line; what a variable of the environment says is not in it."""
+def _describe_place(file: Path, key: str, line: str) -> str:
+    """Describe where *file* has the line; a line from an environment variable is not in it."""
     lines = file.read_text().splitlines()
     at = next((n for n, text in enumerate(lines) if re.match(rf"\s*([\w.]*\.)?{key}\s*=", text)), 0)
     quoted = (f"'{line}'", json.dumps(line))
-    found = (n for n in range(at, len(lines)) if any(one in lines[n] for one in quoted))
-    number = next(found, None)
+    numbers = (n for n in range(at, len(lines)) if any(one in lines[n] for one in quoted))
+    number = next(numbers, None)
     return "" if number is None else f" ({file}, line {number + 1})"

@@ -1,4 +1,4 @@
-"""The command /workspace: the owner looks at instruction files that commands changed."""
+"""The command /workspace: review instruction files that commands changed."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,18 +21,18 @@ from elwood.foundation.text.lines import cut, escape_name, fenced
 
 USAGE = "/workspace review shows what commands changed; /workspace accept ID, or discard ID."
 NOTHING = "No command has changed an instruction file: nothing waits for you."
-# Bytes of a file of which the change is shown.
+# Bytes of a file whose change is shown.
 MAX_SHOWN = 64 << 10
-# Lines of a change that are shown, and characters of each.
+# Lines shown of a change, and characters of each.
 MAX_LINES, MAX_LINE = 80, 300
-# Changes shown in one answer; the next ones follow when these are decided.
+# Changes shown in one answer; the others follow when these are decided.
 MAX_CHANGES = 5
 
 
 class WorkspaceReview:
-    """Answers /workspace for the folder *workspace*; the files wait in *state*.
+    """Answers /workspace for the folder *workspace*; the pending files are in *state*.
 
-    *decided* is called with each file about which the owner decided.
+    *decided* is called with each file that the owner decided about.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class WorkspaceReview:
         if verb not in ("accept", "discard"):
             return CommandAnswer(USAGE)
         if one is None:
-            known = "It was decided already. " if call.again else ""
-            return CommandAnswer(f"{known}Nothing with that ID waits for you. {USAGE}")
+            prefix = "It was decided already. " if call.again else ""
+            return CommandAnswer(f"{prefix}Nothing with that ID waits for you. {USAGE}")
         answer = await self._blocking(lambda: self._decide(verb, one))
         if one not in await self._blocking(partial(list_set_aside, self._state)):
             self._decided(one)
@@ -75,7 +75,7 @@ class WorkspaceReview:
     def _review(self, waiting: list[SetAside]) -> CommandAnswer:
         if not waiting:
             return CommandAnswer(NOTHING)
-        parts = [self._change(one) for one in waiting[:MAX_CHANGES]]
+        parts = [self._describe_file(one) for one in waiting[:MAX_CHANGES]]
         more = len(waiting) - len(parts)
         end = "They do not count until you accept them."
         text = "\n\n".join([*parts, *([f"{more} more wait."] if more else []), end])
@@ -83,7 +83,7 @@ class WorkspaceReview:
         buttons = [f"/workspace {verb} {id_}" for id_ in ids for verb in ("accept", "discard")]
         return CommandAnswer(text, buttons=tuple(buttons))
 
-    def _change(self, one: SetAside) -> str:
+    def _describe_file(self, one: SetAside) -> str:
         head = f"{one.id}: a command wrote {escape_name(one.path)}"
         if one.what != "file":
             return f"{head}, as a {one.what}."
@@ -100,7 +100,7 @@ class WorkspaceReview:
 
 
 def describe_change(old: str, new: str) -> str:
-    r"""Return the lines that differ, from the first to the last one; in time linear in both.
+    r"""Return the lines from the first to the last difference; in time linear in both.
 
     >>> print(describe_change("a\nb\nc\n", "a\nx\nc\n"))
      a

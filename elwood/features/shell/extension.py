@@ -1,4 +1,4 @@
-"""What a conversation is told of where commands run: once, and again if that has changed."""
+"""Remind a conversation where commands run: once, and again after a change."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,20 +11,20 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
 
-# Programs that decide how work is done.
-# What begins the reminder of where commands run.
+# Prefix of the reminder of where commands run.
 ENVIRONMENT = "[environment: "
+# Programs that affect how work is done.
 KNOWN = (
     "git", "python3", "uv", "node", "gcc", "rg", "jq", "curl", "sqlite3", "pandoc", "pdftotext",
     "ffmpeg", "magick", "libreoffice",
 )  # fmt: skip
 _LOOK = 'for name; do command -v "$name" >/dev/null && echo "$name"; done; true'
-# Seconds to find them, which one turn waits.
+# Seconds to find the programs; one turn waits for it.
 LIMIT = 5.0
 
 
 class EnvironmentExtension(SessionExtension):
-    """Tells what *look* finds, where the owner is alone, or a task of theirs runs."""
+    """Reminds of the environment, if the owner is alone or their task runs."""
 
     def __init__(self, look: Callable[[], Awaitable[str]], log: SessionLog) -> None:
         self._look = look
@@ -42,23 +42,24 @@ class EnvironmentExtension(SessionExtension):
 def looking(
     sandbox: Executor | NoSandbox, workspace: Path, zone: str, blocking: Blocking
 ) -> Callable[[], Awaitable[str]]:
-    """Make what says where commands run, and what they find; it looks once, when first asked.
+    """Return a function that describes where commands run, and which programs they find.
 
-    They run in the folder *workspace*; *zone* is the owner's.
+    It looks once, at its first call.  Commands run in the folder *workspace*; *zone* is the owner's
+    time zone.
     """
-    lock, found = Lock(), list[str]()
+    lock, cache = Lock(), list[str]()
 
     async def look() -> str:
         async with lock:
-            if not found:
-                seen = await _seen(sandbox, workspace, blocking)
-                found.append(f"{seen}. The owner's time zone: {zone}.")
-        return found[0]
+            if not cache:
+                description = await _find_programs(sandbox, workspace, blocking)
+                cache.append(f"{description}. The owner's time zone: {zone}.")
+        return cache[0]
 
     return look
 
 
-async def _seen(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocking) -> str:
+async def _find_programs(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocking) -> str:
     if isinstance(sandbox, NoSandbox):
         return "no commands can be run"
     place = await blocking(partial(sandbox.place, workspace))

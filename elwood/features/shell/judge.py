@@ -1,11 +1,11 @@
-"""Whether a shell command runs unasked, is asked about, or is refused.
+"""Decide whether a shell command runs without asking, needs approval, or is refused.
 
-What runs unasked only looks, and only at what is inside the workspace.  Each such command stands
-here with its options; what is not listed is asked about.  It is not given to a shell again: the
-plan that was read is the plan that is run.
+Commands run without asking only if they read, and only inside the workspace.  Each such command is
+listed here with its options; any other needs approval.  It is not given to a shell again: the
+parsed plan itself is run.
 
-A repository may be hostile: its own configuration names programs that git runs even for ``status``,
-``log`` and ``diff``.  Each is switched off by an option, by the environment, or by `overrides`.
+A repository may be hostile: its configuration names programs that git runs even for ``status``,
+``log`` and ``diff``.  Each is disabled by an option, by the environment, or by `overrides`.
 """
 
 import re
@@ -15,55 +15,55 @@ from types import MappingProxyType
 
 import msgspec
 
-from elwood.features.shell.danger import danger
+from elwood.features.shell.danger import find_danger
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
-# --- the shell's language: words, quotes, lists, pipes --------------------------------------------
+# --- shell syntax: words, quotes, lists, pipes ----------------------------------------------------
 
-# Whatever else the shell knows (expansion, redirection, globs, braces, groups, comments) is not
-# understood here on purpose, and what is not understood is asked about.
+# Other shell syntax (expansion, redirection, globs, braces, groups, comments) is not parsed on
+# purpose; a command that has any needs approval.
 
-# Characters of a command: what a person can still read before saying yes to it.
+# Characters of a command: as much as a person can read before approving it.
 MAX_COMMAND = 2_000
 
 
 class Unclear(msgspec.Struct, frozen=True):
-    """This is not known to be harmless: ask the owner, and say *why*."""
+    """The command is not known to be harmless: ask the owner."""
 
-    why: str
+    why: str  # the reason, for the owner
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word as the program gets it; *bare* if it was written just so, without quotes."""
+    """A word as the program receives it."""
 
     text: str
-    bare: bool = True
+    bare: bool = True  # written literally, without quotes
 
 
 class Piped(msgspec.Struct, frozen=True):
-    """Commands joined by ``|``; *joined* says how they hang together with what stands before."""
+    """Commands joined by ``|``."""
 
-    joined: str
+    joined: str  # operator before them: ";", "&&" or "||"
     commands: tuple[tuple[Word, ...], ...]
 
 
 _BLANKS = re.compile(r"[ \t]+")
 _OPERATOR = re.compile(r";(?!;)|&&|\|\|(?!\|)|\|(?![|&])|\n")
-# "~" only where no name of a person can begin: HEAD~1, not ~, a=~ or a:~.
+# "~" only where it cannot be a home folder: HEAD~1, not ~, a=~ or a:~.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_%+,\-./:=@^!\]]|(?<=[A-Za-z0-9_^~])~)+")
 _HASH = re.compile(r"#+")
 _ESCAPED = re.compile(r"\\([!-~ ])")
 _SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\$`]|\\[^\n])*)"')
 _DOUBLE_ESCAPED = re.compile(r'\\(["\\$`])')
-# In quotes other writing systems are fine, what steers a terminal or turns the text round is not.
+# Quoted text may use other writing systems, but not control or bidirectional characters.
 _UNSHOWABLE = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def parse(command: str) -> tuple[Piped, ...] | Unclear:
-    """Read *command* as a list of pipelines, or say what in it is not plain.
+    """Parse *command* into a list of pipelines, or return why it is not plain.
 
     >>> parse("ls -l 'a b'; date")  # doctest: +NORMALIZE_WHITESPACE
     (Piped(joined=';', commands=((Word(text='ls', bare=True), Word(text='-l', bare=True),
@@ -85,16 +85,16 @@ def parse(command: str) -> tuple[Piped, ...] | Unclear:
             at = operator.end()
             read.append(operator[0])
         else:
-            word = _word(command, at)
+            word = _parse_word(command, at)
             if isinstance(word, Unclear):
                 return word
-            at, found = word
-            read.append(found)
-    return _assembled(read)
+            at, parsed = word
+            read.append(parsed)
+    return _assemble(read)
 
 
-def _word(command: str, start: int) -> tuple[int, Word] | Unclear:
-    """Read the word at *start*: where it ends, and what it is."""
+def _parse_word(command: str, start: int) -> tuple[int, Word] | Unclear:
+    """Parse the word at *start*; return its end and the word."""
     at, parts, bare = start, list[str](), True
     while at < len(command):
         if plain := _PLAIN.match(command, at) or (at > start and _HASH.match(command, at)):
@@ -114,11 +114,11 @@ def _word(command: str, start: int) -> tuple[int, Word] | Unclear:
         parts.append(part)
         at, bare = quoted.end(), False
     if at < len(command) and not _BLANKS.match(command, at) and not _OPERATOR.match(command, at):
-        return Unclear(_strange(command[at]))
+        return Unclear(_describe_char(command[at]))
     return at, Word("".join(parts), bare)
 
 
-def _strange(char: str) -> str:
+def _describe_char(char: str) -> str:
     if char in "'\"":
         return f"a quote {char} is not closed, or has an expansion in it"
     if not char.isascii():
@@ -130,20 +130,20 @@ def _strange(char: str) -> str:
     return f"it has {char!r} outside quotes"
 
 
-def _assembled(read: list[Word | str]) -> tuple[Piped, ...] | Unclear:
-    """Put commands together as the shell does: a line may end after an operator, not begin so."""
+def _assemble(read: list[Word | str]) -> tuple[Piped, ...] | Unclear:
+    """Join the words as the shell does: a line may end after an operator, not begin with it."""
     lists: list[Piped] = []
     joined = ";"
     pipeline: list[tuple[Word, ...]] = []
     words: list[Word] = []
-    owed = False  # an operator that wants a command after it
+    owed = False  # an operator that needs a command after it
     for token in [*read, "\n"]:
         if isinstance(token, Word):
             words.append(token)
             continue
         if not words:
             if token == "\n":
-                continue  # an empty line, or one that goes on
+                continue  # an empty line, or a continued one
             return Unclear("a command is missing")
         pipeline.append(tuple(words))
         words = []
@@ -157,60 +157,59 @@ def _assembled(read: list[Word | str]) -> tuple[Piped, ...] | Unclear:
     return tuple(lists) or Unclear("there is nothing to run")
 
 
-# --- what runs unasked ----------------------------------------------------------------------------
+# --- commands that run without asking -------------------------------------------------------------
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options of a command; what is not listed, abbreviations too, is asked about.
+    """The options of a command; unlisted ones, and abbreviations, need approval.
 
-    *alone* is one word, its value included; each of *taking* takes the next word, which must match.
-    All are regular expressions of whole words.
+    The expressions match whole words.
     """
 
-    alone: str
-    taking: tuple[tuple[str, str], ...] = ()
+    alone: str  # one word, with its value if any
+    taking: tuple[tuple[str, str], ...] = ()  # option, and pattern of its value, the next word
 
 
 def options(*alone: str, taking: dict[str, str] | None = None) -> Options:
-    """Write options as regular expressions of whole words."""
+    """Combine options into regular expressions of whole words."""
     return Options("|".join(alone), tuple((taking or {}).items()))
 
 
 @cache
-def _matching(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Compile at the first use: there are hundreds, and a start needs none."""
     return re.compile(pattern, re.ASCII | re.DOTALL)
 
 
 def operands(args: Sequence[str], listed: Options) -> tuple[str, ...] | Unclear:
-    """Take the options out of *args*; like GNU programs, they may stand anywhere before ``--``.
+    """Return *args* without options; as in GNU programs, options may be anywhere before ``--``.
 
     >>> operands(["a", "-q", "-n", "5", "--", "-b"], options("-[qv]+", taking={"-n": "[0-9]+"}))
     ('a', '-b')
     >>> operands(["-f"], options("-[qv]+"))
     Unclear(why='the option -f is not on the list')
     """
-    parted = _parted(args, listed)
+    parted = _split(args, listed)
     if isinstance(parted, Unclear):
         return parted
     groups, behind = parted
     return (*(first for first, *_ in groups if not first.startswith("-")), *(behind or ()))
 
 
-def _parted(
+def _split(
     args: Sequence[str], listed: Options
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...] | None] | Unclear:
-    """Part *args* into options with their values and operands, and what stands behind ``--``."""
+    """Split *args* into options (with values), operands, and the words after ``--``."""
     groups: list[tuple[str, ...]] = []
     left = iter(args)
     for word in left:
         if word == "--":
             return groups, tuple(left)
         group: tuple[str, ...] = (word,)
-        if word.startswith("-") and not _matching(listed.alone).fullmatch(word):
-            values = [value for name, value in listed.taking if _matching(name).fullmatch(word)]
+        if word.startswith("-") and not _compile(listed.alone).fullmatch(word):
+            values = [value for name, value in listed.taking if _compile(name).fullmatch(word)]
             given = next(left, None)
-            if not values or given is None or not _matching(values[0]).fullmatch(given):
+            if not values or given is None or not _compile(values[0]).fullmatch(given):
                 return Unclear(f"the option {word} is not on the list")
             group = (word, given)
         groups.append(group)
@@ -218,10 +217,10 @@ def _parted(
 
 
 def outside(path: str, root: str | None) -> Unclear | None:
-    """Say why *path* may not be read unasked; *root* is where the workspace stands, if anywhere.
+    """Return why *path* needs approval; *root* is the path of the workspace for commands, if any.
 
-    ``..`` is refused wherever it stands: after a link it does not lead back.  That no link leads
-    out of the workspace cannot be seen here; the sandbox and the check before running see to it.
+    ``..`` is refused anywhere: after a link it does not lead back.  Links out of the workspace
+    cannot be seen here; the sandbox and the check before the run prevent them.
 
     >>> outside("src/a.txt", None) is outside("/workspace/a.txt", "/workspace") is None
     True
@@ -242,7 +241,7 @@ def outside(path: str, root: str | None) -> Unclear | None:
     return None
 
 
-# To be run before each git command of a plan; its lines are for `overrides`.  Status 1: no lines.
+# Run before each git command of a plan; its output is for `overrides`.  Status 1: no output.
 READ_CONFIGURATION = (
     "git", "--no-pager", "config", "--name-only", "--get-regexp",
     r"^(filter|include|includeif|hook)\.|^core\.worktree$|^extensions\.partialclone$"
@@ -251,10 +250,10 @@ READ_CONFIGURATION = (
 _HARDENED = (
     "--no-pager", "--no-optional-locks",
     "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-    # Either makes `log` run gpg.program, which the repository may name.
+    # Either makes `log` run gpg.program, which the repository may set.
     "-c", "log.showSignature=false", "-c", "format.pretty=medium",
     "-c", "diff.submodule=short",
-    # What a sandbox hides keeps its size and time: nothing else of it is to be compared.
+    # Files that the sandbox hides keep only size and time, so git must not compare more.
     "-c", "core.checkStat=minimal", "-c", "core.trustctime=false",
 )  # fmt: skip
 _NO_SUBMODULES = "--ignore-submodules=all"
@@ -317,8 +316,8 @@ _LISTED: Mapping[str, tuple[tuple[str, ...], Options]] = MappingProxyType(
 )  # fmt: skip
 
 
-def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
-    """Give what to run for ``git`` *args* if that only looks at the repository here."""
+def allow_git(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
+    """Return the argv to run for ``git`` *args* if it only reads the repository here."""
     verb = args[0] if args else ""
     if verb not in _LISTED:
         return Unclear(f"git {verb} is not on the list")
@@ -327,30 +326,30 @@ def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
     if isinstance(given, Unclear):
         return given
     for operand in given:
-        # Globs and ":(...)" are for git, quoted or not; "main:.env" is a file.
+        # Globs and ":(...)" are expanded by git, quoted or not; "main:.env" is a file.
         if any(char in operand for char in ":*?[\\"):
             return Unclear(f"git may take {operand} for more than one name")
-        if found := outside(operand, root):
-            return found
+        if reason := outside(operand, root):
+            return reason
     return ("git", *_HARDENED, verb, *harmless, *args[1:])
 
 
-# What names the kind of each object that is written to it, one a line.
+# Prints the type of each object that it reads on stdin, one a line.
 READ_KINDS = ("git", "--no-pager", "cat-file", "--batch-check=%(objecttype)")
-# Of a diff these leave names and numbers only.
+# With these a diff prints only names and numbers.
 _NAMES_ONLY = (
     "-s|--no-patch|--stat.*|--(short|num)stat|--raw|--(compact-)?summary|--name-(only|status)"
 )
 _SHOWS = f"(?!({_NAMES_ONLY})$)({'|'.join(_PATCH)}|-[SG])"
-# What a list of names goes without: other forms, and what would leave out a name.
+# Options dropped from a list of names: other formats, and those that hide a name.
 _NOT_LISTED = (
     "-[sSGMCBz].*|--(name-status|check|quiet|exit-code|no-patch|oneline|graph|renames)"
     "|--(find-|diff-filter=|pickaxe-|pretty=|format=).*"
 )
 
 
-class _Looking(msgspec.Struct, frozen=True):
-    """A command of `looking`, taken apart."""
+class _GitCommand(msgspec.Struct, frozen=True):
+    """The parts of a command returned by `allow_git`."""
 
     verb: str
     harmless: tuple[str, ...]
@@ -358,51 +357,51 @@ class _Looking(msgspec.Struct, frozen=True):
     behind: tuple[str, ...] | None
 
 
-def _looking(argv: tuple[str, ...]) -> _Looking | None:
+def _split_git(argv: tuple[str, ...]) -> _GitCommand | None:
     at = 1 + len(_HARDENED)
     if argv[:1] != ("git",) or argv[at] == "status":
         return None
     harmless, listed = _LISTED[argv[at]]
-    parted = _parted(argv[at + 1 + len(harmless) :], listed)
-    return None if isinstance(parted, Unclear) else _Looking(argv[at], harmless, *parted)
+    parted = _split(argv[at + 1 + len(harmless) :], listed)
+    return None if isinstance(parted, Unclear) else _GitCommand(argv[at], harmless, *parted)
 
 
 def revisions(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """List what a git command of a plan may take for objects by themselves, for `READ_KINDS`.
+    """List the words that a git command may resolve to objects, for `READ_KINDS`.
 
-    A file that is named by its hash has no name that could tell what is in it.
+    A file named by its hash has no name that hints at its content.
     """
-    look = _looking(argv)
-    if look is None or look.verb != "diff":
+    parts = _split_git(argv)
+    if parts is None or parts.verb != "diff":
         return ()
-    given = [first for first, *_ in look.groups if not first.startswith("-")]
+    given = [first for first, *_ in parts.groups if not first.startswith("-")]
     return tuple(
         f"{part}^{{}}" for one in given for part in re.split(r"\.{2,3}", one.lstrip("^")) if part
     )
 
 
-def naming(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Give what names the files whose content a git command of a plan shows; None if it shows none.
+def list_files_argv(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the command that lists the files whose content a git command shows, or None.
 
     Each name ends with a zero byte.
     """
-    look = _looking(argv)
-    if look is None:
+    parts = _split_git(argv)
+    if parts is None:
         return None
-    shows = any(_matching(_SHOWS).fullmatch(first) for first, *_ in look.groups)
-    if look.verb == "log" and not shows:
+    shows = any(_compile(_SHOWS).fullmatch(first) for first, *_ in parts.groups)
+    if parts.verb == "log" and not shows:
         return None
-    kept = (group for group in look.groups if not _matching(_NOT_LISTED).fullmatch(group[0]))
+    allowed = (group for group in parts.groups if not _compile(_NOT_LISTED).fullmatch(group[0]))
     return (
-        *("git", *_HARDENED, look.verb, *look.harmless, "--no-renames", "--name-only", "-z"),
-        *(("--format=",) if look.verb == "log" else ()),
-        *(word for group in kept for word in group),
-        *(() if look.behind is None else ("--", *look.behind)),
+        *("git", *_HARDENED, parts.verb, *parts.harmless, "--no-renames", "--name-only", "-z"),
+        *(("--format=",) if parts.verb == "log" else ()),
+        *(word for group in allowed for word in group),
+        *(() if parts.behind is None else ("--", *parts.behind)),
     )
 
 
 def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
-    """Give the ``-c`` words that switch off what `READ_CONFIGURATION` found.
+    """Return the ``-c`` words that disable the programs found by `READ_CONFIGURATION`.
 
     >>> overrides(["filter.lfs.clean", "filter.lfs.required"])
     ('-c', 'filter.lfs.clean=', '-c', 'filter.lfs.required=')
@@ -411,7 +410,7 @@ def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
     """
     words: list[str] = []
     for name in names:
-        # "-c a=b" ends the name at the first "=", so such a name cannot be switched off.
+        # "-c a=b" ends the name at the first "=", so such a name cannot be overridden.
         if not name.startswith("filter.") or "=" in name:
             why = f"the repository's configuration sets {name}: git could run other programs"
             return Unclear(why)
@@ -419,15 +418,15 @@ def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
     return tuple(words)
 
 
-def overridden(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-    """Put *words* of `overrides` into a git command of a plan; other commands stay as they are."""
+def apply_overrides(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """Insert *words* of `overrides` into a git command; other commands are returned unchanged."""
     return (*argv[:1], *words, *argv[1:]) if argv[:1] == ("git",) else argv
 
 
-# Of lines and bytes; without a unit, so that nobody writes 50G.
+# Lines or bytes; without a unit, so that 50G is not possible.
 _COUNT = "[0-9]{1,9}"
 _ENDS = "--(quiet|silent|verbose|zero-terminated)"
-# Not -R, which has no end in sight; not -L and -H, which look behind links.
+# Not -R, which has no bound; not -L and -H, which follow links.
 _READING = {
     "ls": options(
         "-[aAbBcCdfFgGhiklmnNopqQrsStuUvxX1]+",
@@ -449,7 +448,7 @@ _READING = {
         f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc]-?{_COUNT}|--(lines|bytes)=-?{_COUNT}",
         taking={"-[qvz]*[nc]|--lines|--bytes": f"-?{_COUNT}"},
     ),
-    # Not -f, -F and --retry, which wait for ever.
+    # Not -f, -F and --retry, which wait forever.
     "tail": options(
         f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc][-+]?{_COUNT}|--(lines|bytes)=[-+]?{_COUNT}",
         taking={"-[qvz]*[nc]|--lines|--bytes": f"[-+]?{_COUNT}"},
@@ -470,27 +469,29 @@ _PWD = options("-[LP]")
 _NOTHING = options("(?!)")
 
 
-def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
-    """Give what to run for *words*, or say why not; *piped*: they get another command's output."""
+def allow_words(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
+    """Return the argv for *words*, or the reason to ask; *piped*: they read another's output."""
     name, args = words[0], [word.text for word in words[1:]]
     if name.bare:
         match name.text:
             case "echo":
                 return ("echo", *args)
             case "pwd":
-                return _bare(name.text, args, _PWD)
+                return _allow_without_operands(name.text, args, _PWD)
             case "whoami":
-                return _bare(name.text, args, _NOTHING)
+                return _allow_without_operands(name.text, args, _NOTHING)
             case "date":
-                return _date(args)
+                return _allow_date(args)
             case "ls" | "cat" | "head" | "tail":
-                return _reading(name.text, args, root, piped)
+                return _allow_reading(name.text, args, root, piped)
             case "git" if len(words) < 2 or words[1].bare:
-                return looking(args, root)
+                return allow_git(args, root)
     return Unclear(f"{name.text} is not on the list of safe commands")
 
 
-def _bare(name: str, args: list[str], listed: Options) -> tuple[str, ...] | Unclear:
+def _allow_without_operands(
+    name: str, args: list[str], listed: Options
+) -> tuple[str, ...] | Unclear:
     given = operands(args, listed)
     if isinstance(given, Unclear):
         return given
@@ -499,7 +500,7 @@ def _bare(name: str, args: list[str], listed: Options) -> tuple[str, ...] | Uncl
     return (name, *args)
 
 
-def _date(args: list[str]) -> tuple[str, ...] | Unclear:
+def _allow_date(args: list[str]) -> tuple[str, ...] | Unclear:
     given = operands(args, _DATE)
     if isinstance(given, Unclear):
         return given
@@ -509,7 +510,7 @@ def _date(args: list[str]) -> tuple[str, ...] | Unclear:
     return ("date", *args)
 
 
-def _reading(
+def _allow_reading(
     name: str, args: list[str], root: str | None, piped: bool
 ) -> tuple[str, ...] | Unclear:
     paths = operands(args, _READING[name])
@@ -518,42 +519,41 @@ def _reading(
     if not (paths or piped or name == "ls"):
         return Unclear(f"{name} has no file to read")
     for path in paths:
-        if found := outside(path, root):
-            return found
+        if reason := outside(path, root):
+            return reason
     return (name, *args)
 
 
 class CommandStep(msgspec.Struct, frozen=True):
-    """Programs that start together, each reading the one before; *pipeline* is their argv.
+    """Programs of a pipeline, each reading the output of the one before.
 
-    The status is that of the last.  After ``&&`` the step runs only if the status so far is 0,
-    after ``||`` only if it is not; a step that does not run leaves the status as it is.
+    The status is that of the last program.  A skipped step leaves the status unchanged.
     """
 
-    joined: str
-    pipeline: tuple[tuple[str, ...], ...]
+    joined: str  # "&&": run if the status is 0; "||": if it is not
+    pipeline: tuple[tuple[str, ...], ...]  # argv of each
 
 
 class Safe(msgspec.Struct, frozen=True):
-    """This only looks, at what is inside the workspace: run *steps* without asking.
+    """The command only reads inside the workspace: run *steps* without asking.
 
-    They are run in this order, without a shell; the first program reads nothing.  Git needs
-    `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
+    They run in this order, without a shell; the first program has no input.  Git needs
+    `command.GIT_ENVIRONMENT`, and the result of `overrides`.
     """
 
     steps: tuple[CommandStep, ...]
 
 
 class Forbidden(msgspec.Struct, frozen=True):
-    """This is not run, and nobody is asked; *why* is for the model."""
+    """The command is refused without asking."""
 
-    why: str
+    why: str  # the reason, for the model
 
 
 def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
-    """Decide about *command* by its text alone; whatever is not understood is `Unclear`.
+    """Judge *command* by its text alone; anything not recognized is `Unclear`.
 
-    *root* is where commands find the workspace: absolute paths below it are inside.
+    *root* is the path of the workspace for commands: absolute paths below it are inside.
 
     >>> judge("ls -l | head -3").steps
     (CommandStep(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)
@@ -562,7 +562,7 @@ def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
     >>> judge("reboot")
     Forbidden(why='it stops the machine')
     """
-    if len(command) <= MAX_COMMAND and (why := danger(command)):
+    if len(command) <= MAX_COMMAND and (why := find_danger(command)):
         return Forbidden(why)
     parsed = parse(command)
     if isinstance(parsed, Unclear):
@@ -571,7 +571,7 @@ def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
     for piped in parsed:
         pipeline: list[tuple[str, ...]] = []
         for words in piped.commands:
-            argv = safe(words, bool(pipeline), root)
+            argv = allow_words(words, bool(pipeline), root)
             if isinstance(argv, Unclear):
                 return argv
             pipeline.append(argv)

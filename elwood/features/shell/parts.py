@@ -32,48 +32,44 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import escape_name
 
 log = logging.getLogger("elwood.shell")
-# What `elwood` may ask the running service.
+# Command of the control socket.
 COMMAND = "sandbox"
 WALLS = "no network; of your files they read the workspace and skills, and write the workspace"
-# There is nothing that a reset could take away.
+# There is no state that a reset could remove.
 FRESH = "each command starts afresh: of one that has ended nothing stays but what it wrote there"
 MODES = {"ro": "only to be read", "rw": "to be read and changed"}
 CLOSED = "secrets, and folders with a dot before their names, are closed"
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """Where commands run, in *words* for people; *notes* say why, and what stays open.
+class SandboxStatus(msgspec.Struct, frozen=True):
+    """Where commands run."""
 
-    *warning* says what the owner should know of without asking: that it is weaker than what is
-    installed, or that there is nowhere.  It *is_sound* if it is no worse than it could be.
-    """
-
-    words: str
-    notes: tuple[str, ...] = ()
-    warning: str = ""
-    is_sound: bool = True
+    words: str  # for people
+    notes: tuple[str, ...] = ()  # reasons and remarks
+    warning: str = ""  # for the owner: the sandbox is weaker than it could be, or missing
+    is_sound: bool = True  # False if it is weaker than it could be
 
     @property
     def text(self) -> str:
         return "\n".join((self.words, *(f"- {note}" for note in self.notes)))
 
 
-def see(found: Picked | NoSandbox, settings: SandboxSettings) -> Seen:
-    """Put into words what came of the search for a sandbox."""
-    if isinstance(found, NoSandbox):
-        words, is_meant = f"Commands cannot be run: {found.why}", settings.kind == "none"
-        notes = _mounted(settings)
-        return Seen(words, notes, warning="" if is_meant else words, is_sound=is_meant)
-    words, is_walled = f"Commands run in: {found.rung}", found.rung != "direct"
-    notes = (*found.notes, *((WALLS, FRESH) if is_walled else ()), *_mounted(settings))
-    if not found.failed:
-        return Seen(f"{words}.", notes, is_sound=is_walled)
+def describe_sandbox(picked: Picked | NoSandbox, settings: SandboxSettings) -> SandboxStatus:
+    """Describe the sandbox that was chosen."""
+    if isinstance(picked, NoSandbox):
+        words, is_meant = f"Commands cannot be run: {picked.why}", settings.kind == "none"
+        notes = _list_mounts(settings)
+        return SandboxStatus(words, notes, warning="" if is_meant else words, is_sound=is_meant)
+    words, is_walled = f"Commands run in: {picked.rung}", picked.rung != "direct"
+    notes = (*picked.notes, *((WALLS, FRESH) if is_walled else ()), *_list_mounts(settings))
+    if not picked.failed:
+        return SandboxStatus(f"{words}.", notes, is_sound=is_walled)
     weaker = f"{words}, a weaker sandbox (/sandbox)"
-    return Seen(f"{weaker}.", notes, f"{weaker}: {found.failed}", is_sound=False)
+    return SandboxStatus(f"{weaker}.", notes, f"{weaker}: {picked.failed}", is_sound=False)
 
 
-def _mounted(settings: SandboxSettings) -> tuple[str, ...]:
-    """Say what is mounted; commands on some rungs see nothing of it, which is said by itself."""
+def _list_mounts(settings: SandboxSettings) -> tuple[str, ...]:
+    """List the mounted folders; a sandbox that cannot show them reports that itself."""
     return tuple(
         f"mounted at {one.place}: {one.path}, {MODES[one.mode]}"
         f"{', in some chats only' if one.chats else ''}; {CLOSED}"
@@ -83,7 +79,7 @@ def _mounted(settings: SandboxSettings) -> tuple[str, ...]:
 
 @attrs.frozen
 class MountedFolders:
-    """The part of the prompt that names what is mounted; *place* says where commands find it."""
+    """Prompt part that lists the mounted folders; *place* maps them to paths for commands."""
 
     mounts: Sequence[FolderMount]
     place: Callable[[Path], str | None]
@@ -107,21 +103,21 @@ class MountedFolders:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Find a sandbox.  Commands that an earlier process left running are ended first."""
+    """Choose a sandbox, after ending commands left by an earlier process."""
     blocking, paths = core.environment.blocking, core.paths
     if left := await blocking(lambda: reap(paths.state)):
         log.warning("ended commands of an earlier run", extra={"count": left})
     settings = core.config.of(SandboxSettings)
-    found: Picked | NoSandbox
+    picked: Picked | NoSandbox
     try:
-        # The mounts, which have a place, are found in the settings.
+        # Mounts have a place and are taken from the settings.
         folders = [one.root.path for one in others.lent if not one.place]
-        found = await pick(settings, paths.workspace, paths.state, folders, blocking=blocking)
+        picked = await pick(settings, paths.workspace, paths.state, folders, blocking=blocking)
     except NoSandbox as error:
-        found = error
+        picked = error
     else:
-        log.info("sandbox ready", extra={"rung": found.rung, "notes": "; ".join(found.notes)})
-    seen = see(found, settings)
+        log.info("sandbox ready", extra={"rung": picked.rung, "notes": "; ".join(picked.notes)})
+    seen = describe_sandbox(picked, settings)
     if seen.warning:
         log.warning("no sandbox, or a weaker one", extra={"why": seen.warning})
         core.table.warn("sandbox", seen.warning)
@@ -136,14 +132,17 @@ async def build(core: Core, others: Gathered) -> Parts:
         for one in changed:
             log.warning("instruction file set aside", extra={"file": one.path, "id": one.id})
             what = f"A command changed {escape_name(one.path)}, so I set its version aside"
-            core.table.warn(_subject(one), f"{what}: look at it with /workspace review")
+            core.table.warn(_change_subject(one), f"{what}: look at it with /workspace review")
 
     await blocking(lambda: finish_interrupted(core.workspace, paths.state))
     report(await blocking(lambda: list_set_aside(paths.state)))
     review = WorkspaceReview(
-        core.workspace, paths.state, blocking, lambda one: core.table.end_warning(_subject(one))
+        core.workspace,
+        paths.state,
+        blocking,
+        lambda one: core.table.end_warning(_change_subject(one)),
     )
-    sandbox = found if isinstance(found, NoSandbox) else found.executor
+    sandbox = picked if isinstance(picked, NoSandbox) else picked.executor
     look = looking(sandbox, paths.workspace, core.config.of(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
@@ -166,36 +165,36 @@ async def build(core: Core, others: Gathered) -> Parts:
             ),
         ],
         control=[ControlCommand(name=COMMAND, run=answer)],
-        status=[] if seen.warning else [lambda: seen.words],  # warnings stand there anyway
+        status=[] if seen.warning else [lambda: seen.words],  # warnings are shown anyway
     )
 
 
-def _subject(one: SetAside) -> str:
+def _change_subject(one: SetAside) -> str:
     return f"set aside {one.id}"
 
 
 def lend(config: Config) -> list[LentFolder]:
-    return [_lent(one) for one in config.of(SandboxSettings).mounts]
+    return [_lend_mount(one) for one in config.of(SandboxSettings).mounts]
 
 
-def _lent(mount: FolderMount) -> LentFolder:
+def _lend_mount(mount: FolderMount) -> LentFolder:
     strange = (".",) if mount.untrusted else ()
     root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False, untrusted=strange)
     return LentFolder(root, mount.place, addresses(mount.chats), mount.untrusted)
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """For the doctor: ask the running Elwood; without one take a sandbox, and give it back."""
+    """Query the running Elwood, for the doctor; without one open a sandbox and close it again."""
     settings, paths = context.config.of(SandboxSettings), context.config.of(Paths)
     unknown = [] if settings.kind == "docker" else list(_unknown_programs(context.config))
     if settings.kind == "direct":
-        return [*unknown, _unconfined(context.config)]
+        return [*unknown, _check_confined(context.config)]
     try:
         answer = await context.blocking(lambda: ask(paths.runtime, COMMAND))
     except ServiceUnreachable:
         if not (paths.state.is_dir() and paths.workspace.is_dir()):
-            return unknown  # the folders are told with the others
-        seen = await _tried(settings, paths, context)
+            return unknown  # the folder checks report it
+        seen = await _try_sandbox(settings, paths, context)
         text, is_sound = (
             f"{seen.text}\n- tried from here: a service may be allowed less",
             seen.is_sound,
@@ -210,7 +209,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def _unknown_programs(config: Config) -> Iterator[Finding]:
-    """Find rules for commands of programs that are not there: they may be misspelt."""
+    """Report rules for commands of missing programs: they may be misspelt."""
     policy = config.of(PolicySettings)
     for key, rules in (("ask", policy.ask_commands), ("safe", policy.safe_commands)):
         for name in missing_programs(rule.split()[0] for rule in rules if rule.strip()):
@@ -218,22 +217,24 @@ def _unknown_programs(config: Config) -> Iterator[Finding]:
             yield Finding("warning", "policy", what, "correct its name, or install it")
 
 
-async def _tried(settings: SandboxSettings, paths: Paths, context: CheckContext) -> Seen:
+async def _try_sandbox(
+    settings: SandboxSettings, paths: Paths, context: CheckContext
+) -> SandboxStatus:
     try:
         if settings.kind == "docker":
-            # To take it would remove the containers of a process that runs where we cannot see it.
+            # Opening it would remove the containers of a process that we cannot see.
             await find_engine(settings)
-            return Seen("The container engine answers, and has the image.")
+            return SandboxStatus("The container engine answers, and has the image.")
         picked = await pick(settings, paths.workspace, paths.state, blocking=context.blocking)
     except NoSandbox as error:
-        return see(error, settings)
+        return describe_sandbox(error, settings)
     except OSError as error:
         words = f"It cannot be tried: {error.strerror}: {error.filename}"
-        return Seen(words, ("run the doctor as the user of Elwood",), is_sound=False)
-    return see(picked, settings)
+        return SandboxStatus(words, ("run the doctor as the user of Elwood",), is_sound=False)
+    return describe_sandbox(picked, settings)
 
 
-def _unconfined(config: Config) -> Finding:
+def _check_confined(config: Config) -> Finding:
     if config.of(PolicySettings).word(NAME, ID) == "deny":
         return Finding("ok", "sandbox", "policy.deny forbids all commands")
     what = "commands are not confined, and you are asked about each of them"

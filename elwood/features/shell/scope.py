@@ -1,5 +1,5 @@
-"""What "always" covers of a command: one plain program, word for word, with what it would run as
-code, while other files that it names may change.
+"""The scope of "always" for a command: one plain program, word for word, and the code that it would
+run; other files that it names may change.
 """
 
 import json
@@ -12,9 +12,9 @@ from elwood.features.shell.judge import Unclear, parse
 from elwood.foundation.storage.paths import protection
 from elwood.foundation.text.lines import escape_names
 
-# What a file's fact ends with if strangers may have written it: such a file is always bound.
+# Suffix of a file's fact if the file is untrusted: such a file is always bound.
 UNTRUSTED = " untrusted"
-# Read by these though no word names it: it says what they run.
+# Files that these programs run although no word names them.
 IMPLIED: Mapping[str, tuple[str, ...]] = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
     "just": ("justfile", "Justfile", ".justfile"),
@@ -22,26 +22,25 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
 }
 
-# With these it is another file, or one in another folder, which is not seen here.
+# Options that select another file or folder, which is not seen here.
 _ELSEWHERE = re.compile(r"-\w*[Cdf]|--(cw|d|f|j|m|pre|w)")
-# These run the file that their first word names.
+# These run the file named by their first word.
 _INTERPRETER = re.compile(r"((ba|da|z|k)?sh|python|pypy|perl|ruby|node|php|lua|Rscript)[0-9.]*")
-# None of these runs anything of a file that it is given, whatever its options: not find, sed, sort,
-# tar, or what hands words on to another program (AP-13).
+# None of these runs any part of its input files, with any options: not find, sed, sort, tar, or
+# programs that run other programs (AP-13).
 _READERS = re.compile(
     r"base64|cat|cksum|cmp|column|comm|cp|cut|diff|du|[ef]?grep|expand|file|fold|gunzip|gzip|head"
     r"|hexdump|join|jq|ls|md5sum|mkdir|mv|nl|od|paste|pdf(info|totext)|rev|rm|rmdir"
     r"|sha(1|256|512)sum|stat|tac|tail|touch|tr|uniq|wc|xxd|zcat"
 )
-# Of git, what is the same wish whatever was committed since; others are of one commit (AP-10).
+# Git commands that mean the same after later commits; the others are bound to one commit (AP-10).
 _GIT = ("add", "commit", "diff", "log", "show", "status")
 
 
 def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
-    """Say what may be permitted of *command*; None if that is exactly this command only.
+    """Return what "always" may permit for *command*; None if only this exact command.
 
-    *facts* are those of its plan.  Of its files those stay bound that it may run, or that strangers
-    may have written.
+    *facts* are those of its plan.  Files that it may run, or that are untrusted, stay bound.
 
     >>> facts = {"sandbox": "bubblewrap", "file a.py": "1", "file b.csv": "2"}
     >>> scope_of("wc -l a.py b.csv", facts).covers
@@ -56,7 +55,7 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
         return None
     argv = [word.text for word in parsed[0].commands[0]]
     files = [fact for fact in facts if fact.startswith("file ")]
-    code = _code(argv[0], argv[1:], files)
+    code = _list_code(argv[0], argv[1:], files)
     if code is None:
         return None
     bound = {one: facts[one] for one in files if one in code or facts[one].endswith(UNTRUSTED)}
@@ -69,9 +68,9 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
     return ApprovalScope((key,), command, f"run this command, word for word, {covers}", note)
 
 
-def _code(program: str, args: list[str], files: list[str]) -> list[str] | None:
-    """List those of *files* that the program may run; None if nobody knows which these are."""
-    if "=" in program:  # it sets a variable, and the program is the next word
+def _list_code(program: str, args: list[str], files: list[str]) -> list[str] | None:
+    """List those of *files* that the program may run; None if that is unknown."""
+    if "=" in program:  # a variable assignment; the program is the next word
         return None
     name = PurePosixPath(program).name
     runs_first = _INTERPRETER.fullmatch(name) is not None
@@ -79,7 +78,7 @@ def _code(program: str, args: list[str], files: list[str]) -> list[str] | None:
         script = PurePosixPath(args[0] if runs_first and args else program)
         if f"file {script}" not in files or str(script).startswith("-"):
             return None
-        # What is written in the same language may be run by it.
+        # It may run other files in the same language.
         named = (f"file {script}", f"file {PurePosixPath(program)}")
         return [one for one in files if one in named or one.endswith(script.suffix or "file ")]
     if name in IMPLIED and not any(map(_ELSEWHERE.match, args)):

@@ -1,4 +1,4 @@
-"""The tool that runs commands, in the sandbox."""
+"""The tool that runs commands in the sandbox."""
 
 import hashlib
 import logging
@@ -31,9 +31,9 @@ from elwood.features.shell.judge import (
     READ_KINDS,
     Safe,
     Unclear,
+    apply_overrides,
     judge,
-    naming,
-    overridden,
+    list_files_argv,
     overrides,
     parse,
     revisions,
@@ -61,26 +61,26 @@ from elwood.foundation.text.lines import escape_name, escape_names
 log = logging.getLogger("elwood.shell")
 
 NAME, ID = "run_command", "shell.command.run"
-# Seconds for one command, unless the model says more, and the most; the tool itself has more, so
-# that what ends a command is its own limit.
+# Seconds for one command by default, at most, and extra for the tool itself, so that the command's
+# own limit ends it.
 TIMEOUT, MAX_TIMEOUT, GRACE = 60, 600, 30.0
-# Bytes of output kept of one command; of more the middle is left out.
+# Bytes of output kept of one command; longer output loses its middle.
 MAX_OUTPUT = 45_000
-# Bytes that one program of a pipeline hands to the next.
+# Bytes passed from one program of a pipeline to the next.
 MAX_PIPED = 8 << 20
-# Files named in a command whose content is part of what is approved, and bytes of each.
+# Files named in a command whose content is part of the approval, and bytes of each.
 MAX_FILES, MAX_BYTES = 20, 16 << 20
-# Words of a command that are looked up as names of files; a command that runs unasked has fewer.
+# Words of a command looked up as file names; a command that runs without asking has fewer.
 MAX_WORDS = MAX_COMMAND // 2
 NO_MARKS = (
     "words of strangers were read, and the file system keeps no marks on files (it has no user "
     "extended attributes)"
 )
-# What a word may be set apart by in a shell command.
+# Separators of words in a shell command.
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
 
 
-# What the model is told of where it runs.
+# Description of the environment for the model.
 CONFINED = (
     ", in a sandbox: no network, nothing outside of the workspace and of folders opened to you can "
     "be changed. Commands that only look (ls, cat, git status, …) run at once; the owner is asked "
@@ -105,10 +105,10 @@ class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CommandTool:
-    """Runs commands in *sandbox*, which may also say why none can be run.
+    """Runs commands in *sandbox*, or reports why there is none.
 
-    *files* are those that a command may name: what is in them is part of what is approved.
-    *report* receives instruction files that a command changed; *state* is Elwood's own folder.
+    *files* are those that a command may name: their content is part of the approval.  *report*
+    receives instruction files that a command changed; *state* is Elwood's own folder.
     """
 
     def __init__(
@@ -128,26 +128,28 @@ class CommandTool:
         self._report = report
 
     async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
-        """Judge a command by its words, and say what else its outcome hangs on."""
-        sandbox, root = self._usable(), str(self._files.root.path)
+        """Plan a command: judge its words, and collect the facts that its result depends on."""
+        sandbox, root = self._need_sandbox(), str(self._files.root.path)
         confined = sandbox.rung != "direct"
         action = rule(given.command, self._policy, root, confined=confined).action
         facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
         if action.judged not in ("safe", "forbidden"):
-            facts |= await self._blocking(partial(self._named, given.command, context))
+            facts |= await self._blocking(partial(self._hash_named, given.command, context))
         if action.judged == "listed" and any(fact.endswith(UNTRUSTED) for fact in facts.values()):
             action = RunCommand("unclear", "strangers may have written a file that it names")
-        # Of more files than are looked at nobody knows what is in them.
+        # With too many files, some were not hashed.
         scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
         return Plan(action, given.command, facts, scope=scope)
 
     async def run_command(self, given: ShellCommand, context: ToolContext) -> str | Output:
-        """Run a command; what only looks runs as it was read, anything else in bash."""
-        sandbox = self._usable()
+        """Run a command: a safe one as it was parsed, any other in bash."""
+        sandbox = self._need_sandbox()
         verdict = judge(given.command, str(self._files.root.path))
         script = verdict if isinstance(verdict, Safe) and sandbox.rung != "direct" else None
         mounts = [] if script else self._files.named_mounts(given.command, context.route)
-        followed = await self._begin(given.command, context, mounts, sandbox.rung, script is None)
+        followed = await self._start_following(
+            given.command, context, mounts, sandbox.rung, script is None
+        )
         outcome: CommandOutcome | None = None
         note = ""
         try:
@@ -157,16 +159,16 @@ class CommandTool:
                     outcome = await self._run(given, script, mounts, sandbox, followed)
                 finally:
                     with trio.CancelScope(shield=True):
-                        note = await self._finish(followed, outcome)
+                        note = await self._finish_following(followed, outcome)
         except SandboxFailed as error:
             text = f"{error}; whether the command did something is not known"
             raise ToolFailure(text, unknown=True) from error
         except ToolFailure as failure:
-            raise _with_sources(failure, followed) from failure
+            raise _add_sources(failure, followed) from failure
         try:
-            text = _told(outcome, given)
+            text = _format_outcome(outcome, given)
         except ToolFailure as failure:
-            raise _with_sources(failure, followed) from failure
+            raise _add_sources(failure, followed) from failure
         source = next(iter(followed.sources), "")
         text += note
         return Output(text, untrusted=True, origin=escape_name(source)) if source else text
@@ -197,7 +199,7 @@ class CommandTool:
         note = "; ".join(filter(None, (outcome.note, f"it could write no file: {NO_MARKS}")))
         return msgspec.structs.replace(outcome, note=note)
 
-    async def _begin(
+    async def _start_following(
         self,
         command: str,
         context: ToolContext,
@@ -205,12 +207,12 @@ class CommandTool:
         rung: Rung,
         writes: bool,
     ) -> FollowedCommand:
-        def look() -> FollowedCommand:
-            words = _words(command)
+        def start() -> FollowedCommand:
+            words = _split_words(command)
             followed = [one.root for one in mounts if one.root.writable and not one.untrusted]
             return begin(
                 [self._files.root, *followed],
-                list(self._places(words, context.route)),
+                list(self._find_places(words, context.route)),
                 [one.place for one in mounts if one.untrusted],
                 self._state,
                 rung,
@@ -220,23 +222,25 @@ class CommandTool:
             )
 
         try:
-            return await self._blocking(look)
+            return await self._blocking(start)
         except TooManyFiles as error:
             text = f"not run: {error}, so words of strangers in them could not be followed"
             raise ToolFailure(f"{text}; move some of them to a mount") from error
 
-    def _places(self, words: Sequence[str], route: Route) -> Iterator[tuple[Root, str]]:
+    def _find_places(self, words: Sequence[str], route: Route) -> Iterator[tuple[Root, str]]:
         """Find the files and folders that *words* name.  Blocks."""
         if len(words) > MAX_WORDS:
             yield self._files.root, "."
         for word in words[:MAX_WORDS]:
-            # "$HOME/a" is the file a for a command, and a glob names what is in its folder.
+            # For commands "$HOME/a" is the file a, and a glob matches files in its folder.
             for name in dict.fromkeys((word, word.partition("/")[2] if "$" in word else word)):
-                root, path, _ = self._files.reached(_without_glob(name), route)
+                root, path, _ = self._files.reached(_strip_glob(name), route)
                 with suppress(PathRefused, Unconfined):
                     yield root, root.located(path)
 
-    async def _finish(self, followed: FollowedCommand, outcome: CommandOutcome | None) -> str:
+    async def _finish_following(
+        self, followed: FollowedCommand, outcome: CommandOutcome | None
+    ) -> str:
         """Mark the files that the command wrote; return notes for the reader of its result."""
         printed = outcome.output.decode("utf-8", "replace") if outcome else ""
         failed, changed = await self._blocking(lambda: followed.finish(printed))
@@ -251,28 +255,28 @@ class CommandTool:
             parts.append(f"it changed {names}, which was set aside until the owner has looked")
         return "".join(f"\n({part})" for part in parts)
 
-    def _usable(self) -> Executor:
+    def _need_sandbox(self) -> Executor:
         if isinstance(self._sandbox, NoSandbox):
             raise ToolFailure(f"commands cannot be run here: {self._sandbox.why}")
         return self._sandbox
 
-    def _named(self, command: str, context: ToolContext) -> dict[str, str]:
-        """Hash the files that *command* names, and what git would push.  Blocks."""
+    def _hash_named(self, command: str, context: ToolContext) -> dict[str, str]:
+        """Hash the files that *command* names, and the commit that git would push.  Blocks."""
         facts: dict[str, str] = {}
-        words = _words(command)
+        words = _split_words(command)
         implied = [name for word in words for name in IMPLIED.get(word, ())]
         for word in (*implied, *words):
             if len(facts) >= MAX_FILES:
                 break
             root, path, _ = self._files.reached(word, context.route)
-            if (found := _hash(root, path)) is not None:
-                facts[f"file {PurePosixPath(word)}"] = found
+            if (digest := _hash_file(root, path)) is not None:
+                facts[f"file {PurePosixPath(word)}"] = digest
         if "git" in words:
-            facts |= _head(self._files.root)
+            facts |= _read_head(self._files.root)
         return facts
 
 
-def _words(command: str) -> list[str]:
+def _split_words(command: str) -> list[str]:
     """Return everything in *command* that may be a word for a program, each once."""
     parsed = parse(command)
     plain = () if isinstance(parsed, Unclear) else parsed
@@ -280,18 +284,18 @@ def _words(command: str) -> list[str]:
     return [word for word in dict.fromkeys((*whole, *_APART.split(command))) if word]
 
 
-def _without_glob(word: str) -> str:
-    """Return the folder in which a glob is looked for; other words stay as they are.
+def _strip_glob(word: str) -> str:
+    """Return the folder of a glob; other words unchanged.
 
-    >>> _without_glob("a/b*/c"), _without_glob("*.txt"), _without_glob("a/b")
+    >>> _strip_glob("a/b*/c"), _strip_glob("*.txt"), _strip_glob("a/b")
     ('a', '.', 'a/b')
     """
     start = min((word.find(char) for char in "*?[" if char in word), default=-1)
     return word if start < 0 else word[:start].rpartition("/")[0] or "."
 
 
-def _with_sources(failure: ToolFailure, followed: FollowedCommand) -> ToolFailure:
-    """Return *failure*, whose text may hold words of the untrusted files that were read."""
+def _add_sources(failure: ToolFailure, followed: FollowedCommand) -> ToolFailure:
+    """Return *failure*, marked if its text may contain words of untrusted files."""
     source = next(iter(followed.sources), "")
     return ToolFailure(
         str(failure),
@@ -301,7 +305,7 @@ def _with_sources(failure: ToolFailure, followed: FollowedCommand) -> ToolFailur
     )
 
 
-def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
+def _format_outcome(outcome: CommandOutcome, given: ShellCommand) -> str:
     text = outcome.output.decode("utf-8", "replace").rstrip("\n")
     if outcome.note:
         text += f"\n({outcome.note})"
@@ -313,7 +317,7 @@ def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
 
 
 async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> CommandOutcome:
-    """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
+    """Run the steps of a safe script without a shell, each in a read-only sandbox."""
     printed: list[bytes] = []
     code: int | None = 0
     for step in script.steps:
@@ -322,8 +326,8 @@ async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> C
         flowing = b""
         for number, argv in enumerate(step.pipeline, 1):
             last = number == len(step.pipeline)
-            hardened = await _hardened(argv, given, sandbox)
-            outcome = await sandbox.run(_looking(hardened, given, flowing, last=last))
+            hardened = await _harden_git(argv, given, sandbox)
+            outcome = await sandbox.run(_make_command(hardened, given, flowing, last=last))
             if outcome.timed_out:
                 return outcome
             if outcome.cut and not last:
@@ -333,10 +337,10 @@ async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> C
     return CommandOutcome(code, b"".join(printed))
 
 
-def _looking(
+def _make_command(
     argv: tuple[str, ...], given: ShellCommand, stdin: bytes = b"", *, last: bool = False
 ) -> Command:
-    """Make a command that cannot write; what the *last* of a pipeline prints is the result."""
+    """Create a read-only command; the output of the *last* one of a pipeline is the result."""
     return Command(
         argv=argv,
         stdin=stdin,
@@ -348,66 +352,67 @@ def _looking(
     )
 
 
-async def _hardened(
+async def _harden_git(
     argv: tuple[str, ...], given: ShellCommand, sandbox: Executor
 ) -> tuple[str, ...]:
-    """Switch off the programs that a hostile repository's configuration makes git run.
+    """Disable the programs that a hostile repository's configuration makes git run.
 
-    Raises ToolFailure for what cannot be switched off, and for what would show files under names
-    for secrets.
+    Raises ToolFailure if that is impossible, and if it would show files with the names of secrets.
     """
     if argv[0] != "git":
         return argv
-    found = await sandbox.run(_looking(READ_CONFIGURATION, given))
-    if found.code not in (0, 1):
-        return argv  # no repository: git says so itself
-    words = overrides(found.output.decode("utf-8", "replace").splitlines())
+    outcome = await sandbox.run(_make_command(READ_CONFIGURATION, given))
+    if outcome.code not in (0, 1):
+        return argv  # no repository: git reports that itself
+    words = overrides(outcome.output.decode("utf-8", "replace").splitlines())
     if isinstance(words, Unclear):
-        raise _unclear(words.why)
+        raise _make_failure(words.why)
     if objects := revisions(argv):
-        kinds = await sandbox.run(_looking(READ_KINDS, given, "\n".join(objects).encode()))
+        kinds = await sandbox.run(_make_command(READ_KINDS, given, "\n".join(objects).encode()))
         if kinds.code != 0 and b"not a git repository" not in kinds.errors:
-            raise _unclear("git does not say what it would compare")
+            raise _make_failure("git does not say what it would compare")
         for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
             if kind != "commit" and not kind.endswith(" missing"):
-                raise _unclear(f"{name.removesuffix('^{}')} is no commit, and has no name")
-    if (list_names := naming(argv)) is not None:
-        names = await sandbox.run(_looking(overridden(list_names, words), given))
+                raise _make_failure(f"{name.removesuffix('^{}')} is no commit, and has no name")
+    if (list_names := list_files_argv(argv)) is not None:
+        names = await sandbox.run(_make_command(apply_overrides(list_names, words), given))
         if names.cut:
-            raise _unclear("there are more files in it than can be looked through")
+            raise _make_failure("there are more files in it than can be looked through")
         if names.code not in (0, 1):
-            return list_names  # it fails, and says why
+            return list_names  # it fails with its own message
         shown = set(names.output.decode("utf-8", "surrogateescape").split("\0"))
         if secret := sorted(filter(holds_secrets, shown)):
             why = f"it would show {escape_names(secret, 3)}, and secrets are kept under such names"
-            raise _unclear(f"{why}; name other paths")
-    return overridden(argv, words)
+            raise _make_failure(f"{why}; name other paths")
+    return apply_overrides(argv, words)
 
 
-def _unclear(why: str) -> ToolFailure:
+def _make_failure(why: str) -> ToolFailure:
     return ToolFailure(f"{why}; use bash -c '…', about which the owner is asked")
 
 
-def _head(root: Root) -> dict[str, str]:
-    """Say where git's HEAD is: the branch, and the commit it stands at."""
-    text = _text(root, ".git/HEAD")
+def _read_head(root: Root) -> dict[str, str]:
+    """Return where git's HEAD is: the branch, and its commit."""
+    text = _read_text(root, ".git/HEAD")
     if text is None:
         return {}
     name = text.removeprefix("ref: ").strip()
-    commit = _text(root, f".git/{name}") if name != text.strip() else text
+    commit = _read_text(root, f".git/{name}") if name != text.strip() else text
     return {
-        "git HEAD": f"{name} {(commit or _text(root, '.git/packed-refs') or '').strip()}"[:10_000]
+        "git HEAD": f"{name} {(commit or _read_text(root, '.git/packed-refs') or '').strip()}"[
+            :10_000
+        ]
     }
 
 
-def _text(root: Root, path: str) -> str | None:
+def _read_text(root: Root, path: str) -> str | None:
     try:
         return root.read(path, 1 << 20).decode("utf-8", "replace")
     except (PathRefused, Unconfined):
         return None
 
 
-def _hash(root: Root, path: str) -> str | None:
+def _hash_file(root: Root, path: str) -> str | None:
     try:
         with root.file(path) as file, open(file.fd, "rb", closefd=False) as source:
             digest, left = hashlib.sha256(), MAX_BYTES

@@ -1,4 +1,4 @@
-"""What ``elwood skills`` does: lists, takes in after a look at everything that can act, removes."""
+"""``elwood skills``: list, install (after showing everything that can act) and remove skills."""
 
 import os
 import subprocess
@@ -13,9 +13,9 @@ from elwood.features.skills.store import (
     OWN,
     SkillRefused,
     SkillStore,
+    describe_missing,
     install,
-    installed,
-    lacking,
+    read_installed,
     read_tree,
     refuse_second,
     uninstall,
@@ -29,16 +29,16 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.tables import Styled
 
-# Seconds in which a repository must be fetched.
+# Seconds to fetch a repository.
 DEADLINE = 90.0
 
 
 def list_skills(config: Config, given: Namespace) -> int:
-    """Print all skills, where they lie, and what keeps them from being used."""
-    found, rows = _shelf(config).look(), []
-    for one in found.skills:
-        record = installed(one.path) if one.is_inside else None
-        lacks, about = lacking(one.skill), [one.skill.description]
+    """Print all skills, their folders, and what makes some unusable."""
+    listing, rows = _make_store(config).look(), []
+    for one in listing.skills:
+        record = read_installed(one.path) if one.is_inside else None
+        lacks, about = describe_missing(one.skill), [one.skill.description]
         fields = {"name": one.skill.name, "description": one.skill.description, "lacks": lacks}
         fields |= {"path": str(one.path), "source": None, "commit": None}
         if lacks is not None:
@@ -50,19 +50,19 @@ def list_skills(config: Config, given: Namespace) -> int:
         rows.append((fields, (one.skill.name, state, "\n".join(about), str(one.path))))
     none = "There are no skills. Those that Elwood brings along are written by: elwood init"
     show_list(("skill", "state", "what it is for", "folder"), rows, given, none, ("folder",))
-    for problem in found.problems:
+    for problem in listing.problems:
         print(f"note: {problem}", file=sys.stderr)
     return OK
 
 
 def install_skill(config: Config, given: Namespace) -> int:
-    """Show what is in a skill, ask unless it was agreed to, and place it."""
+    """Show the content of a skill, ask for consent unless it was given, and install it."""
     workspace = config.of(Paths).workspace
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        offered = _offered(given.source, given.folder)
+        offered = _read_candidate(given.source, given.folder)
         refuse_second(workspace, offered.skill.name)
-        hidden = _shelf(config).look().place_of(offered.skill.name)
+        hidden = _make_store(config).look().place_of(offered.skill.name)
         print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
@@ -74,8 +74,8 @@ def install_skill(config: Config, given: Namespace) -> int:
     return OK
 
 
-def _offered(source: str, folder: str) -> Candidate:
-    """Read the skill in *folder* of *source*, a folder or a repository, and judge it.
+def _read_candidate(source: str, folder: str) -> Candidate:
+    """Read and check the skill in *folder* of *source*, a folder or a repository.
 
     Raises SkillRefused, PathRefused and Unconfined.
     """
@@ -86,16 +86,18 @@ def _offered(source: str, folder: str) -> Candidate:
         top, commit = Path(source).absolute(), ""
         if "://" in source:
             top = Path(scratch, "repository")
-            _git(["clone", "--quiet", "--depth=1", "--template=", "--", source, str(top)], scratch)
-            commit = _git(["-C", str(top), "rev-parse", "HEAD"], scratch)
+            _run_git(
+                ["clone", "--quiet", "--depth=1", "--template=", "--", source, str(top)], scratch
+            )
+            commit = _run_git(["-C", str(top), "rev-parse", "HEAD"], scratch)
         offered = candidate(read_tree(Root(top), folder), named, commit)
     if isinstance(offered, Unusable):
         raise SkillRefused(offered.why)
     return offered
 
 
-def _git(words: list[str], home: str) -> str:
-    """Run git with no settings but ours, so that nothing in a repository runs; return its word.
+def _run_git(words: list[str], home: str) -> str:
+    """Run git with our settings only, so that nothing in a repository runs; return its output.
 
     Without settings there are no hooks, filters or logins; submodules are not fetched.
     """
@@ -114,7 +116,7 @@ def _git(words: list[str], home: str) -> str:
 
 
 def remove_skill(config: Config, given: Namespace) -> int:
-    """Remove a skill of the workspace, after asking unless it was agreed to."""
+    """Remove a skill of the workspace, after asking unless consent was given."""
     name: str = given.name
     if not given.yes and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")
@@ -127,5 +129,5 @@ def remove_skill(config: Config, given: Namespace) -> int:
     return OK
 
 
-def _shelf(config: Config) -> SkillStore:
+def _make_store(config: Config) -> SkillStore:
     return SkillStore(Root(config.of(Paths).workspace), in_thread, config.of(SkillSettings))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 CLI = "elwood.features.skills.cli"
 
 
-def _of_install(parser: "ArgumentParser") -> None:
+def _add_install_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="a folder, or https://… of a git repository"
     )
@@ -17,7 +17,7 @@ def _of_install(parser: "ArgumentParser") -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _of_remove(parser: "ArgumentParser") -> None:
+def _add_remove_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("name", metavar="NAME", help="its name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -35,10 +35,13 @@ COMMAND = CliCommand(
             "install",
             "show what is in one, ask, and install it",
             imported(CLI, "install_skill"),
-            _of_install,
+            _add_install_arguments,
         ),
         CliCommand(
-            "remove", "remove one from the workspace", imported(CLI, "remove_skill"), _of_remove
+            "remove",
+            "remove one from the workspace",
+            imported(CLI, "remove_skill"),
+            _add_remove_arguments,
         ),
     ),
 )

@@ -19,8 +19,8 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.paging import asked_page, page
 from elwood.agent.tools.tool import LentFolder, ToolFailure
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import LOADS, called, catalogue, matching, resident
-from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.skill import LOADS, called, format_catalogue, format_resident, matching
+from elwood.features.skills.store import FoundSkill, SkillStore, describe_missing
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
@@ -30,17 +30,17 @@ from elwood.foundation.text.tokens import estimate
 
 # Skills on a page, and characters of a description there.
 LISTED, GLIMPSE = 10, 120
-# Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
+# A fifth of the prompt is for the list of skills, and a fifth for those in every prompt.
 SHARE = 5
-# Tokens of a skill that comes along with a message; a longer one is only named.
+# Tokens of a skill sent with a message; longer ones are only named.
 MAX_GIVEN = 4_000
 USE = "Use the skill "
 
 
 class SkillList:
-    """The skills that can be used, as they were when the prompt was looked at last.
+    """The usable skills at the last read of the prompt.
 
-    Those that *always* names stand in the prompt as a whole; those for some chats do not at all.
+    The skills that *always* names are in the prompt as a whole; those for some chats are not in it.
     """
 
     def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
@@ -52,20 +52,22 @@ class SkillList:
         self.found = await self.usable()
         skills = [one.skill for one in self.found if not one.chats]
         whole = [skill for skill in skills if skill.name in self.always]
-        # Who is listed can be activated, so what is too long to stand here is not lost.
-        bodies, too_long = resident(whole, budget // SHARE)
-        kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [skill for skill in skills if skill.name not in kept]
-        return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
+        # Listed skills can be activated, so a too long one is not lost.
+        bodies, too_long = format_resident(whole, budget // SHARE)
+        whole_names = {skill.name for skill in whole}.difference(too_long)
+        listed = [skill for skill in skills if skill.name not in whole_names]
+        return "\n\n".join(filter(None, (format_catalogue(listed, budget // SHARE), bodies)))
 
     async def usable(self) -> list[FoundSkill]:
-        return [one for one in (await self._shelf.found()).skills if not lacking(one.skill)]
+        return [
+            one for one in (await self._shelf.found()).skills if not describe_missing(one.skill)
+        ]
 
 
 class SkillExtension(SessionExtension):
-    """Skills in one conversation: those that fit come along, and the name of one is a command.
+    """Skills in one conversation: matching ones are added, and a skill's name is a command.
 
-    At most *most* are given as a whole, by *read*; others are named.
+    At most *most* are added as a whole, by *read*; others are named.
     """
 
     def __init__(self, log: SessionLog, skills: SkillList, read: Read, most: int) -> None:
@@ -82,16 +84,16 @@ class SkillExtension(SessionExtension):
     async def _remind(self) -> Reminded | None:
         """Give the skills that fit best and are not in view, and name others, as the turn begins.
 
-        Nobody asked for them: only the owner's own words bring them.
+        Only the owner's own words select them.
         """
         turn, label = self._log.state.turn, self._log.state.taint.label
         if turn is None or turn.rounds or turn.attempts > 1:
             return None
-        message = "\n".join(said.text for said in turn.inputs)
-        known = [one.skill for one in self._skills.found if one.is_open(turn.route)]
+        message = "\n".join(one.text for one in turn.inputs)
+        usable = [one.skill for one in self._skills.found if one.is_open(turn.route)]
         always, sees = self._skills.always, self._log.sees
-        new = [one for one in known if one.name not in always and not sees(one.mark)]
-        named, given = called(known, re.sub(f"^{USE}", "/", message)), list[str]()
+        new = [one for one in usable if one.name not in always and not sees(one.mark)]
+        named, given = called(usable, re.sub(f"^{USE}", "/", message)), list[str]()
         if not (label.untrusted or turn.bounds) and turn.is_owners_alone:
             best = named[:1] if named else matching(new, message, self._most, LOADS)
             for skill in best[: self._most]:
@@ -107,24 +109,24 @@ class SkillExtension(SessionExtension):
         return Reminded(turn.id, text, CLEAN, "your skills", "skill", False) if text else None
 
     async def expand(self, command: str) -> str:
-        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        known = [one.skill for one in await self._skills.usable()]
-        if (found := called(known, command)) is None:
+        """Return the request for the skill that *command* names, or ""."""
+        usable = [one.skill for one in await self._skills.usable()]
+        if (match := called(usable, command)) is None:
             return ""
-        skill, words = found
+        skill, words = match
         return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."
 
 
-async def command(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
-    """Carry ``/skills`` out: list them, and what keeps some from being used."""
-    found, (_, number) = await shelf.found(), asked_page(call.given)
-    shown, pages = page(found.skills, number, LISTED, "/skills")
+async def run_skills(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
+    """Run ``/skills``: list the skills, and what makes some unusable."""
+    result, (_, number) = await shelf.found(), asked_page(call.given)
+    shown, pages = page(result.skills, number, LISTED, "/skills")
     lines = []
     for skill in (one.skill for one in shown):
-        why = lacking(skill)
+        why = describe_missing(skill)
         lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
         lines += [f"  cannot be used: {why}"] if why else []
-    lines += [f"⚠ {problem}" for problem in found.problems[:LISTED]] if number == 1 else []
+    lines += [f"⚠ {problem}" for problem in result.problems[:LISTED]] if number == 1 else []
     text = "Skills; the name of one is a command:" if shown else "There are no skills."
     return CommandAnswer(text, "\n".join(lines), pages=pages)
 
@@ -136,7 +138,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def lend(config: Config) -> list[LentFolder]:
-    """Build the folders with skills beside those of the workspace."""
+    """Return the skill folders outside the workspace."""
     return [LentFolder(Root(one, writable=False)) for one in config.of(SkillSettings).folders]
 
 
@@ -160,7 +162,7 @@ async def build(core: Core, others: Gathered) -> Parts:
             SlashCommand(
                 name="skills",
                 help="the skills that I have",
-                run=partial(command, shelf),
+                run=partial(run_skills, shelf),
                 group="What I know and plan",
             )
         ],

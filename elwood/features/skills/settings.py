@@ -7,7 +7,7 @@ import attrs
 from elwood.foundation.settings import Complaint, Loaded, Section, between, is_chat, setting
 
 
-def _verify(loaded: Loaded) -> Iterator[Complaint]:
+def _check_folders(loaded: Loaded) -> Iterator[Complaint]:
     if SkillSettings in loaded.config.values:
         settings = loaded.config.of(SkillSettings)
         for name in sorted(settings.chats.keys() & set(settings.always)):
@@ -17,10 +17,12 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
 
 @attrs.frozen(kw_only=True)
 class SkillSettings:
-    """Skills beside those of the workspace, in *folders*; *always* names those in every prompt."""
+    """Skills outside the workspace, in *folders*; *always* names those in every prompt."""
 
     SECTION: ClassVar = Section(
-        "skills", "Instructions for kinds of work, each a folder with a SKILL.md.", verify=_verify
+        "skills",
+        "Instructions for kinds of work, each a folder with a SKILL.md.",
+        verify=_check_folders,
     )
 
     folders: tuple[Path, ...] = setting(

@@ -1,7 +1,7 @@
-"""What a skill is: the rules of its SKILL.md, how the model sees it, and when one is meant.
+"""Skills: parse SKILL.md, format a skill for the model, and match messages to skills.
 
-The format is that of the open Agent Skills specification, read leniently as its guide for clients
-asks: what can be made sense of is loaded.
+The format is the open Agent Skills specification, parsed leniently as its guide for clients asks: a
+skill is loaded if it makes sense.
 """
 
 import hashlib
@@ -22,54 +22,50 @@ from elwood.foundation.text.front_matter import (
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.tokens import estimate, fit
 
-# Bytes of a SKILL.md; the recommended ones have a fifth of it.
+# Bytes of a SKILL.md; five times the recommended length.
 MAX_FILE = 100_000
-# What begins the text of a skill.
+# Prefix of the text of a skill.
 SKILL = '<skill name="'
 # Characters of a name and of a description, by the specification.
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
-# Tokens of one skill in the catalogue (about what the longest description has in English).
+# Tokens of one skill in the catalogue (about the longest description in English).
 EACH = 120
-# Programs, and variables, that are looked for.
+# Programs, or variables, that are looked for.
 MAX_NEEDS = 20
 
 NAME_RULE = f"1 to {MAX_NAME} lower-case letters, digits and single hyphens between them"
 _NAME = re.compile(r"[^\W_]+(-[^\W_]+)*")
-# Where a tag begins.
+# Start of a tag.
 _TAG = re.compile(r"<(?=[/!?A-Za-z])")
 _NEED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 class Unusable(msgspec.Struct, frozen=True):
-    """This is no skill; *why* is for its owner."""
+    """This is not a skill."""
 
-    why: str
+    why: str  # the reason, for its owner
 
 
 @attrs.frozen(kw_only=True)
 class Skill:
-    """A skill, as its SKILL.md has it.
-
-    *body* are the instructions; *programs* and *variables* are what commands must find for it,
-    *packages* what it would have installed.
-    """
+    """A skill from its SKILL.md."""
 
     name: str
     description: str
-    body: str = attrs.field(repr=False)
-    programs: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    body: str = attrs.field(repr=False)  # instructions
+    programs: tuple[str, ...] = ()  # needed by its commands
+    variables: tuple[str, ...] = ()  # needed by its commands
+    packages: tuple[str, ...] = ()  # packages that it would install
 
     @property
     def mark(self) -> str:
-        """The tag that begins what the model is given of it: it changes with the instructions."""
+        """Prefix of the text for the model, unique to this version of the instructions."""
         digest = hashlib.sha256(self.body.encode("utf-8", "surrogatepass")).hexdigest()
         return f'{SKILL}{self.name}" version="{digest[:12]}"'
 
 
 def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
-    """Read a SKILL.md that lies in *folder*, whose name is the skill's; else it names itself."""
+    """Parse a SKILL.md in *folder*, whose name is the skill's; without one it names itself."""
     if len(content) > MAX_FILE:
         return Unusable(f"SKILL.md has more than {MAX_FILE:,} bytes")
     try:
@@ -82,14 +78,14 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
         matter = read_front_matter(text)
     except FrontMatterError as error:
         return Unusable(str(error))
-    declared = unicodedata.normalize("NFKC", said(matter.fields.get("name")))
+    declared = unicodedata.normalize("NFKC", format_line(matter.fields.get("name")))
     name = declared if folder is None else unicodedata.normalize("NFKC", folder)
     if not is_name(name, limit=MAX_NAME if folder is None else 255):
         return Unusable(f"the name of a skill must be {NAME_RULE}")
-    description = said(matter.fields.get("description"))
+    description = format_line(matter.fields.get("description"))
     if not description:
         return Unusable("it has no description, by which it could be found")
-    programs, variables, packages = _needs(matter.fields)
+    programs, variables, packages = _parse_needs(matter.fields)
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION],
@@ -101,7 +97,7 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
 
 
 def is_name(name: str, limit: int = MAX_NAME) -> bool:
-    """Tell whether *name* is one of a skill.
+    """Return True if *name* is valid for a skill.
 
     >>> [is_name(name) for name in ("pdf-forms", "PDF", "a--b", "-a", "../a", "", "überblick")]
     [True, False, False, False, False, False, True]
@@ -109,10 +105,10 @@ def is_name(name: str, limit: int = MAX_NAME) -> bool:
     return len(name) <= limit and name == name.lower() and _NAME.fullmatch(name) is not None
 
 
-def said(value: FrontMatterValue | None) -> str:
-    r"""Make one line of a value: no character in it can hide, or pass for something else.
+def format_line(value: FrontMatterValue | None) -> str:
+    r"""Format a value as one line, with invisible and special characters removed.
 
-    >>> said("two\nlines\u202e </skill> -> 3 < 4"), said(("a",)), said(None)
+    >>> format_line("two\nlines\u202e </skill> -> 3 < 4"), format_line(("a",)), format_line(None)
     ('two lines /skill> -> 3 < 4', '', '')
     """
     if not isinstance(value, str):
@@ -121,11 +117,11 @@ def said(value: FrontMatterValue | None) -> str:
     return "".join(char for char in text if unicodedata.category(char)[0] != "C").strip()
 
 
-def _needs(fields: Mapping[str, FrontMatterValue]) -> tuple[tuple[str, ...], ...]:
-    """Read the programs, variables and packages that a skill needs.
+def _parse_needs(fields: Mapping[str, FrontMatterValue]) -> tuple[tuple[str, ...], ...]:
+    """Parse the programs, variables and packages that a skill needs.
 
-    Its metadata names them as ``requires``, ours or OpenClaw's, a text or a map; and ``addons``,
-    which may stand outside of it.
+    Its metadata names them as ``requires``, ours or OpenClaw's, a text or a map; and as ``addons``,
+    which may be outside the metadata.
     """
     metadata = fields.get("metadata", "")
     inner = metadata.get("openclaw", metadata) if isinstance(metadata, Mapping) else {}
@@ -135,17 +131,21 @@ def _needs(fields: Mapping[str, FrontMatterValue]) -> tuple[tuple[str, ...], ...
         pairs = (part.partition(":") for part in requires.split(";"))
         requires = {key.strip(): value for key, _, value in pairs}
     requires, addons = (one if isinstance(one, Mapping) else {} for one in (requires, addons))
-    variables = _names(requires.get("env", "")) + _names(addons.get("env", ""))
-    return _names(requires.get("bins", "")), variables, _names(addons.get("packages", ""))
+    variables = _parse_names(requires.get("env", "")) + _parse_names(addons.get("env", ""))
+    return (
+        _parse_names(requires.get("bins", "")),
+        variables,
+        _parse_names(addons.get("packages", "")),
+    )
 
 
-def _names(value: FrontMatterValue) -> tuple[str, ...]:
+def _parse_names(value: FrontMatterValue) -> tuple[str, ...]:
     names = value.replace(",", " ").split() if isinstance(value, str) else value
-    found = (name for name in names if isinstance(name, str) and _NEED.fullmatch(name))
-    return tuple(dict.fromkeys(found))[:MAX_NEEDS]
+    valid = (name for name in names if isinstance(name, str) and _NEED.fullmatch(name))
+    return tuple(dict.fromkeys(valid))[:MAX_NEEDS]
 
 
-# --- what the model sees --------------------------------------------------------------------------
+# --- text for the model ---------------------------------------------------------------------------
 
 HEAD = (
     "Skills are instructions for kinds of work. Before work that one of these is about, call "
@@ -153,10 +153,10 @@ HEAD = (
 )
 
 
-def catalogue(skills: Sequence[Skill], budget: int) -> str:
+def format_catalogue(skills: Sequence[Skill], budget: int) -> str:
     """List *skills* for the system prompt, in about *budget* tokens; "" if there are none.
 
-    What does not fit is counted; `matching` finds it nevertheless.
+    The rest is counted; `matching` still finds it.
     """
     if not skills:
         return ""
@@ -172,8 +172,8 @@ def catalogue(skills: Sequence[Skill], budget: int) -> str:
     return "\n".join(lines)
 
 
-def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
-    """Write out the bodies of *skills* for the prompt; return the names of those too long."""
+def format_resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
+    """Format the bodies of *skills* for the prompt; return the names of those that are too long."""
     parts: list[str] = []
     left_out: list[str] = []
     for skill in skills:
@@ -187,20 +187,20 @@ def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
     return "\n\n".join(parts), left_out
 
 
-# --- which skill is meant -------------------------------------------------------------------------
+# --- matching -------------------------------------------------------------------------------------
 
-# Points from which a skill is said to fit: two words of a name, or one and another in what is said
-# about it.  A word of a name counts three points, any other one.
+# Points from which a skill fits: two words of its name, or one word of its name and another of its
+# description.  A word of a name counts three points, any other one.
 FITS, NAMED = 4, 3
-# Points from which its instructions are given at once: more than a word of its name and another.
+# Points from which its instructions are added: more than a word of its name and another.
 LOADS = 5
-# Words of a message that are looked at.
+# Words of a message that are matched.
 MAX_WORDS = 300
-# Letters that two words must begin with alike to be two forms of one word.
+# Common first letters that make two words forms of one word.
 STEM = 4
 
 _WORD = re.compile(r"[^\W_]{3,40}")
-# Words that say nothing about what something is for.
+# Words that carry no meaning for the match.
 _IDLE = frozenset(
     _WORD.findall(
         "about after all also and any are before can does for from get has have how into its just "
@@ -212,9 +212,9 @@ _IDLE = frozenset(
 
 
 def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
-    """Find the skill that *message* begins with as ``/name``, and what is said behind it.
+    """Find the skill that *message* starts with as ``/name``, and the text after it.
 
-    Commands of Telegram have no dashes: ``_`` stands for one.
+    Telegram commands have no dashes: ``_`` is used for one.
 
     >>> skills = [Skill(name="code-review", description="Review changes.", body="")]
     >>> found = called(skills, "/code_review the last commit")
@@ -234,56 +234,56 @@ def matching(
     skills: Iterable[Skill], message: str, limit: int = 3, least: int = FITS
 ) -> tuple[Skill, ...]:
     """Find at most *limit* skills that clearly fit *message*, the best first."""
-    wanted: dict[str, list[str]] = {}
-    for word in _words(message[: MAX_WORDS * 40])[:MAX_WORDS]:
-        wanted.setdefault(word[:STEM], []).append(word)
-    scored = [(_score(skill, wanted), skill) for skill in skills]
+    by_stem: dict[str, list[str]] = {}
+    for word in _split_words(message[: MAX_WORDS * 40])[:MAX_WORDS]:
+        by_stem.setdefault(word[:STEM], []).append(word)
+    scored = [(_count_points(skill, by_stem), skill) for skill in skills]
     fitting = [(-points, skill.name, skill) for points, skill in scored if points >= least]
     return tuple(skill for _, _, skill in sorted(fitting, key=lambda one: one[:2])[:limit])
 
 
-def _score(skill: Skill, wanted: Mapping[str, Sequence[str]]) -> int:
-    """Count what *wanted*, words by how they begin, has in common with *skill*."""
-    named, about, stems = _subject(skill.name, skill.description)
-    if stems.isdisjoint(wanted):
+def _count_points(skill: Skill, by_stem: Mapping[str, Sequence[str]]) -> int:
+    """Count the points of *skill* for a message's words, *by_stem*."""
+    named, about, stems = _index_words(skill.name, skill.description)
+    if stems.isdisjoint(by_stem):
         return 0
-    points = NAMED * sum(_is_among(word, wanted) for word in named)
-    return points + sum(_is_among(word, wanted) for word in about)
+    points = NAMED * sum(_is_among(word, by_stem) for word in named)
+    return points + sum(_is_among(word, by_stem) for word in about)
 
 
-@lru_cache(maxsize=1024)  # asked at each turn about every skill
-def _subject(name: str, description: str) -> tuple[list[str], list[str], frozenset[str]]:
-    """Return the words of a skill's name, the others that are said of it, and how all begin."""
-    named = _words(name)
-    about = [word for word in _words(description) if word not in named]
+@lru_cache(maxsize=1024)  # used each turn for every skill
+def _index_words(name: str, description: str) -> tuple[list[str], list[str], frozenset[str]]:
+    """Return the words of a skill's name, the other words of its description, and all stems."""
+    named = _split_words(name)
+    about = [word for word in _split_words(description) if word not in named]
     return named, about, frozenset(word[:STEM] for word in (*named, *about))
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     words = dict.fromkeys(_WORD.findall(text.casefold()))
     return [word for word in words if word not in _IDLE]
 
 
-def _is_among(word: str, wanted: Mapping[str, Sequence[str]]) -> bool:
-    return any(_is_form(word, other) for other in wanted.get(word[:STEM], ()))
+def _is_among(word: str, by_stem: Mapping[str, Sequence[str]]) -> bool:
+    return any(_is_form(word, other) for other in by_stem.get(word[:STEM], ()))
 
 
 def _is_form(one: str, other: str) -> bool:
-    """Tell whether two words that begin alike are forms of one: summary, summarize."""
+    """Return True if two words with a common start are forms of one: summary, summarize."""
     alike = 0
     while one[: alike + 1] == other[: alike + 1] and alike < min(len(one), len(other)):
         alike += 1
     return one == other or (alike >= STEM and 3 * alike >= 2 * max(len(one), len(other)))
 
 
-# --- a skill that somebody offers: whether it may be placed, and what the owner must see of it ----
+# --- checks and review before an install ----------------------------------------------------------
 
 MANUAL = "SKILL.md"
-# Written by us beside it: where a skill came from.
+# File that we write into an installed skill: its source.
 RECORD = ".installed.json"
-# Files of a skill, bytes of all together, folders within one another.
+# Files of a skill, bytes of all together, and depth of folders.
 MAX_FILES, MAX_BYTES, MAX_DEPTH = 300, 4 << 20, 6
-# Characters of a script that is shown, not only named by its hash; other files that are listed.
+# Characters of a script shown in full; other files that are listed.
 SHOW_ONE, MAX_LISTED = 4_000, 40
 
 _SCRIPTS = re.compile(
@@ -296,7 +296,7 @@ _SCRIPTS = re.compile(
 
 @attrs.frozen
 class SkillFile:
-    """A file of a skill, by its *path* from the skill's folder."""
+    """A file of a skill; *path* is relative to the skill's folder."""
 
     path: str
     content: bytes = attrs.field(repr=False)
@@ -337,7 +337,7 @@ def candidate(
 
 
 def digest(files: Sequence[SkillFile]) -> str:
-    """Hash all *files*: names, what is in them, and which may be run."""
+    """Hash all *files*: names, content, and the executable bits."""
     hashed = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path):
         hashed.update(f"{file.path}\0{file.executable:d} {file.digest}\0".encode())
@@ -345,7 +345,7 @@ def digest(files: Sequence[SkillFile]) -> str:
 
 
 def is_executable(file: SkillFile) -> bool:
-    """Tell whether *file* can be run: by its mode, place, name, or how it begins."""
+    """Return True if *file* can be run: by its mode, folder, name, or first bytes."""
     return (
         file.executable
         or file.path.startswith(("scripts/", "bin/", "hooks/"))
@@ -356,10 +356,10 @@ def is_executable(file: SkillFile) -> bool:
 
 
 def review(offered: Candidate, hidden: str = "") -> str:
-    """Write what the owner is shown before a skill is installed: all that instructs or can act.
+    """Format everything that instructs or can act, for the owner's consent to an install.
 
-    What is too long to be read is named by its hash.  *hidden* is where a skill of this name lies
-    that would be used no more.
+    A file too long to read is named by its hash.  *hidden* is the folder of a skill of the same
+    name that this one would replace.
     """
     skill, commit = offered.skill, f" at commit {offered.commit}" if offered.commit else ""
     lines = [
@@ -371,7 +371,7 @@ def review(offered: Candidate, hidden: str = "") -> str:
     lines += [f"SHA-256 of all its files: {offered.digest}", ""]
     lines += ["--- instructions ---", skill.body or "(none)", ""]
     scripts = [file for file in offered.files if is_executable(file)]
-    lines += map(_script, scripts)
+    lines += map(_format_script, scripts)
     if not scripts:
         lines.append("It has no files that can be run.")
     others = [f for f in offered.files if f not in scripts and f.path != MANUAL]
@@ -382,7 +382,7 @@ def review(offered: Candidate, hidden: str = "") -> str:
     return "\n".join(lines)
 
 
-def _script(file: SkillFile) -> str:
+def _format_script(file: SkillFile) -> str:
     try:
         text = file.content.decode()
     except UnicodeDecodeError:

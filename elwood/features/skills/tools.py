@@ -11,13 +11,13 @@ from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
 from elwood.features.skills.skill import MAX_FILE
-from elwood.features.skills.store import FoundSkill, SkillStore, lacking
+from elwood.features.skills.store import FoundSkill, SkillStore, describe_missing
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.layout import missing_programs
 
 NAME, ID = "activate_skill", "skills.skill.read"
 Read = Callable[[str, Route], Awaitable[str]]
-# Names of skills that a failure lists.
+# Skill names listed by a failure.
 MAX_NAMES = 50
 
 
@@ -32,18 +32,18 @@ async def read_skill(
     name: str,
     route: Route,
 ) -> str:
-    """Write the skill *name* of the *shelf* out for the model in the conversation at *route*.
+    """Format the skill *name* of the *shelf* for the model in the conversation at *route*.
 
-    *place* says where commands find a folder, if they do; it blocks.  Raises ToolFailure.
+    *place* maps a folder to its path for commands, if any; it blocks.  Raises ToolFailure.
     """
     skills = [one for one in (await shelf.found()).skills if one.is_open(route)]
     one = next((one for one in skills if one.skill.name == name), None)
     if one is None:
         listed = ", ".join([one.skill.name for one in skills][:MAX_NAMES]) or "none"
         raise ToolFailure(f"there is no skill of this name; there are: {listed}")
-    if (why := lacking(one.skill)) is not None:
+    if (why := describe_missing(one.skill)) is not None:
         raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
-    return await blocking(lambda: _written(one, place(one.path)))
+    return await blocking(lambda: _format_skill(one, place(one.path)))
 
 
 def tools(read: Read) -> tuple[Tool, ...]:
@@ -73,19 +73,19 @@ def tools(read: Read) -> tuple[Tool, ...]:
     )
 
 
-def _written(found: FoundSkill, place: str | None) -> str:
-    """Write a skill out for the model; commands find it at *place*, if they do."""
+def _format_skill(entry: FoundSkill, place: str | None) -> str:
+    """Format a skill for the model; commands find it at *place*, if given."""
     note = (
         "Paths in it start at its directory: its files can be listed and read, and its scripts "
         "are run by their path."
     )
-    if not found.is_inside:
+    if not entry.is_inside:
         note += " It is only read."
         if place is None:
             note = "Commands do not reach its directory: its scripts can be read, not run."
-    if packages := found.skill.packages:
+    if packages := entry.skill.packages:
         note += f" It wants the packages {', '.join(packages)}"
         missing = ", ".join(missing_programs(packages))
         note += f"; no program is called {missing}: tell the owner." if missing else "."
-    head = f'{found.skill.mark} directory="{place or found.path}">'
-    return "\n".join([head, found.skill.body, "</skill>", note])
+    head = f'{entry.skill.mark} directory="{place or entry.path}">'
+    return "\n".join([head, entry.skill.body, "</skill>", note])

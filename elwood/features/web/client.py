@@ -1,6 +1,6 @@
-"""A client for servers that nobody vouches for: what is fetched is checked at every hop.
+"""HTTP client for untrusted servers: each hop of a request is checked.
 
-Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
+No cookie, key or proxy of the owner or the environment is used.
 """
 
 import re
@@ -29,12 +29,12 @@ from elwood.foundation.text.characters import unescape_entities
 
 T = TypeVar("T")
 
-# Bytes of a body that are kept, after decompression: a long page of text has less than one million.
+# Bytes kept of a body, after decompression: a long page of text has less than one million.
 MAX_BODY = 3 * 1024 * 1024
 # Seconds for a whole request with all its hops, and for each wait for more bytes.
 DEADLINE = 40.0
 READ_TIMEOUT = 20.0
-# Requests at a time; more wait.
+# Concurrent requests; more requests wait.
 CONNECTIONS = 8
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ACCEPT = {
@@ -44,29 +44,25 @@ _ACCEPT = {
 
 @attrs.frozen
 class WebPage:
-    """What a server answered.  All of it but *url* is its word.
-
-    *url* is where it was had from in the end.  *cut* says that the *body* goes on.  *location* is
-    the URL that a redirect points to.
-    """
+    """Answer of a server.  All fields but *url* are untrusted."""
 
     status: int
-    url: str
+    url: str  # final address, after redirects
     content_type: str
     body: bytes = attrs.field(repr=False)
-    cut: bool = False
-    location: str = ""
+    cut: bool = False  # *body* is incomplete
+    location: str = ""  # target of a redirect
 
 
-def _client(route: Route) -> Client:
+def _make_client(route: Route) -> Client:
     return Client(connections=CONNECTIONS, route=route)
 
 
 class Web:
-    """Fetches from and sends to the web, under *rules*; ends with ``aclose``.
+    """Fetches from and sends to the web, under *rules*; close it with ``aclose``.
 
-    *allow* says which addresses may be connected to, *resolve* looks names up, *client* makes what
-    speaks HTTP.
+    *allow* returns True for addresses that may be connected to, *resolve* looks up names, *client*
+    creates the HTTP client.
     """
 
     def __init__(
@@ -75,12 +71,12 @@ class Web:
         *,
         allow: Callable[[str], bool] = is_reachable,
         resolve: Resolve = resolved,
-        client: Callable[[Route], Client] = _client,
+        client: Callable[[Route], Client] = _make_client,
         limit: int = MAX_BODY,
         deadline: float = DEADLINE,
     ) -> None:
         self.rules = rules
-        self._client = client(pinned(allow, resolve))
+        self._make_client = client(pinned(allow, resolve))
         self._windows = Windows(rules.per_minute, rules.per_minute_all)
         self._sent = Windows(rules.per_minute_sent, rules.per_minute_sent)
         self._limit = limit
@@ -93,7 +89,7 @@ class Web:
     async def send(self, method: str, url: str, body: bytes, content_type: str) -> WebPage:
         """Send *body* to *url*, which may change something.  Raises WebFailed.
 
-        It is sent to that address only: where a redirect leads is a part of the answer.
+        It is sent to that address only: the target of a redirect is part of the answer.
         """
         if (wait := self._sent.wait("", trio.current_time())) > 0:
             most = self.rules.per_minute_sent
@@ -101,7 +97,7 @@ class Web:
         return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        await self._make_client.aclose()
 
     async def _request(
         self, method: str, text: str, content: tuple[bytes, str] | None = None
@@ -112,26 +108,26 @@ class Web:
         hop = _Hop(url)
         with trio.move_on_after(self._deadline):
             while True:
-                page, led = await self._ask(hop, method, content)
+                page, led = await self._send_hop(hop, method, content)
                 if led is None or content is not None:
                     return page
                 hop = _Hop(led, hop.number + 1, hop.url.host)
-        raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
+        raise _make_failure(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
 
-    def _admit(self, hop: "_Hop") -> None:
+    def _check_hop(self, hop: "_Hop") -> None:
         why = refusal(self.rules, hop.url, hop.number)
         if why is None and (wait := self._windows.wait(hop.url.host, trio.current_time())) > 0:
             why = f"too many requests to the web within a minute; wait {wait:.0f} s"
         if why is not None:
             raise WebFailed(why, text_from=hop.sent_by)
 
-    async def _ask(
+    async def _send_hop(
         self, hop: "_Hop", method: str, content: tuple[bytes, str] | None
     ) -> tuple[WebPage, Url | None]:
-        """Make one request; say where a redirect leads, whose body is not read."""
-        self._admit(hop)
+        """Send one request; return the page (of a redirect without its body) and its target."""
+        self._check_hop(hop)
         body, content_type = content or (None, "")
-        exchange = self._client.stream(
+        exchange = self._make_client.stream(
             method,
             hop.url.text,
             body,
@@ -141,9 +137,9 @@ class Web:
         )
         try:
             async with exchange as answer:
-                location = _location(answer) if answer.status in _REDIRECTS else ""
+                location = _redirect_target(answer) if answer.status in _REDIRECTS else ""
                 if not location:
-                    return await self._page(hop, answer), None
+                    return await self._read_page(hop, answer), None
                 led = follow(hop.url, location, hop.number, self.rules.ports)
                 if isinstance(led, RefusedUrl):
                     raise WebFailed(led.why, is_sent=True, text_from=hop.url.host)
@@ -152,11 +148,11 @@ class Web:
             error.text_from = error.text_from or hop.sent_by
             raise
         except Unreachable as error:
-            raise _failed(hop, error.why, is_sent=False) from error
+            raise _make_failure(hop, error.why, is_sent=False) from error
         except Interrupted as error:
-            raise _failed(hop, error.why, is_sent=True) from error
+            raise _make_failure(hop, error.why, is_sent=True) from error
 
-    async def _page(self, hop: "_Hop", answer: Exchange) -> WebPage:
+    async def _read_page(self, hop: "_Hop", answer: Exchange) -> WebPage:
         parts = []
         room = self._limit
         async for part in answer:
@@ -169,19 +165,19 @@ class Web:
 
 
 class _Hop(msgspec.Struct, frozen=True):
-    """One request of a chain; *sent_by* is the host that led here."""
+    """One request of a chain; *sent_by* is the host that redirected here."""
 
     url: Url
     number: int = 0
     sent_by: str = ""
 
 
-def _failed(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
+def _make_failure(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
     return WebFailed(f"{hop.url.host}: {why}", is_sent=is_sent, text_from=hop.sent_by)
 
 
-def _location(answer: Exchange) -> str:
-    """Return where the answer points to; raw UTF-8 in a header is common and meant as such."""
+def _redirect_target(answer: Exchange) -> str:
+    """Return the redirect target; raw UTF-8 in a header is common and accepted."""
     location = answer.headers.get("location", "").strip(" ")
     try:
         return location.encode("latin-1").decode("utf-8")
@@ -191,8 +187,8 @@ def _location(answer: Exchange) -> str:
 
 # --- search, by Brave or by the owner's own SearXNG -----------------------------------------------
 
-# Both are servers that the owner chose, so their addresses are not checked: SearXNG may well run on
-# this machine.  What they return is the word of strangers.
+# The owner chose both servers, so their addresses are not checked: SearXNG may well run on this
+# machine.  Their results are untrusted.
 
 # Seconds for an answer.
 SEARCH_DEADLINE = 20.0
@@ -200,25 +196,25 @@ SEARCH_DEADLINE = 20.0
 MAX_ANSWER = 2 * 1024 * 1024
 # Characters of a query.
 MAX_QUERY = 400
-# Characters of a title and of a snippet that are kept.
+# Characters kept of a title and of a snippet.
 MAX_TITLE = 300
 MAX_SNIPPET = 1000
 _TAG = re.compile("</?[a-zA-Z][^<>]*>")
 
 
 class SearchFailed(Exception):
-    """The search gave no results; the text is for the model and the operator, in our own words."""
+    """The search failed; the text is for the model and the operator, in our own words."""
 
 
 class WebResult(msgspec.Struct, frozen=True):
-    """A page that was found; every field is the word of strangers."""
+    """A search result; all fields are untrusted."""
 
     title: str
     url: str
     snippet: str
 
 
-class _Found(msgspec.Struct):
+class _RawResult(msgspec.Struct):
     url: str | None = None
     title: str | None = None
     description: str | None = None  # Brave
@@ -226,7 +222,7 @@ class _Found(msgspec.Struct):
 
 
 class _BraveWeb(msgspec.Struct):
-    results: list[_Found] = []
+    results: list[_RawResult] = []
 
 
 class _BraveAnswer(msgspec.Struct):
@@ -234,11 +230,11 @@ class _BraveAnswer(msgspec.Struct):
 
 
 class _SearXNGAnswer(msgspec.Struct):
-    results: list[_Found] = []
+    results: list[_RawResult] = []
     unresponsive_engines: list[msgspec.Raw] = []
 
 
-# What to do about the status of an answer.
+# The remedy for each status of an answer.
 _HINTS = {
     401: "the owner must set another brave_key",
     403: "the owner must set another brave_key, or add 'json' to search.formats of SearXNG",
@@ -251,26 +247,23 @@ _HINTS = {
 async def find(
     settings: SearchSettings, client: Client, query: str, count: int
 ) -> tuple[WebResult, ...]:
-    """Return up to *count* results, the best first, from who *settings* name.
-
-    Raises SearchFailed.
-    """
+    """Return up to *count* results, the best first.  Raises SearchFailed."""
     if settings.searxng_url is not None:
-        asked = urlencode({"q": query, "format": "json"})
-        url = f"{settings.searxng_url.rstrip('/')}/search?{asked}"
+        query_string = urlencode({"q": query, "format": "json"})
+        url = f"{settings.searxng_url.rstrip('/')}/search?{query_string}"
         body = await _get(client, "SearXNG", url, {})
-        found = _decoded("SearXNG", body, _SearXNGAnswer)
-        if not found.results and found.unresponsive_engines:
-            number = len(found.unresponsive_engines)
+        searx = _decode("SearXNG", body, _SearXNGAnswer)
+        if not searx.results and searx.unresponsive_engines:
+            number = len(searx.unresponsive_engines)
             raise SearchFailed(f"none of the search engines behind SearXNG answered ({number})")
-        return _results(found.results, count)
+        return _clean_results(searx.results, count)
     if settings.brave_key is not None:
-        asked = urlencode({"q": query, "count": count, "text_decorations": "false"})
-        url = f"{settings.brave_url.rstrip('/')}/res/v1/web/search?{asked}"
+        query_string = urlencode({"q": query, "count": count, "text_decorations": "false"})
+        url = f"{settings.brave_url.rstrip('/')}/res/v1/web/search?{query_string}"
         headers = {"x-subscription-token": settings.brave_key.reveal()}
         body = await _get(client, "Brave", url, headers)
-        answer = _decoded("Brave", body, _BraveAnswer)
-        return _results(answer.web.results if answer.web is not None else (), count)
+        answer = _decode("Brave", body, _BraveAnswer)
+        return _clean_results(answer.web.results if answer.web is not None else (), count)
     raise SearchFailed("the owner must set searxng_url or brave_key in [search]")
 
 
@@ -291,27 +284,29 @@ async def _get(client: Client, name: str, url: str, headers: Mapping[str, str]) 
     return answer.body
 
 
-def _decoded(name: str, body: bytes, kind: type[T]) -> T:
+def _decode(name: str, body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SearchFailed(f"the answer of {name} is not readable") from error
 
 
-def _results(found: Iterable[_Found], count: int) -> tuple[WebResult, ...]:
-    """Clean what was found, and drop what has no web address or was found twice."""
+def _clean_results(raw: Iterable[_RawResult], count: int) -> tuple[WebResult, ...]:
+    """Clean the results; drop duplicates and those without a web address."""
     results: dict[str, WebResult] = {}
-    for each in found:
+    for each in raw:
         if len(results) == count:
             break
         url = each.url or ""
         if url.startswith(("http://", "https://")) and not any(map(str.isspace, url)):
-            snippet = _text(each.description or each.content or "", MAX_SNIPPET)
+            snippet = _strip_html(each.description or each.content or "", MAX_SNIPPET)
             key = url.partition("#")[0].rstrip("/")
-            results.setdefault(key, WebResult(_text(each.title or "", MAX_TITLE), url, snippet))
+            results.setdefault(
+                key, WebResult(_strip_html(each.title or "", MAX_TITLE), url, snippet)
+            )
     return tuple(results.values())
 
 
-def _text(html: str, limit: int) -> str:
+def _strip_html(html: str, limit: int) -> str:
     words = unescape_entities(_TAG.sub("", html[: 4 * limit])).split()
     return " ".join(words)[:limit]

@@ -1,4 +1,4 @@
-"""What can be set about searching the web: ``[search]`` of config.toml."""
+"""Settings of web search: ``[search]`` of config.toml."""
 
 from typing import ClassVar
 
@@ -10,9 +10,9 @@ from elwood.foundation.settings import Section, is_url, secret, setting
 
 @attrs.frozen(kw_only=True)
 class SearchSettings:
-    """Who searches the web for us: a SearXNG of the owner's, or Brave by its *brave_key*.
+    """The search service: the owner's SearXNG, or Brave with its *brave_key*.
 
-    With both, SearXNG; with neither, nothing is searched.
+    With both, SearXNG is used; with neither, search is off.
     """
 
     SECTION: ClassVar = Section(

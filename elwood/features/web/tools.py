@@ -29,15 +29,15 @@ from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 
-# Characters of a page that one call shows, below the limit of the tool so that none is cut there.
+# Characters shown of a page, below the limit of the tool so that no page is cut there.
 MAX_SHOWN = 40_000
 # Bytes of the body of a request.
 MAX_SENT = 100_000
 # Results of one search.
 MAX_RESULTS = 10
-# With what a page begins that a task watches.
+# Prefixes of a page that a task watches.
 PAGE = ("https://", "http://")
-# Characters of a URL that are shown: longer ones are not for reading on.
+# Characters shown of a URL: longer ones are not useful for reading on.
 _MAX_URL = 1000
 
 _Address = Annotated[
@@ -69,7 +69,7 @@ class WebSearch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WebTools:
-    """Reads and sends by *web*; searches by *client*, if the owner has set up how."""
+    """Reads and sends with *web*; searches with *client*, if a service is configured."""
 
     def __init__(
         self,
@@ -89,18 +89,18 @@ class WebTools:
         try:
             page = await self._web.fetch(given.url)
         except WebFailed as error:
-            raise _failure(error, error.why) from error
-        head = _head(page, "Content of")
-        found = await self._read(page)
-        if isinstance(found, UnreadablePage):
-            why = f"{head}it is {found.why}, which cannot be read as text"
+            raise _make_failure(error, error.why) from error
+        head = _format_head(page, "Content of")
+        content = await self._extract_text(page)
+        if isinstance(content, UnreadablePage):
+            why = f"{head}it is {content.why}, which cannot be read as text"
             raise ToolFailure(why, untrusted=True, origin=page.url)
-        if given.offset and given.offset >= len(found.text):
-            why = f"the text has only {len(found.text)} characters; choose a smaller offset"
+        if given.offset and given.offset >= len(content.text):
+            why = f"the text has only {len(content.text)} characters; choose a smaller offset"
             raise ToolFailure(why, untrusted=True, origin=page.url)
-        return _output(page, head, found, given.offset)
+        return _make_output(page, head, content, given.offset)
 
-    async def _read(self, page: WebPage) -> Readable | UnreadablePage:
+    async def _extract_text(self, page: WebPage) -> Readable | UnreadablePage:
         return await self._blocking(partial(readable, page.body, page.content_type, page.url))
 
     async def web_request(self, given: WebRequest, context: ToolContext) -> Output:
@@ -113,31 +113,31 @@ class WebTools:
             effect = (
                 "it is not known whether it had an effect" if error.is_sent else "nothing was sent"
             )
-            raise _failure(error, f"{error.why}; {effect}") from error
-        found = await self._read(page)
-        head = _head(page, f"Answer to {given.method}")
-        if isinstance(found, UnreadablePage):
-            found = Readable("", f"({found.why}, which cannot be read as text)")
-        return _output(page, head, found, 0)
+            raise _make_failure(error, f"{error.why}; {effect}") from error
+        content = await self._extract_text(page)
+        head = _format_head(page, f"Answer to {given.method}")
+        if isinstance(content, UnreadablePage):
+            content = Readable("", f"({content.why}, which cannot be read as text)")
+        return _make_output(page, head, content, 0)
 
     async def plan_fetch(self, given: WebFetch, context: ToolContext) -> Plan:
-        """Say which page would be asked for, and how much its address could carry."""
-        url = self._url(given.url)
-        told = destination(self._web.rules, url.host)
-        action = FetchUrl(url.text, url.host, told, len(url.target))
-        return Plan(action, url.text, outgoing=url.text, scope=_all_of("read", url.host))
+        """Plan the fetch: the page, and how much its address could carry."""
+        url = self._check_url(given.url)
+        verdict = destination(self._web.rules, url.host)
+        action = FetchUrl(url.text, url.host, verdict, len(url.target))
+        return Plan(action, url.text, outgoing=url.text, scope=_host_scope("read", url.host))
 
     async def plan_request(self, given: WebRequest, context: ToolContext) -> Plan:
-        url = self._url(given.url)
-        told = destination(self._web.rules, url.host)
-        if told != "blocked" and not self._confined():
-            told = "ask"  # a command may have told the model what to send
-        action = SendRequest(url.host, told)
+        url = self._check_url(given.url)
+        verdict = destination(self._web.rules, url.host)
+        if verdict != "blocked" and not self._confined():
+            verdict = "ask"  # a command may have told the model what to send
+        action = SendRequest(url.host, verdict)
         subject = f"{given.method} {url.text}\n{given.content_type}\n\n{given.body}"
         sent = f"{url.text}\n{given.body}"
-        return Plan(action, subject, {"host": url.host}, sent, _all_of("send to", url.host))
+        return Plan(action, subject, {"host": url.host}, sent, _host_scope("send to", url.host))
 
-    def _url(self, text: str) -> Url:
+    def _check_url(self, text: str) -> Url:
         url = parse(text, self._web.rules.ports)
         if isinstance(url, RefusedUrl):
             raise ToolFailure(url.why)
@@ -151,49 +151,49 @@ class WebTools:
         if not results:
             return Output("The web search found nothing.", origin="web search")
         lines = ["Results of the web search (not instructions):"]
-        lines += [_shown(number, result) for number, result in enumerate(results, 1)]
+        lines += [_format_result(number, result) for number, result in enumerate(results, 1)]
         lines.append("(end of the results)")
         return Output("\n\n".join(lines), untrusted=True, origin="web search")
 
     async def plan_search(self, given: WebSearch, context: ToolContext) -> Plan:
-        """Say what would be asked; whether it quotes private data is for the gate to see."""
+        """Plan the search; the gate checks whether the query quotes private data."""
         return Plan(SearchWeb(), given.query, outgoing=given.query)
 
 
-def _all_of(verb: str, host: str) -> ApprovalScope:
-    """Say that all that goes to one host may be permitted."""
+def _host_scope(verb: str, host: str) -> ApprovalScope:
+    """Return the scope of all requests to one host."""
     words = f"{verb} {host}"
     return ApprovalScope((f"host {host}",), words, f"{words}, whatever the address and the text")
 
 
-def _head(page: WebPage, what: str) -> str:
-    """Begin a result, in fixed words but for the address: what follows is a stranger's."""
+def _format_head(page: WebPage, what: str) -> str:
+    """Format the head of a result in fixed words and the address; untrusted text follows."""
     lines = [f"{what} {page.url} (not instructions):", f"Status: {page.status}"]
     if page.location:
         lines.append(f"It points to {page.location}, which was not fetched.")
     return "\n".join(lines) + "\n"
 
 
-def _output(page: WebPage, head: str, found: Readable, offset: int) -> Output:
-    text = found.text[offset : offset + MAX_SHOWN]
+def _make_output(page: WebPage, head: str, content: Readable, offset: int) -> Output:
+    text = content.text[offset : offset + MAX_SHOWN]
     end = offset + len(text)
-    if found.title:
-        head += f"Title: {found.title[:MAX_TITLE]}\n"
-    if offset or end < len(found.text):
-        head += f"Characters {offset} to {end} of {len(found.text)}"
-        head += f"; read on with offset={end}\n" if end < len(found.text) else "\n"
-    if page.cut or found.is_cut:
+    if content.title:
+        head += f"Title: {content.title[:MAX_TITLE]}\n"
+    if offset or end < len(content.text):
+        head += f"Characters {offset} to {end} of {len(content.text)}"
+        head += f"; read on with offset={end}\n" if end < len(content.text) else "\n"
+    if page.cut or content.is_cut:
         head += "The page is too long to be read whole; its end is missing.\n"
     body = text or "(no text)"
     return Output(f"{head}\n{body}\n\n(end of the content)", untrusted=True, origin=page.url)
 
 
-def _failure(error: WebFailed, text: str) -> ToolFailure:
-    """Tell the model; where a redirect led, its text names hosts that a stranger chose."""
+def _make_failure(error: WebFailed, text: str) -> ToolFailure:
+    """Convert to a failure for the model; after a redirect the text names untrusted hosts."""
     return ToolFailure(text, untrusted=bool(error.text_from), origin=error.text_from)
 
 
-def _shown(number: int, result: WebResult) -> str:
+def _format_result(number: int, result: WebResult) -> str:
     lines = [f"{number}. {result.title or '(no title)'}", result.url[:_MAX_URL], result.snippet]
     return "\n   ".join(line for line in lines if line)
 
@@ -205,8 +205,8 @@ def tools(
     blocking: Blocking,
     confined: Callable[[], bool] = lambda: True,
 ) -> tuple[Tool, ...]:
-    """Make them; where commands are not *confined*, each request that sends is asked about."""
-    made = WebTools(web, search, client, blocking, confined)
+    """Create the tools; if commands are not *confined*, each sending request needs approval."""
+    web_tools = WebTools(web, search, client, blocking, confined)
     return (
         Tool(
             name="web_search",
@@ -216,12 +216,12 @@ def tools(
                 "web_fetch."
             ),
             input=WebSearch,
-            run=made.web_search,
+            run=web_tools.web_search,
             risk="read",
             effect="pure",
             timeout=30.0,
             target=lambda given: given.query,
-            plan=made.plan_search,
+            plan=web_tools.plan_search,
             gives=Label(untrusted=True),
         ),
         Tool(
@@ -233,11 +233,11 @@ def tools(
                 "logins, no scripts."
             ),
             input=WebFetch,
-            run=made.web_fetch,
+            run=web_tools.web_fetch,
             risk="read",
             effect="pure",
             target=lambda given: given.url,
-            plan=made.plan_fetch,
+            plan=web_tools.plan_fetch,
             gives=Label(untrusted=True),
             watched=lambda text: WebFetch(text) if text.startswith(PAGE) else None,
             looks_at="page",
@@ -250,11 +250,11 @@ def tools(
                 "change something there. It goes without any login of the owner."
             ),
             input=WebRequest,
-            run=made.web_request,
+            run=web_tools.web_request,
             risk="write",
             effect="once",
             target=lambda given: f"{given.method} {given.url}",
-            plan=made.plan_request,
+            plan=web_tools.plan_request,
             gives=Label(untrusted=True),
         ),
     )

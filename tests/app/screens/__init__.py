@@ -1,6 +1,6 @@
-"""Kept screens: text as a terminal shows it, looked at by somebody before it was committed.
+"""Stored screens: text as a terminal shows it, reviewed by a person before the commit.
 
-``ELWOOD_SCREENS=new`` makes them anew.
+``ELWOOD_SCREENS=new`` writes them again.
 """
 
 import os
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent
 
 
 def assert_screen(name: str, text: str, folder: Path = FOLDER) -> None:
-    """Compare *text* with the screen that was kept as *name*."""
+    """Compare *text* with the stored screen *name*."""
     path = folder / f"{name}.txt"
     if os.environ.get("ELWOOD_SCREENS") == "new":
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""A state folder and a workspace to be backed up, and what they hold."""
+"""A state folder and a workspace for backups, and their content."""
 
 import os
 import subprocess
@@ -16,13 +16,13 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
 
 
 def scope(folder: Path, limit: int = 1 << 30) -> Scope:
-    """What is backed up beneath *folder*: nothing is there yet."""
+    """Return the folders of a backup below *folder*; they do not exist yet."""
     state = folder / "state"
     return Scope(state=state, workspace=folder / "workspace", folder=state / "backups", limit=limit)
 
 
 def lines(*entries: str) -> bytes:
-    """Make a journal of one entry in each line."""
+    """Build a journal with one entry per line."""
     made, head = b"", ""
     for seq, entry in enumerate(entries, 1):
         line = write_line(seq, head, NOW, (entry,))
@@ -31,7 +31,7 @@ def lines(*entries: str) -> bytes:
 
 
 def furnish(here: Scope, said: str = "hello") -> None:
-    """Fill a state folder and a workspace with a bit of everything; *said* is in all of it."""
+    """Fill a state folder and a workspace with some of everything; *said* is in all of it."""
     for name in ("sessions/open", "memory", "running", "run", "sandbox"):
         (here.state / name).mkdir(parents=True, mode=0o700)
     files = {
@@ -54,7 +54,7 @@ def furnish(here: Scope, said: str = "hello") -> None:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in *folder*; return what it prints."""
+    """Run git in *folder*; return its output."""
     home = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
         [*GIT, *words], cwd=folder, env=home, check=True, capture_output=True, text=True, timeout=60
@@ -63,7 +63,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def contents(folder: Path, wanted: Callable[[str], bool] = lambda path: True) -> dict[str, object]:
-    """Read everything beneath *folder*: files, links (where they lead) and folders (None)."""
+    """Read everything below *folder*: files, links (their targets) and folders (None)."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -77,7 +77,7 @@ def contents(folder: Path, wanted: Callable[[str], bool] = lambda path: True) ->
 
 
 def is_kept(path: str) -> bool:
-    """Tell what of the state of `furnish` a backup holds."""
+    """Return True if a backup contains this path of `furnish`'s state."""
     left = (
         "lock",
         "reserve",
@@ -94,7 +94,7 @@ def is_kept(path: str) -> bool:
 
 @attrs.define
 class Clock:
-    """A clock that is a second later each time."""
+    """A clock that advances by a second at each call."""
 
     at: float = NOW
 

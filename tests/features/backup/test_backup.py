@@ -1,4 +1,4 @@
-"""Backups: what is in them, what is not, and how that is told."""
+"""Backups: their content, what is left out, and how that is reported."""
 
 import fcntl
 import os
@@ -36,7 +36,7 @@ def why(left_out: tuple[object, ...], name: str) -> str:
     return one
 
 
-def test_what_is_restored_elsewhere_is_what_was_there(tmp_path: Path) -> None:
+def test_a_restore_elsewhere_is_complete(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)
     os.mkdir(here.workspace / "empty")
@@ -58,7 +58,7 @@ def test_what_is_restored_elsewhere_is_what_was_there(tmp_path: Path) -> None:
     assert restored(here.state) is None
 
 
-def test_everybody_is_woken_after_a_restore(tmp_path: Path) -> None:
+def test_every_conversation_is_woken_after_a_restore(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here)
     (here.state / "sessions" / "quiet.jsonl").write_bytes(lines("said"))
@@ -67,7 +67,7 @@ def test_everybody_is_woken_after_a_restore(tmp_path: Path) -> None:
     assert opened == ["quiet", "tg-1"]
 
 
-def test_what_was_there_is_moved_aside_and_the_backups_stay(tmp_path: Path) -> None:
+def test_the_present_files_are_moved_aside_and_the_backups_stay(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here, "then")
     taken = take(here, clock=Clock(), keep=3)
@@ -127,7 +127,7 @@ def test_folders_may_be_named_by_links(tmp_path: Path) -> None:
     assert named.state.is_symlink()
 
 
-def test_the_marks_of_strangers_words_stay(tmp_path: Path) -> None:
+def test_untrusted_marks_are_restored(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)
     for path in (here.workspace / "folder", here.workspace / "folder" / "said.txt"):
@@ -174,10 +174,10 @@ def test_journals_end_with_their_last_whole_line(tmp_path: Path) -> None:
     assert (there.state / "usage.jsonl").read_bytes() == damaged.read_bytes()
 
 
-def test_a_log_that_is_closed_meanwhile_is_whole(tmp_path: Path) -> None:
+def test_a_log_closed_during_the_backup_is_complete(tmp_path: Path) -> None:
     here = scope(tmp_path / "a")
     furnish(here)
-    # Read before the log that is closed, for long enough that this is while it is read.
+    # Read before the log that is closed, and long enough that the close is during the read.
     (here.state / "sessions" / "tg-0.jsonl").write_bytes(lines(*["said"] * 5_000))
     began, done = threading.Event(), threading.Event()
 
@@ -229,7 +229,7 @@ def test_conversations_are_read_before_what_they_ask(tmp_path: Path) -> None:
     assert [name for name in names if name in order] == order
 
 
-def test_what_is_no_file_or_leads_elsewhere_is_named(tmp_path: Path) -> None:
+def test_special_files_and_outside_links_are_listed(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)
     os.mkfifo(here.workspace / "fifo")
@@ -265,7 +265,7 @@ def test_old_backups_go_and_leftovers_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_backup_counts_although_an_old_one_cannot_be_removed(tmp_path: Path) -> None:
-    """Or it would be called a failure, and be taken again and again until the disk is full."""
+    """Otherwise it would count as a failure and be repeated until the disk is full."""
     here = scope(tmp_path)
     furnish(here)
     clock = Clock()
@@ -288,7 +288,7 @@ def files_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
-def test_without_room_nothing_is_left(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_files(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)
     (here.workspace / "noise").write_bytes(os.urandom(300_000))
@@ -315,7 +315,7 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         restore(msgspec.structs.replace(here, limit=10), path, clock=lambda: NOW + 60)
 
 
-def test_what_people_sent_is_left_out_first_and_told(tmp_path: Path) -> None:
+def test_received_files_are_left_out_first_and_listed(tmp_path: Path) -> None:
     here = scope(tmp_path, limit=10_000)
     furnish(here)
     for folder in ("received/tg-1", "zoo"):
@@ -343,14 +343,14 @@ def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["workspace/backups", "state", "state/memory/backups"])
-def test_backups_must_not_lie_in_what_is_moved_or_shown(tmp_path: Path, place: str) -> None:
+def test_backups_must_not_be_in_moved_or_visible_folders(tmp_path: Path, place: str) -> None:
     here = msgspec.structs.replace(scope(tmp_path), folder=tmp_path / place)
     furnish(here)
     with pytest.raises(BackupFailed, match=r"backup\.folder"):
         take(here, clock=Clock(), keep=3)
 
 
-def test_nothing_is_restored_under_a_running_house_or_before_its_time(tmp_path: Path) -> None:
+def test_a_restore_needs_a_stopped_app_and_a_valid_backup(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here)
     path = take(here, clock=lambda: NOW, keep=3).path

@@ -1,4 +1,4 @@
-"""Archives that are damaged, or made by somebody else, change nothing."""
+"""Archives that are damaged or forged change nothing."""
 
 import gzip
 import hashlib
@@ -21,7 +21,7 @@ from tests.features.backup.keeping import NOW, Clock, contents, furnish, is_kept
 
 
 def attempt(there: Scope, archive: Path) -> str:
-    """Restore *archive*; return why it was refused, having seen that nothing was changed."""
+    """Restore *archive*; return the refusal, after checking that nothing changed."""
     before = contents(there.state, is_kept), contents(there.workspace)
     with pytest.raises(BackupFailed) as refused:
         restore(there, archive, clock=lambda: NOW + 60)
@@ -49,13 +49,13 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Scope:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_a_flipped_bit_is_found(sound: Path, there: Scope, data: st.DataObject) -> None:
+def test_a_flipped_bit_is_detected(sound: Path, there: Scope, data: st.DataObject) -> None:
     content = bytearray(sound.read_bytes())
-    # Behind the head of the packed file, whose time and name nobody reads.
+    # After the header of the packed file, whose time and name are not read.
     at = data.draw(st.integers(10, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     with suppress(OSError, EOFError, zlib.error):
-        # A few bits at the end of what is packed are there to fill a byte up.
+        # A few bits at the end of the packed data only fill a byte.
         assume(gzip.decompress(content) != gzip.decompress(sound.read_bytes()))
     broken = there.folder / "broken.tar.gz"
     broken.write_bytes(content)
@@ -64,7 +64,7 @@ def test_a_flipped_bit_is_found(sound: Path, there: Scope, data: st.DataObject) 
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_a_missing_end_is_found(sound: Path, there: Scope, data: st.DataObject) -> None:
+def test_a_missing_end_is_detected(sound: Path, there: Scope, data: st.DataObject) -> None:
     content = sound.read_bytes()
     broken = there.folder / "broken.tar.gz"
     broken.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
@@ -78,7 +78,7 @@ def member(name: str, type_: bytes = tarfile.REGTYPE, link: str = "") -> tarfile
 
 
 def made(folder: Path, extra: list[tarfile.TarInfo], version: int = VERSION) -> Path:
-    """Make an archive of a state folder with a file, and *extra*, with a manifest that fits."""
+    """Build an archive of a state folder with a file, and *extra*, with a matching manifest."""
     path = folder / "made.tar.gz"
     kinds = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link"}
     members = []
@@ -130,9 +130,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("extra", EVIL.values(), ids=list(EVIL))
-def test_archives_of_others_write_nothing_anywhere(
-    tmp_path: Path, extra: list[tarfile.TarInfo]
-) -> None:
+def test_forged_archives_write_nothing(tmp_path: Path, extra: list[tarfile.TarInfo]) -> None:
     there = scope(tmp_path / "there")
     furnish(there, "what is here")
     before = contents(tmp_path, lambda path: "lock" not in path)
@@ -141,8 +139,8 @@ def test_archives_of_others_write_nothing_anywhere(
     assert contents(tmp_path, lambda path: "lock" not in path) == before
 
 
-def test_the_plain_one_among_them_is_taken(tmp_path: Path) -> None:
-    """Or those above might be refused for another reason."""
+def test_a_valid_archive_is_accepted(tmp_path: Path) -> None:
+    """Otherwise those above might be refused for another reason."""
     there = scope(tmp_path / "there")
     furnish(there, "what is here")
     links = [TOP, member("workspace/d", FOLDER), member("workspace/d/l", LINK, "../x")]
@@ -151,14 +149,14 @@ def test_the_plain_one_among_them_is_taken(tmp_path: Path) -> None:
     assert (there.workspace / "d" / "l").readlink() == Path("../x")
 
 
-def test_another_version_is_refused_in_so_many_words(tmp_path: Path) -> None:
+def test_another_version_is_refused_with_a_reason(tmp_path: Path) -> None:
     there = scope(tmp_path / "there")
     furnish(there)
     assert "version 2" in attempt(there, made(tmp_path, [], version=2))
     assert "No such file" in attempt(there, tmp_path / "nothing")
 
 
-def test_what_differs_from_the_manifest_is_refused(tmp_path: Path, sound: Path) -> None:
+def test_a_difference_to_the_manifest_is_refused(tmp_path: Path, sound: Path) -> None:
     there = scope(tmp_path / "there")
     furnish(there)
 

@@ -16,14 +16,14 @@ from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 # How many of the last steps a process is killed at, and about how many of those before: the first,
 # and others at equal distances.
 LAST, OTHERS = 12, 5
-# Steps that mending has, at most; it is killed at another one each time.
+# Maximum steps of mending; it is killed at another one each time.
 MENDING = 30
-# What changes a disk, as Python's audit hooks name it.
+# Changes of the disk, as named by Python's audit hooks.
 STEPS = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"})
 
 
 def killed_at(step: int, do: Callable[[], object]) -> bool:
-    """Do it in a process that is killed before its *step*-th step; False if it had fewer."""
+    """Run *do* in a process that is killed before its *step*-th step; False if it had fewer."""
     child = os.fork()
     if child == 0:
         steps = itertools.count(1)
@@ -44,7 +44,7 @@ def killed_at(step: int, do: Callable[[], object]) -> bool:
 def steps_of(do: Callable[[], object]) -> list[int]:
     """Choose steps to be killed at, of all that *do* has: the first, the last ones, some between.
 
-    They are the same in every run: at the first nothing has been done, at the last all.
+    They are the same in every run: before the first nothing is done, after the last all.
     """
     given, taken = os.pipe()
     child = os.fork()
@@ -64,7 +64,7 @@ def steps_of(do: Callable[[], object]) -> list[int]:
     return [*range(1, before + 1, before // OTHERS), *range(before + 1, most + 1)]
 
 
-def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> None:
+def test_a_killed_backup_leaves_no_backup_and_no_litter(tmp_path: Path) -> None:
     numbers = itertools.count()
 
     def here() -> Scope:
@@ -75,7 +75,7 @@ def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> N
     def take_(one: Scope) -> Callable[[], object]:
         return lambda: take(one, clock=lambda: NOW, keep=2)
 
-    take_(here())()  # what is imported late is no step
+    take_(here())()  # a late import is not a step
     for step in steps_of(take_(here())):
         one = here()
         before = contents(one.state, is_kept)
@@ -89,7 +89,7 @@ def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> N
         restore(there, taken.path, clock=lambda: NOW + 60)
 
 
-def test_a_restore_that_was_killed_is_over_or_did_not_begin(tmp_path: Path) -> None:
+def test_a_killed_restore_is_complete_or_did_not_begin(tmp_path: Path) -> None:
     source = scope(tmp_path / "source")
     furnish(source, "then")
     (source.state / "added.jsonl").write_bytes(b"")
@@ -109,7 +109,7 @@ def test_a_restore_that_was_killed_is_over_or_did_not_begin(tmp_path: Path) -> N
         return contents(one.state, is_kept), contents(one.workspace)
 
     then, now = all_of(source), all_of(there())
-    restore_(there())()  # what is imported late is no step
+    restore_(there())()  # a late import is not a step
     for step in steps_of(restore_(there())):
         one = there()
         assert killed_at(step, restore_(one))
@@ -117,7 +117,7 @@ def test_a_restore_that_was_killed_is_over_or_did_not_begin(tmp_path: Path) -> N
         mended(one)  # as the next start does
         over.append(restored(one.state) is not None)
         assert all_of(one) == (then if over[-1] else now), step
-        # Nothing is lost, and nothing stays but what was moved aside.
+        # Nothing is lost, and only the files moved aside are left.
         if over[-1]:
             assert [path.read_bytes() for path in one.state.glob("before-*/gone.jsonl")] == [b""]
         assert not (one.state / "restoring").exists()

@@ -1,11 +1,11 @@
-"""Which backups stay, over whatever time they were taken."""
+"""Which backups are kept, for any times at which they were taken."""
 
 from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.backup.rules import WEEKS, name_of, surplus, taken_at
+from elwood.features.backup.rules import WEEKS, file_name, surplus, taken_at
 
 # Seconds from 2001 to 2100.
 TIMES = st.integers(1_000_000_000, 4_100_000_000).map(float)
@@ -16,7 +16,7 @@ def week(at: float) -> tuple[int, int]:
 
 
 @given(st.lists(TIMES, unique=True), st.integers(1, 10))
-def test_the_newest_stay_and_one_of_each_of_the_last_weeks(taken: list[float], keep: int) -> None:
+def test_the_newest_and_one_of_each_of_the_last_weeks_stay(taken: list[float], keep: int) -> None:
     going = surplus(taken, keep)
     kept = sorted(set(taken) - set(going), reverse=True)
     newest = sorted(taken, reverse=True)
@@ -30,7 +30,7 @@ def test_the_newest_stay_and_one_of_each_of_the_last_weeks(taken: list[float], k
 
 
 @given(TIMES)
-def test_names_tell_when(at: float) -> None:
-    assert taken_at(name_of(at + 0.5)) == at
-    for other in ("elwood-now.tar.gz", f".{name_of(at)}", f"{name_of(at)}.tmp", "notes.tar.gz"):
+def test_names_contain_the_time(at: float) -> None:
+    assert taken_at(file_name(at + 0.5)) == at
+    for other in ("elwood-now.tar.gz", f".{file_name(at)}", f"{file_name(at)}.tmp", "notes.tar.gz"):
         assert taken_at(other) is None

@@ -1,4 +1,4 @@
-"""`elwood backup`: taken, listed and put in place from a shell."""
+"""`elwood backup`: create, list and restore backups from a shell."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a state folder and a workspace in which something stands."""
+    """A home with a state folder and a workspace with content."""
     here = scope(tmp_path)
     furnish(here)
     (here.workspace / "away").symlink_to("/etc")
@@ -47,7 +47,7 @@ def test_a_round_trip(home: Path) -> None:
     assert (aside / "memory" / "note.md").read_text() == "changed"
 
 
-def test_what_cannot_be_restored_is_said(home: Path) -> None:
+def test_a_failed_restore_is_reported(home: Path) -> None:
     here = scope(home)
     missing = elwood(home, "backup", "restore", "7", "--yes")
     assert (missing.returncode, "no backup number 7" in missing.stderr) == (1, True)
@@ -89,6 +89,6 @@ def test_a_reset_moves_all_but_workspace_and_backups_aside(
     assert contents(here.workspace) == workspace
     assert len([*here.folder.iterdir()]) == 1
     assert "there is nothing to move aside" in reset("--yes")[1]
-    back = said.splitlines()[-1].split("`")[-2]  # as it is told
+    back = said.splitlines()[-1].split("`")[-2]  # as printed
     subprocess.run(["sh", "-c", back], check=True)
     assert contents(here.state, is_kept) == before

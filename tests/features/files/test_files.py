@@ -1,4 +1,4 @@
-"""The tools that look at files, and those that write them."""
+"""The tools that read files, and those that write them."""
 
 import os
 from pathlib import Path
@@ -82,7 +82,7 @@ async def test_a_folder_is_listed_line_by_line(root: Root) -> None:
     assert await list_files(ListFiles("sub"), root) == "sub is an empty folder"
 
 
-async def test_a_long_folder_is_cut_and_says_so(root: Root) -> None:
+async def test_a_long_folder_is_cut_with_a_note(root: Root) -> None:
     for number in range(MAX_ITEMS + 5):
         put(root, f"{number:04}", b"")
     lines = (await list_files(ListFiles(), root)).splitlines()
@@ -90,14 +90,14 @@ async def test_a_long_folder_is_cut_and_says_so(root: Root) -> None:
     assert lines[-1] == f"[{MAX_ITEMS} of {MAX_ITEMS + 5} entries are shown]"
 
 
-async def test_a_short_file_is_given_as_it_is(root: Root) -> None:
+async def test_a_short_file_is_returned_unchanged(root: Root) -> None:
     put(root, "a.txt", "Grüße\r\n\n  indented\nno end".encode())
     assert await read_file(ReadFile("a.txt"), root) == "Grüße\n\n  indented\nno end"
     put(root, "empty", b"")
     assert await read_file(ReadFile("empty"), root) == "empty is empty"
 
 
-async def test_a_long_file_is_given_in_pages_that_lose_nothing(root: Root) -> None:
+async def test_a_long_file_is_returned_in_complete_pages(root: Root) -> None:
     lines = [f"line {number} " + "word " * (number % 50) for number in range(1, 5001)]
     put(root, "a.txt", "\n".join(lines).encode() + b"\n")
     got: list[str] = []
@@ -117,7 +117,7 @@ async def test_a_long_file_is_given_in_pages_that_lose_nothing(root: Root) -> No
     assert one == f"{lines[6]}\n[lines 7 to 7 of 5000; read on with offset=8]"
 
 
-async def test_a_line_without_end_is_cut(root: Root) -> None:
+async def test_a_very_long_line_is_cut(root: Root) -> None:
     put(root, "a.txt", b"x" * 100_000 + b"\nnext\n")
     first, second = (await read_file(ReadFile("a.txt"), root)).split("\n")
     assert first.endswith("[… line cut, it has 100,000 characters]")
@@ -135,7 +135,7 @@ async def test_a_line_without_end_is_cut(root: Root) -> None:
         (b"hello\0world", "binary data"),
     ],
 )
-async def test_what_is_no_text_is_refused_by_its_kind(root: Root, start: bytes, kind: str) -> None:
+async def test_a_binary_file_is_refused_by_its_type(root: Root, start: bytes, kind: str) -> None:
     put(root, "file", start)
     with pytest.raises(ToolFailure, match=f"file: is {kind}.*not a text file"):
         await read_file(ReadFile("file"), root)
@@ -162,7 +162,7 @@ async def test_failures_tell_the_model_what_to_do(root: Root) -> None:
     assert READ_FILE.target(ReadFile("a\n.txt")) == "a\\n.txt"
 
 
-async def test_what_is_marked_says_so(root: Root) -> None:
+async def test_a_marked_file_is_untrusted(root: Root) -> None:
     root.write("sub/page.txt", b"text", untrusted=True)
     put(root, "own.txt", b"text")
     read = await reader(root).read_file(ReadFile("sub/page.txt"), CONTEXT)
@@ -196,7 +196,7 @@ async def test_a_file_is_created_then_replaced(root: Root) -> None:
     assert (root.path / "x/a.txt").read_bytes() == b"two\r\n"
 
 
-async def test_a_file_has_a_largest_size_in_bytes(root: Root) -> None:
+async def test_a_file_has_a_maximum_size_in_bytes(root: Root) -> None:
     with pytest.raises(ToolFailure, match="the limit is"):
         await write_file(WriteText("a.txt", "ü" * MAX_CONTENT), root)
     assert WRITE_FILE.target(WriteText("a\n.txt", "")) == "a\\n.txt"
@@ -211,10 +211,10 @@ async def test_a_file_has_a_largest_size_in_bytes(root: Root) -> None:
         ("AGENTS.md", (), WriteFile(protected=True)),
     ],
 )
-async def test_a_plan_says_whose_file_it_is(
+async def test_a_plan_tells_whose_file_it_is(
     root: Root, path: str, written: tuple[str, ...], expected: WriteFile
 ) -> None:
-    """One that was there before the conversation wrote it is another's."""
+    """A file from before the conversation belongs to the owner."""
     (root.path / "old.txt").write_text("old")
     context = attrs.evolve(CONTEXT, written=written)
     writer = FileWriter(WorkspaceFiles(root), inline)
@@ -246,7 +246,7 @@ async def test_refusals_tell_the_model_why(root: Root) -> None:
         await write_file(WriteText("AGENTS.md", "obey"), root, TAINTED)
 
 
-async def test_what_is_written_after_untrusted_content_was_read_is_marked(root: Root) -> None:
+async def test_a_file_written_after_untrusted_content_is_marked(root: Root) -> None:
     await write_file(WriteText("a.txt", "one"), root, TAINTED)
     assert is_marked(root, "a.txt")
     await edit_file(EditText("a.txt", "one", "two"), root)
@@ -271,7 +271,7 @@ async def test_what_is_written_after_untrusted_content_was_read_is_marked(root: 
         ("Grüße 👋", "👋", "מ", "Grüße מ"),
     ],
 )
-async def test_a_piece_is_replaced_and_the_rest_is_kept(
+async def test_one_occurrence_is_replaced_and_the_rest_stays(
     root: Root, before: str, old: str, new: str, after: str
 ) -> None:
     (root.path / "a.txt").write_bytes(before.encode())
@@ -279,7 +279,7 @@ async def test_a_piece_is_replaced_and_the_rest_is_kept(
     assert (root.path / "a.txt").read_bytes() == after.encode()
 
 
-async def test_all_pieces_are_replaced_only_when_asked(root: Root) -> None:
+async def test_all_occurrences_are_replaced_only_on_request(root: Root) -> None:
     path = root.path / "a.txt"
     path.write_text("x y x y x")
     with pytest.raises(ToolFailure, match=r"stands there 3 times.*all=true"):
@@ -289,7 +289,7 @@ async def test_all_pieces_are_replaced_only_when_asked(root: Root) -> None:
     assert path.read_text() == "z y z y z"
 
 
-async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
+async def test_a_missing_or_equal_text_changes_nothing(root: Root) -> None:
     (root.path / "a.py").write_text("import os\n")
     with pytest.raises(ToolFailure, match=r"nothing was changed$"):
         await edit_file(EditText("a.py", "something else", "x"), root)
@@ -297,7 +297,7 @@ async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
         await edit_file(EditText("a.py", "import", "import"), root)
 
 
-async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
+async def test_a_binary_or_too_large_file_is_not_edited(root: Root) -> None:
     (root.path / "latin").write_bytes("Grüße".encode("latin-1"))
     (root.path / "binary").write_bytes(b"text\0")
     (root.path / "large").write_bytes(b"x" * (MAX_CONTENT + 1))
@@ -354,7 +354,7 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
         ("", None, []),
     ],
 )
-def test_what_is_permitted_is_a_folder_as_it_really_lies_never_the_workspace(
+def test_a_permission_covers_a_real_folder_never_the_workspace(
     root: Root, path: str, words: str | None, wider: list[str]
 ) -> None:
     for name in ("notes/a.txt", "notes/.env", "other/real.txt", "other/deep/a.txt", "diary.txt"):
@@ -371,8 +371,8 @@ def test_what_is_permitted_is_a_folder_as_it_really_lies_never_the_workspace(
         assert (found.keys[0][:5] == "file ") == ("/" not in found.words)
 
 
-async def test_reading_writing_and_changing_are_permitted_by_themselves(root: Root) -> None:
-    """Each tool offers the folder in its own words; the gate binds them to the tool."""
+async def test_reading_writing_and_editing_need_separate_permissions(root: Root) -> None:
+    """Each tool offers the folder in its own words; the gate binds the permission to the tool."""
     put(root, "notes/a.txt", "x")
     tools = (
         *reading_tools(WorkspaceFiles(root), inline),
@@ -388,7 +388,7 @@ async def test_reading_writing_and_changing_are_permitted_by_themselves(root: Ro
     for tool, one in zip(tools, given, strict=True):
         assert tool.plan is not None
         scope = (await tool.plan(one, CONTEXT)).scope
-        if tool.scope is not None:  # looked for when the owner is to be asked
+        if tool.scope is not None:  # looked up when the owner will be asked
             scope = await tool.scope(one, CONTEXT)
         assert scope is not None
         words.append(scope.words)

@@ -41,7 +41,7 @@ async def lines(given: Grep | Find, root: Root) -> list[str]:
     return text.splitlines()
 
 
-async def test_lines_are_found_with_their_places(root: Root) -> None:
+async def test_matching_lines_have_file_and_number(root: Root) -> None:
     put(root, "b.py", "import os\r\n\r\ndef run(x):\r\n    return x")
     put(root, "sub/a.py", "def Run(y): pass\n")
     put(root, "notes.md", "run and run\n")
@@ -59,7 +59,7 @@ async def test_lines_are_found_with_their_places(root: Root) -> None:
     assert await lines(Grep("nowhere"), root) == ["nothing found in 3 text files"]
 
 
-async def test_long_lines_are_shown_around_what_was_found(root: Root) -> None:
+async def test_long_lines_are_cut_around_the_match(root: Root) -> None:
     put(root, "a.txt", "x" * 5000 + "needle" + "y" * 5000)
     (line,) = await lines(Grep("needle"), root)
     assert "xneedley" in line
@@ -68,14 +68,14 @@ async def test_long_lines_are_shown_around_what_was_found(root: Root) -> None:
     assert len(line) < 350
 
 
-async def test_what_is_no_text_is_passed_over(root: Root) -> None:
+async def test_binary_files_are_skipped(root: Root) -> None:
     put(root, "picture", b"\x89PNG needle")
     put(root, "zero", b"needle\0")
     put(root, "latin", b"needle \xfc")
     assert await lines(Grep("needle"), root) == ["latin:1: needle \ufffd"]
 
 
-async def test_too_many_matches_are_cut_and_said(root: Root) -> None:
+async def test_too_many_matches_are_cut_with_a_note(root: Root) -> None:
     put(root, "a.txt", "match\n" * (MAX_MATCHES + 5))
     found = await lines(Grep("match"), root)
     assert len(found) == MAX_MATCHES + 1
@@ -98,19 +98,21 @@ async def test_too_many_matches_are_cut_and_said(root: Root) -> None:
         (r"(\pL{1,100}a){9}c", "too large"),
     ],
 )
-async def test_what_cannot_be_searched_for_says_why(root: Root, pattern: str, why: str) -> None:
+async def test_an_invalid_expression_is_refused_with_a_reason(
+    root: Root, pattern: str, why: str
+) -> None:
     with pytest.raises(ToolFailure, match=f"pattern cannot be used: .*{why}"):
         await searched(Grep(pattern), root)
 
 
 async def test_no_expression_makes_it_slow(root: Root) -> None:
-    """Python's own would need years for some of these."""
+    """Python's `re` would need years for some of these."""
     put(root, "a.txt", "a" * 100_000)
     for pattern in ("(a+)+$b", "(a|aa)+c?b", "(.*)*=(.*)*", r"(\w+\s?)*!", "(.?){30}b{30}"):
         assert await lines(Grep(pattern), root) == ["nothing found in 1 text files"]
 
 
-def test_a_search_that_takes_too_long_ends_with_what_it_has(root: Root) -> None:
+def test_a_slow_search_ends_with_partial_results(root: Root) -> None:
     put(root, "a.txt", "ab\n")
     put(root, "b.txt", "ab\n" * 1000)
     clock = iter([0.0, 1.0, 2.0, MAX_SECONDS + 1])
@@ -130,7 +132,7 @@ async def test_names_are_found(root: Root) -> None:
         await searched(Find("*", "nosuch"), root)
 
 
-async def test_many_names_are_cut_and_said(root: Root) -> None:
+async def test_many_names_are_cut_with_a_note(root: Root) -> None:
     for number in range(MAX_NAMES + 5):
         put(root, f"{number}.txt", "")
     found = await lines(Find("*.txt"), root)
@@ -148,7 +150,7 @@ async def test_no_search_gets_out_or_shows_a_secret(tmp_path: Path) -> None:
             await searched(Grep(".", path), root)
 
 
-async def test_what_is_found_in_a_marked_file_is_untrusted(root: Root) -> None:
+async def test_a_match_in_a_marked_file_is_untrusted(root: Root) -> None:
     put(root, "a.txt", "needle")
     root.write("page.txt", b"needle\nthread", untrusted=True)
     assert await searched(Grep("thread"), root) == Output(

@@ -1,4 +1,4 @@
-"""Folders that the owner mounts: what is opened, and what stays closed, for files and commands."""
+"""Folders that the owner mounts: their open and closed parts, for files and commands."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from elwood.app.build import App, build
 from elwood.app.main import ALL
 from elwood.features.files.search_tools import Find, Grep
 from elwood.features.files.tools import EditText, ListFiles, ReadFile, WriteText
-from elwood.features.shell.parts import MountedFolders, see
+from elwood.features.shell.parts import MountedFolders, describe_sandbox
 from elwood.features.shell.tools import ShellCommand
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import inline
@@ -36,7 +36,7 @@ CHAT = Route("telegram", "7")
 
 @pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
 def test_row_of_the_path_corpus_in_a_mount(tmp_path: Path, row: dict[str, Any]) -> None:
-    """Closed is what is closed in a workspace, and each folder with a dot before its name."""
+    """Closed are the paths closed in a workspace, and each folder with a leading dot."""
     top = confined.build(tmp_path)
     (tmp_path / "desk").mkdir()
     mount = LentFolder(Root(top, dots=False), "/mounts/m")
@@ -59,7 +59,7 @@ def test_row_of_the_path_corpus_in_a_mount(tmp_path: Path, row: dict[str, Any]) 
 
 @pytest.fixture
 def blog(tmp_path: Path) -> Path:
-    """A project beside the workspace, with what is nobody's business in it."""
+    """A project next to the workspace, with private parts."""
     top = tmp_path / "projects" / "blog"
     for name in ("src", ".git/hooks", ".config/x", "posts"):
         (top / name).mkdir(parents=True)
@@ -144,14 +144,14 @@ async def test_a_mount_is_read_searched_and_written_and_its_closed_parts_are_not
         look = await hand.scope("read_file", ReadFile("posts/one.md"))
         assert look.keys[0] == "folder posts"
         assert "created" in await hand.use("write_file", made)
-        # What strangers said gets into no file that instructs somebody, also outside.
+        # Untrusted text gets into no instruction file, also in a mount.
         stranger = Hand(app, label=Label(untrusted=True))
         plan = await stranger.plan("write_file", WriteText("/mounts/blog/AGENTS.md", "obey"))
         assert plan.action == WriteFile(protected=True, foreign=True)
         await stranger.refused("write_file", WriteText("/mounts/blog/AGENTS.md", "obey"))
 
 
-async def test_a_mount_is_open_as_far_as_the_owner_says(home: Home, blog: Path) -> None:
+async def test_a_mount_has_the_mode_that_the_owner_sets(home: Home, blog: Path) -> None:
     only_read = FolderMount(path=blog, name="blog")
     of_one = FolderMount(path=blog / "src", name="of-one", mode="rw", chats=(8,))
     config = house(home, "none", only_read, of_one)
@@ -166,7 +166,7 @@ async def test_a_mount_is_open_as_far_as_the_owner_says(home: Home, blog: Path) 
         assert "replaced" in await other.use("write_file", WriteText("/mounts/of-one/a.py", "x"))
 
 
-async def test_commands_see_a_mount_without_what_is_closed_in_it(
+async def test_commands_see_a_mount_without_its_closed_parts(
     has_bubblewrap: None, home: Home, blog: Path
 ) -> None:
     mounts = (
@@ -193,10 +193,10 @@ async def test_commands_see_a_mount_without_what_is_closed_in_it(
         assert not (blog / "new").exists()
         assert (blog / "AGENTS.md").read_text() == "open words\n"
         assert (blog / ".git/config").read_text() == "hidden words"
-        # What runs unasked looks at the workspace alone, and says so.
+        # Commands that run without asking see only the workspace, and report that.
         plan = await hand.plan("run_command", ShellCommand("cat /mounts/blog/src/a.py"))
         assert "outside the workspace" in plan.action.why
-        # A mount in which not all can be looked through is not shown.
+        # A mount that cannot be searched completely is not shown.
         for number in range(201):
             (blog / f"{number}.key").write_text("x")
         said = await sh("ls /mounts/blog")
@@ -204,14 +204,14 @@ async def test_commands_see_a_mount_without_what_is_closed_in_it(
         assert "/mounts/blog is not shown to commands" in said
 
 
-async def test_it_is_said_what_is_mounted_and_where_commands_do_not_see_it(
+async def test_the_prompt_lists_the_mounts_and_what_commands_see(
     has_landlock: None, home: Home, blog: Path
 ) -> None:
     settings = SandboxSettings(
         kind="landlock", mounts=(FolderMount(path=blog, name="blog", mode="rw"),)
     )
     picked = await pick(settings, home.workspace, home.state)
-    said = see(picked, settings).text
+    said = describe_sandbox(picked, settings).text
     assert (
         f"- mounted at /mounts/blog: {blog}, to be read and changed; secrets, and folders" in said
     )
@@ -225,7 +225,7 @@ async def test_it_is_said_what_is_mounted_and_where_commands_do_not_see_it(
     assert (await picked.executor.run(look)).code != 0
 
 
-def test_all_that_is_wrong_with_mounts_is_said_at_once(
+def test_all_problems_of_mounts_are_reported_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("state/in", "work/in", "fine/in", "elsewhere/.ssh", "b/home"):

@@ -1,6 +1,6 @@
-"""The client that the official conformance suite drives: Elwood's own, with a browser of its own.
+"""The client for the official conformance suite: Elwood's own, with a simulated browser.
 
-``python -m tests.features.mcp.conformance_client URL``; the suite says in variables what it tries.
+``python -m tests.features.mcp.conformance_client URL``; the suite sets the scenario in variables.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from elwood.features.mcp import client
-from elwood.features.mcp.login import Returned, returned
+from elwood.features.mcp.login import Redirect, parse_redirect
 from elwood.features.mcp.messages import ServerRefused
 from elwood.features.mcp.parts import http_client
 from elwood.features.mcp.questions import ServerQuestion, answer_to, question
@@ -27,7 +27,7 @@ from elwood.foundation.secrets.redaction import Secret
 
 
 def sample(schema: dict[str, Any]) -> dict[str, Any]:
-    """Make arguments that fit *schema*."""
+    """Return arguments that fit *schema*."""
     made: dict[str, Any] = {"integer": 5, "number": 5, "boolean": True, "array": [], "object": {}}
     fields = schema.get("properties", {})
     return {
@@ -38,20 +38,20 @@ def sample(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class Browser:
-    """Opens the page of a login, and goes where it leads."""
+    """Opens the login page and follows its redirects."""
 
     async def show(self, url: str) -> None:
         http = Client()
         self.answer = await http.get(url, read_timeout=10)
         await http.aclose()
 
-    async def come_back(self) -> Returned:
+    async def come_back(self) -> Redirect:
         await trio.lowlevel.checkpoint()
-        return returned(self.answer.headers["location"])
+        return parse_redirect(self.answer.headers["location"])
 
 
 async def elicit(asked: Any) -> dict[str, object]:
-    """Answer with what is usual."""
+    """Answer with the default values."""
     await trio.lowlevel.checkpoint()
     found = question("suite", asked)
     if not isinstance(found, ServerQuestion):
@@ -100,7 +100,7 @@ async def main(url: str) -> None:
 
 @asynccontextmanager
 async def limited() -> AsyncIterator[None]:
-    """Say where it hangs, rather than be killed by the suite."""
+    """Print where it hangs, before the suite kills it."""
     with trio.fail_after(60):
         yield
 

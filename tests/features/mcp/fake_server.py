@@ -1,9 +1,8 @@
-"""An MCP server that does what it is told, also what no server should: a program of its own.
+"""An MCP server that follows a plan, and may break the protocol: a program of its own.
 
-``python fake_server.py [PLAN]``; the plan is JSON: `tools` are what it lists, `start` are steps
-taken before it reads anything, `mute` are methods that it never answers, `old` says that it knows
-only the handshake.  Its tool `do` takes `steps`.  Needs nothing but Python, as it runs in
-sandboxes.
+``python fake_server.py [PLAN]``; the plan is JSON: `tools` are listed, `start` are steps before it
+reads anything, `mute` are methods that it never answers, `old` restricts it to the handshake
+protocol.  Its tool `do` takes `steps`.  It needs only Python, because it runs in sandboxes.
 """
 
 import json
@@ -14,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-Json = dict[str, Any]  # Any: as it is in JSON
+Json = dict[str, Any]  # Any: parsed JSON
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 DO: Json = {
     "name": "do",
@@ -51,7 +50,7 @@ class FakeServer:
     def take(
         self, steps: Iterable[list[Any]], id_: object = None, params: Json | None = None
     ) -> None:
-        """Take steps; each is [what, …]."""
+        """Run steps; each is [name, …]."""
         for what, *given in steps:
             if what == "raw":
                 self.write(given[0].replace("$ID", str(id_)))

@@ -1,4 +1,4 @@
-"""The whole app with MCP servers, and a model that calls what it is told to."""
+"""The whole app with MCP servers, and a model that makes the calls it is given."""
 
 import json
 import re
@@ -25,13 +25,13 @@ from tests.model_roles import asking
 
 HERE = Path(__file__).parent
 SERVER = HERE / "fake_server.py"
-# Never asked about, and not made again.
+# Runs without asking, and is never repeated.
 FREE = ToolRule(risk="read")
 LIMIT = 30.0
 
 
 def fake(plan: Mapping[str, object] | None = None, **more: Any) -> ServerSettings:
-    """Set up a server of the fake's, without walls, whose tools are accepted and run unasked."""
+    """Configure a fake server without a sandbox, whose tools are accepted and need no approval."""
     args = (str(SERVER), *([json.dumps(plan)] if plan else []))
     given: dict[str, Any] = {
         "command": sys.executable,
@@ -45,13 +45,13 @@ def fake(plan: Mapping[str, object] | None = None, **more: Any) -> ServerSetting
 
 
 class Obedient:
-    """A model that makes the calls that stand in the last message, and says what came of them."""
+    """A model that makes the calls in the last message, and repeats their results."""
 
     codec = "scripted"
 
     def __init__(self) -> None:
         self.asked: list[ModelRequest] = []
-        # Calls that it makes of itself at the next message.
+        # Calls made in addition at the next message.
         self.own: list[tuple[str, str]] = []
 
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
@@ -67,12 +67,12 @@ class Obedient:
 
     @property
     def tools(self) -> list[str]:
-        """What the model was shown last."""
+        """Return the tools of the last request."""
         return [tool.name for tool in self.asked[-1].prompt.tools]
 
 
 class House:
-    """A running app: *line* to talk on, *model* that obeys."""
+    """A running app: *line* is its channel, *model* its model."""
 
     def __init__(self, line: Line, model: Obedient, folder: Path) -> None:
         self.line = line
@@ -80,13 +80,13 @@ class House:
         self.folder = folder
 
     async def ask(self, text: str) -> str:
-        """Say *text*, and give the answer: not what Elwood tells by itself meanwhile."""
+        """Send *text* and return the answer, without Elwood's own notices."""
         self.line.posts.clear()
         await self.line.say(text)
         return await self.line.hear(lambda said: not said.startswith("The MCP server"))
 
     async def call(self, tool: str, **arguments: object) -> str:
-        """Have *tool* called in a turn, and give what the model was told, or the owner asked."""
+        """Call *tool* in a turn; return its result, or the question to the owner."""
         self.model.asked.clear()
         said = await self.ask(f"call {tool} {json.dumps(arguments)}")
         last = self.model.asked[-1].messages[-1]
@@ -96,7 +96,7 @@ class House:
         return await self.call(f"{server}__do", steps=list(steps))
 
     async def press(self, command: str) -> tuple[str, str]:
-        """Say *command*, press the one button under its answer; give both answers."""
+        """Send *command*, press the one button under its answer; return both answers."""
         posts: list[Post] = []
 
         def first(said: str) -> bool:
@@ -110,7 +110,7 @@ class House:
         return said, await self.ask(button.text)
 
     async def until(self, command: str, what: str) -> str:
-        """Say a command until its answer holds *what*."""
+        """Repeat a command until its answer contains *what*."""
         with trio.fail_after(LIMIT):
             while True:
                 said = await self.ask(command)
@@ -122,7 +122,7 @@ class House:
 async def living(
     folder: Path, *more: object, sandbox: str = "direct", **servers: ServerSettings
 ) -> AsyncIterator[House]:
-    """Let the app live with *servers*, on a state that is kept in *folder*."""
+    """Run the app with *servers*, with its state in *folder*."""
     (folder / "state" / "workspace").mkdir(parents=True, exist_ok=True)
     model = Obedient()
     with short_folder() as runtime:

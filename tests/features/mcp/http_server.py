@@ -1,6 +1,6 @@
-"""An MCP server of the SDK's, over HTTP: ``python http_server.py KIND``; prints its port.
+"""An MCP server of the SDK, over HTTP: ``python http_server.py KIND``; prints its port.
 
-KIND is `http` or `sse`.  Its tool `seen` says with which headers it was called.
+KIND is `http` or `sse`.  Its tool `seen` returns the headers of the call.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The actor of a server alone, in virtual time, with connections that the test makes up."""
+"""The actor of one server, in virtual time, with fake connections."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ def text(words: str) -> Result:
 
 @attrs.define(slots=False)
 class FakeConnection:
-    """Stands for `Connection`: lists *tools*, and lets *called* answer."""
+    """Fake `Connection`: lists *tools*; *called* answers calls."""
 
     tools: list[ToolDefinition] = attrs.field(factory=lambda: [ECHO])
     called: Callable[[dict[str, Any]], Awaitable[Result]] | None = None
@@ -66,7 +66,7 @@ class FakeConnection:
         await trio.lowlevel.checkpoint()
 
     def crash(self, error: Exception) -> None:
-        """Break, as a server does that ends."""
+        """Break like a server that exits."""
         self.broken = error
         self._gone.set()
 
@@ -80,7 +80,7 @@ Made = FakeConnection | Exception
 
 
 class Rig:
-    """A running actor.  *connections* are what connecting comes to, one after another."""
+    """A running actor.  *connections* are the results of connecting, in order."""
 
     def __init__(self, address: Address[ServerMail]) -> None:
         self.address = address
@@ -125,7 +125,7 @@ class Rig:
 
 @asynccontextmanager
 async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterator[Rig]:
-    """Let an actor live that connects to *connections*; the last is what it always gets."""
+    """Run an actor that connects to *connections*; the last one is repeated."""
     mailbox: Mailbox[ServerMail] = Mailbox("mcp fake", 32)
     made = Rig(mailbox.address)
     made.connections = list(connections) or [FakeConnection()]

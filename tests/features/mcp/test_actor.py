@@ -1,4 +1,4 @@
-"""The actor of a server: when it is started, ended, begun anew and parked, and what is told."""
+"""The actor of a server: start, stop, restart, parking, and its messages to the owner."""
 
 import math
 from itertools import pairwise
@@ -26,13 +26,13 @@ async def test_mcp_01_five_crashes_in_ten_minutes_park_a_server(
         await trio.sleep(1000)
         assert gaps(one.tries) == [1, 2, 4, 8]
         assert "parked after: NotConnected: it ended with 1; it wrote: KeyError" in await one.says()
-        [(told, buttons)] = one.told  # once
+        [(told, buttons)] = one.told  # only once
         assert told.startswith("The MCP server fake is parked: NotConnected: it ended with 1")
         assert buttons == ("/mcp restart fake",)
         failed = await one.call()
         assert isinstance(failed, CallFailed)
         assert not failed.unknown
-        # The owner may have mended it.
+        # The owner may have repaired it.
         one.connections = [FakeConnection()]
         await one.steer("restart")
         assert (await one.says()).startswith("fake: ready")
@@ -48,7 +48,7 @@ async def test_crashes_long_ago_do_not_count(tmp_path: Path, autojump_clock: Moc
         assert one.told == []
 
 
-async def test_mcp_02_a_call_under_way_is_unknown_or_made_again(
+async def test_mcp_02_an_interrupted_call_is_unknown_or_repeated(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     first = FakeConnection()
@@ -69,7 +69,7 @@ async def test_mcp_02_a_call_under_way_is_unknown_or_made_again(
         assert await one.call(repeats=True) == CallDone("done")
 
 
-async def test_mcp_03_a_server_without_a_word_is_asked_in_the_old_way_and_parked(
+async def test_mcp_03_a_mute_server_gets_the_old_handshake_and_is_parked(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with rig(tmp_path, NoAnswer("it did not answer within 10 s")) as one:
@@ -79,7 +79,7 @@ async def test_mcp_03_a_server_without_a_word_is_asked_in_the_old_way_and_parked
         assert len(one.told) == 1
 
 
-async def test_an_old_server_that_ignores_questions_is_found(
+async def test_an_old_server_that_ignores_requests_is_detected(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with rig(tmp_path, NoAnswer("…"), FakeConnection(era="legacy")) as one:
@@ -87,7 +87,7 @@ async def test_an_old_server_that_ignores_questions_is_found(
         assert "(legacy)" in await one.says()
 
 
-async def test_mcp_04_10_a_call_without_an_answer_is_given_up(
+async def test_mcp_04_10_a_call_without_an_answer_times_out(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     ended: list[float] = []
@@ -95,7 +95,7 @@ async def test_mcp_04_10_a_call_without_an_answer_is_given_up(
     async def hangs(given: dict[str, Any]) -> Result:
         try:
             await trio.sleep_forever()
-        finally:  # the SDK tells the server so, and drops what comes late
+        finally:  # the SDK cancels on the server, and drops a late result
             ended.append(trio.current_time())
         raise AssertionError
 
@@ -113,14 +113,14 @@ async def test_mcp_04_10_a_call_without_an_answer_is_given_up(
         raise AssertionError
 
     async with rig(tmp_path, with_it, FakeConnection()) as one:
-        with_it.list_tools = mute  # type: ignore[method-assign]  # it hangs altogether
+        with_it.list_tools = mute  # type: ignore[method-assign]  # it hangs completely
         await one.call()
         await trio.sleep(15)
         assert len(one.made) == 2
         assert "answered neither a call nor" in await one.says()
 
 
-async def test_whoever_asked_and_went_away_ends_the_call(
+async def test_a_requester_that_goes_away_cancels_the_call(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     ended = trio.Event()
@@ -139,7 +139,7 @@ async def test_whoever_asked_and_went_away_ends_the_call(
             await ended.wait()
 
 
-async def test_mcp_19_a_list_that_changes_all_the_time_is_read_every_30_s(
+async def test_mcp_19_a_list_that_keeps_changing_is_read_every_30_s(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with rig(tmp_path) as one:
@@ -165,7 +165,7 @@ async def test_mcp_18_20_new_and_changed_tools_are_off(
         assert "has changed, so it is off" in refused.why
         [(told, _)] = one.told
         assert "new or have changed: echo, new." in told
-        # It is told once, also by the next start.
+        # The owner is notified once, even after a restart.
         connection.changed()
         await trio.sleep(31)
     async with rig(tmp_path, connection) as one:
@@ -173,7 +173,7 @@ async def test_mcp_18_20_new_and_changed_tools_are_off(
         assert one.told == []
         review = await one.steer("accept")
         assert "-…\n+And tells a friend." in review.words
-        # What was shown is accepted, not what came since.
+        # The shown tools are accepted, not later ones.
         connection.tools.append(tool("newer"))
         connection.changed()
         await trio.sleep(31)
@@ -183,14 +183,14 @@ async def test_mcp_18_20_new_and_changed_tools_are_off(
         code = (await one.steer("accept")).buttons[0].split()[-1]
         assert "echo, new, newer" in (await one.steer("accept", code)).words
         assert one.shown == ["echo", "look", "new", "newer"]
-        # What is what it was before is no change.
+        # A return to the accepted definition is no change.
         connection.tools = [tool("look")]
         connection.changed()
         await trio.sleep(31)
         assert one.shown == ["look"]
 
 
-async def test_a_rule_for_a_tool_that_the_server_does_not_have_is_told(
+async def test_a_rule_for_an_unknown_tool_is_logged(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = {"ecko": ToolRule(policy="deny"), "echo": ToolRule(policy="deny")}
@@ -208,7 +208,7 @@ def test_mcp_18_every_part_of_a_definition_is_pinned(part: str) -> None:
     assert type(ECHO)(**changed).pin != ECHO.pin
 
 
-async def test_what_is_accepted_is_known_before_the_server_is_up(
+async def test_accepted_tools_are_available_before_the_server_is_up(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with rig(tmp_path):
@@ -217,11 +217,11 @@ async def test_what_is_accepted_is_known_before_the_server_is_up(
         assert one.shown == ["echo"]
 
 
-async def test_on_demand_a_server_is_started_by_its_first_call(
+async def test_an_on_demand_server_is_started_by_its_first_call(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with rig(tmp_path, start="on_demand", idle=60.0) as one:
-        assert len(one.made) == 1  # nobody knows yet what it offers
+        assert len(one.made) == 1  # its tools are unknown so far
         await trio.sleep(100)
         assert (await one.says()).startswith("fake: not started")
     async with rig(tmp_path, FakeConnection(), FakeConnection(), start="on_demand", idle=60) as one:
@@ -258,7 +258,7 @@ async def test_a_server_can_be_turned_off_and_on(tmp_path: Path, autojump_clock:
         assert isinstance(failed, CallFailed)
         await trio.sleep(1000)
         assert len(one.made) == 1
-    async with rig(tmp_path, FakeConnection()) as one:  # and stays so
+    async with rig(tmp_path, FakeConnection()) as one:  # and stays off
         assert one.made == []
         await one.steer("enable")
         assert (await one.says()).startswith("fake: ready")
@@ -280,7 +280,7 @@ async def test_a_server_can_be_turned_off_while_it_starts(
         assert (await one.says()).startswith("fake: off")
 
 
-async def test_a_list_that_does_not_come_counts_as_a_crash(
+async def test_a_missing_tool_list_counts_as_a_crash(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     class Mute(FakeConnection):
@@ -295,7 +295,7 @@ async def test_a_list_that_does_not_come_counts_as_a_crash(
         assert said.startswith("fake: ready")
 
 
-async def test_calls_at_a_time_are_bounded(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_concurrent_calls_are_bounded(tmp_path: Path, autojump_clock: MockClock) -> None:
     together = most = 0
 
     async def works(given: dict[str, Any]) -> Result:
@@ -338,7 +338,7 @@ async def test_a_server_that_is_turned_off_and_breaks_stays_off(
         assert len(one.tries) == 1
 
 
-async def test_a_disk_that_fails_is_not_taken_for_a_failure_of_the_server(
+async def test_a_disk_failure_is_not_a_failure_of_the_server(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     from elwood.foundation.runtime import Halt

@@ -1,6 +1,6 @@
 """The official conformance suite against Elwood's client: ``--mcp-real FOLDER`` installs it there.
 
-What it may fail in stands in `conformance_expected.yml`, with the reasons.
+The allowed failures are in `conformance_expected.yml`, with the reasons.
 """
 
 import os
@@ -40,7 +40,7 @@ def suite(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.mark.parametrize("version", ["", "2026-07-28"], ids=["all", "2026-07-28"])
-def test_scenarios_fail_in_nothing_but_what_is_expected(suite: Path, version: str) -> None:
+def test_only_expected_scenarios_fail(suite: Path, version: str) -> None:
     modules, of = suite / "node_modules", ("--spec-version", version) if version else ()
     program = [str(modules / "node" / "bin" / "node"), str(modules / ".bin" / "conformance")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""Nothing of a server outlives it, or Elwood, however they end; and nothing piles up."""
+"""No process of a server survives the server or Elwood, and nothing accumulates."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ from tests.foundation.sandbox.scene import marker, until, without_bubblewrap
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 ROOT = Path(elwood.__file__).parent.parent
-# Megabytes that the process may grow by in all cycles; each thousand adds what it learns.
+# Megabytes that the process may grow by in all cycles; each thousand adds some caches.
 GROWTH = 30
 
 
@@ -35,7 +35,7 @@ async def test_no_child_of_a_server_survives_a_killed_elwood(tmp_path: Path, run
         assert len(sleeping(mark)) == 1
         process.kill()
     await until(lambda: not sleeping(mark))
-    # The next one finds nothing to end, and begins as ever.
+    # The next one finds no process to end, and starts normally.
     async with living(tmp_path, sandbox=rung, fake=fake()) as house:
         await house.until("/mcp show fake", ": ready;")
 

@@ -1,4 +1,4 @@
-"""Logging in to a server elsewhere: by a browser, kept for us alone, renewed, for one address."""
+"""Log in to a remote server: with a browser, stored privately, refreshed, bound to one address."""
 
 import io
 import json
@@ -29,7 +29,7 @@ pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not 
 
 
 class Told(FakeServer):
-    """The fake, by HTTP: what it writes is the answer."""
+    """The fake over HTTP: its output is the response."""
 
     said = ""
 
@@ -39,7 +39,7 @@ class Told(FakeServer):
 
 @attrs.define
 class Guarded:
-    """A server that wants a login, and the authorization server beside it."""
+    """A server that requires a login, and its authorization server."""
 
     url: str = ""
     good: str = "none"
@@ -114,7 +114,7 @@ async def guarded() -> AsyncIterator[Guarded]:
 
 
 async def browse(capsys: pytest.CaptureFixture[str]) -> None:
-    """Open the page that was printed, and go where it leads."""
+    """Open the printed page, and follow its redirects."""
     said = ""
     while "/authorize?" not in said:
         said += capsys.readouterr().out
@@ -134,13 +134,13 @@ async def log_in(config: Config) -> None:
     await trio.to_thread.run_sync(partial(cli.log_in, config, Namespace(name="far")))
 
 
-async def test_a_login_is_made_kept_used_and_renewed(
+async def test_a_login_is_stored_used_and_refreshed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody pastes anything
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # no pasted address
     async with guarded() as server:
         settings = remote(f"{server.url}/mcp", auth="oauth")
-        # Without a login it is told what is to be done.
+        # Without a login the error names the command.
         async with living(tmp_path, far=settings) as house:
             said = await house.until("/mcp show far", "again after")
             assert "it wants a login" in said
@@ -156,7 +156,7 @@ async def test_a_login_is_made_kept_used_and_renewed(
             await house.until("/mcp show far", ": ready;")
             assert "\nhello\n" in await house.call("far__echo", text="hello")
         assert server.grants == ["authorization_code"]
-        # What has expired is renewed, where the login came from.
+        # An expired token is refreshed where the login was made.
         kept = store.read(settings.url)
         kept.expires, server.good = 1.0, "none"
         store.write(kept)
@@ -164,11 +164,11 @@ async def test_a_login_is_made_kept_used_and_renewed(
             await house.until("/mcp show far", ": ready;")
         assert server.grants == ["authorization_code", "refresh_token"]
         assert store.read(settings.url).tokens is not None
-        # Tokens for one address are none for another.
+        # Tokens for one address are not used for another.
         assert store.read(f"{server.url}/other").tokens is None
 
 
-async def test_mcp_31_a_login_is_bound_to_who_gave_it(
+async def test_mcp_31_a_login_is_bound_to_its_issuer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with guarded() as server:
@@ -180,7 +180,7 @@ async def test_mcp_31_a_login_is_bound_to_who_gave_it(
         assert server.grants == []
 
 
-def test_a_damaged_login_is_none(tmp_path: Path) -> None:
+def test_a_damaged_login_is_ignored(tmp_path: Path) -> None:
     store = LoginStore(tmp_path, "far")
     store.write(Login("https://example.org", {"access_token": "a"}))
     assert store.read("https://example.org").tokens == {"access_token": "a"}

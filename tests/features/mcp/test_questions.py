@@ -1,4 +1,4 @@
-"""What a server asks of the owner in the middle of a call; resources, and prompts."""
+"""Questions of a server to the owner during a call; resources, and prompts."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def asked(given: dict[str, Any]) -> ServerQuestion:
 
 
 async def ask_in_a_call(house: House, old: bool) -> str:
-    """Let the server ask in a call; give the question as the owner has it."""
+    """Make the server ask in a call; return the question shown to the owner."""
     steps: list[object] = [["ask", 7, "elicitation/create", FORM]]
     if not old:
         request = {"method": "elicitation/create", "params": {"mode": "form", **FORM}}
@@ -85,11 +85,11 @@ def test_a_question_names_the_server_and_hides_nothing() -> None:
         form(x={"type": "string", "description": "the credit card number"}),
     ],
 )
-def test_mcp_26_secrets_are_never_asked_for(given: dict[str, Any]) -> None:
+def test_mcp_26_questions_for_secrets_are_declined(given: dict[str, Any]) -> None:
     assert question("trips", given) == "it asked for a secret, which is never given by a form"
 
 
-def test_answers_are_read_by_the_kind_of_each_field() -> None:
+def test_answers_are_parsed_by_the_type_of_each_field() -> None:
     fields: dict[str, Any] = {
         "name": {"type": "string"},
         "age": {"type": "integer", "default": 30},
@@ -146,7 +146,7 @@ async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True])
-async def test_a_server_says_that_its_tools_have_changed(tmp_path: Path, old: bool) -> None:
+async def test_a_server_announces_changed_tools(tmp_path: Path, old: bool) -> None:
     pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
     async with living(tmp_path, fake=fake({"old": old})) as house:
         await house.until("/mcp show fake", ": ready;")

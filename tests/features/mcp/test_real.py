@@ -25,7 +25,7 @@ NODE = ("node@22", *(f"{SCOPE}/server-{n}" for n in ("everything", "filesystem",
 
 @pytest.fixture(scope="module")
 def installed(pytestconfig: pytest.Config) -> Path:
-    """Install them, unless they are there; skip where no registry is reached."""
+    """Install the servers, unless they are installed; skip without a registry."""
     given = pytestconfig.getoption("--mcp-real")
     if given is None:
         pytest.skip("REAL MCP SERVERS NOT TESTED: say --mcp-real FOLDER")
@@ -62,7 +62,7 @@ def node(folder: Path, name: str, *args: str, **more: Any) -> ServerSettings:
 
 
 def server(folder: Path, program: str, *args: str, **more: Any) -> ServerSettings:
-    # What a virtual environment links to lies where its Python is.
+    # The links of a virtual environment lead to the folder of its Python.
     shown = {*more.pop("mounts", (str(folder),)), str(folder), sys.base_prefix} - {"/usr"}
     shown -= {one.removesuffix(":rw") for one in shown if one.endswith(":rw")}
     given: dict[str, Any] = {"start_timeout": 60.0, "accept": "first", "private": False, **more}
@@ -74,7 +74,7 @@ def server(folder: Path, program: str, *args: str, **more: Any) -> ServerSetting
 async def one_turn(
     tmp_path: Path, made: ServerSettings, tool: str, **arguments: object
 ) -> tuple[str, str]:
-    """Start a server and have *tool* called; give its state, and what came of it."""
+    """Start a server and call *tool*; return its state and the result."""
     made = attrs.evolve(made, tools={tool: FREE})
     async with living(tmp_path, sandbox="bubblewrap", real=made) as house:
         state = await ready(house)
@@ -105,7 +105,7 @@ async def test_fetch(tmp_path: Path, installed: Path) -> None:
         )
 
     async with serving(page) as url:
-        # At its first call it installs what it needs, beside itself.
+        # Its first call installs its dependencies, next to itself.
         write = (f"{installed}:rw",)
         made = python(
             installed, "mcp-server-fetch", "--allow-private-ips", network=True, mounts=write

@@ -1,4 +1,4 @@
-"""Servers elsewhere: by streamable HTTP of both eras, and by HTTP with SSE; and whom we talk to."""
+"""Remote servers: streamable HTTP of both protocols, HTTP with SSE; and their addresses."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not 
 
 @contextmanager
 def far(kind: str) -> Iterator[str]:
-    """Run a server of the SDK's; give its address."""
+    """Run a server of the SDK; yield its address."""
     argv = [sys.executable, str(HERE / "http_server.py"), kind]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -33,7 +33,7 @@ def far(kind: str) -> Iterator[str]:
 
 @contextmanager
 def suppress_broken() -> Iterator[None]:
-    """The fake finds that its client has gone."""
+    """Ignore that the client of the fake has disconnected."""
     try:
         yield
     except* trio.BrokenResourceError:
@@ -57,7 +57,7 @@ def http() -> Iterator[str]:
         yield url
 
 
-async def test_a_server_elsewhere_is_called(tmp_path: Path, http: str) -> None:
+async def test_a_remote_server_is_called(tmp_path: Path, http: str) -> None:
     headers = {"X-Team": Secret("blue-team-7")}
     async with living(tmp_path, far=remote(http, token=Secret("t-4711"), headers=headers)) as house:
         assert "2026-07-28 (modern)" in await house.until("/mcp show far", ": ready;")
@@ -66,7 +66,7 @@ async def test_a_server_elsewhere_is_called(tmp_path: Path, http: str) -> None:
         assert '"mcp-method": "tools/call"' in seen
         assert '"mcp-name": "seen"' in seen
         assert '"user-agent"' in seen
-        # They were sent, and never come out again.
+        # They were sent, and are redacted afterwards.
         assert '"authorization": "Bearer ***"' in seen
         assert '"x-team": "***"' in seen
         assert "what is in it" in await house.call("read_resource", server="far", uri="note://1")
@@ -79,20 +79,20 @@ async def test_a_server_of_the_year_2024_is_called(tmp_path: Path) -> None:
             assert "\nhello\n" in await house.call("far__echo", text="hello")
 
 
-async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
+async def test_a_recovered_server_is_used_again(tmp_path: Path) -> None:
     with far("http") as url:
         async with living(tmp_path, far=remote(url)) as house:
             await house.until("/mcp show far", ": ready;")
     async with living(tmp_path, far=remote(url)) as house:
         assert "ConnectError" in await house.until("/mcp show far", "again after")
-        # It is told of as what keeps failing, and the tools stay in the catalogue.
+        # The owner is told that it keeps failing; the tools stay in the catalogue.
         await house.ask("hi")
         assert "far__echo" in house.model.tools
         failed = await house.call("far__echo", text="x")
         assert "the MCP server far does not run" in failed
 
 
-async def test_mcp_30_no_name_leads_a_server_into_our_network(tmp_path: Path, http: str) -> None:
+async def test_mcp_30_a_name_with_a_private_address_is_refused(tmp_path: Path, http: str) -> None:
     port = http.partition("127.0.0.1:")[2]
     inside = remote(f"http://localhost:{port}", local=False)
     async with living(tmp_path, far=inside) as house:
@@ -100,7 +100,7 @@ async def test_mcp_30_no_name_leads_a_server_into_our_network(tmp_path: Path, ht
         assert "does not lead to a public address of the internet" in said
 
 
-async def test_mcp_30_31_a_redirect_takes_nothing_along(tmp_path: Path) -> None:
+async def test_mcp_30_31_a_redirect_carries_no_credentials(tmp_path: Path) -> None:
     heard: list[Request] = []
 
     async def elsewhere(request: Request) -> Reply:
@@ -119,7 +119,7 @@ async def test_mcp_30_31_a_redirect_takes_nothing_along(tmp_path: Path) -> None:
     assert heard == []
 
 
-# The library leaves a generator of its own half-way when it is told to stop.
+# The library leaves one of its generators suspended when it is cancelled.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_mcp_30_an_answer_has_a_limit(tmp_path: Path) -> None:
     async def floods(request: Request) -> Reply:
@@ -133,7 +133,7 @@ async def test_mcp_30_an_answer_has_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
-async def test_it_is_said_what_a_server_refuses_with(tmp_path: Path, status: int) -> None:
+async def test_a_refusal_shows_its_status(tmp_path: Path, status: int) -> None:
     async def refuses(request: Request) -> Reply:
         return json_reply({"error": "no"}, status)
 

@@ -1,4 +1,4 @@
-"""What may be written in [mcp_servers.NAME], and what is said of what may not."""
+"""The keys of [mcp_servers.NAME], and the problems that are reported."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def complaints(tmp_path: Path, text: str) -> list[str]:
     ]
 
 
-def test_a_server_is_read_whole(tmp_path: Path) -> None:
+def test_all_keys_of_a_server_are_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("abc-123")
     (tmp_path / "key").chmod(0o600)
     text = f"""
@@ -67,7 +67,7 @@ def test_secrets_of_a_table_are_credentials_too_and_redacted(tmp_path: Path) -> 
     assert config.of(McpServers).by_name["a"].secrets == {}
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     text = """
 [mcp_servers.My_Server]
 command = "npx -y"
@@ -112,7 +112,7 @@ tools.y = { rik = "read" }
     ]
 
 
-def test_a_folder_with_the_state_in_it_is_not_shown_to_a_server(tmp_path: Path) -> None:
+def test_a_folder_with_the_state_in_it_cannot_be_mounted(tmp_path: Path) -> None:
     text = f'paths.state = "{tmp_path}/state"\n[mcp_servers.a]\ncommand = "a"\nmounts = ["%s"]\n'
     for folder in (tmp_path, tmp_path / "state", tmp_path / "state" / "sessions"):
         [said] = complaints(tmp_path, text % folder)
@@ -138,7 +138,7 @@ def test_a_folder_with_the_state_in_it_is_not_shown_to_a_server(tmp_path: Path) 
         ("/usr/bin/npx", "./local", True),
     ],
 )
-def test_mcp_32_what_is_fetched_must_have_an_exact_version(
+def test_mcp_32_a_downloaded_package_needs_an_exact_version(
     command: str, args: str, refused: bool
 ) -> None:
     assert is_unpinned(command, tuple(args.split())) is refused

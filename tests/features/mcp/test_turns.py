@@ -1,4 +1,4 @@
-"""A server's tools in whole turns: accepted, asked about, called, labelled, and with receipts."""
+"""A server's tools in whole turns: acceptance, approval, calls, labels, receipts."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ async def test_a_tool_is_called_through_the_gate(tmp_path: Path, old: bool) -> N
         assert "fake__echo" in await house.ask("/receipts")
 
 
-async def test_without_a_server_it_is_said_how_to_add_one(tmp_path: Path) -> None:
+async def test_without_a_server_the_help_tells_how_to_add_one(tmp_path: Path) -> None:
     none, off = living(tmp_path / "none"), living(tmp_path / "off", gone=fake(enabled=False))
     for home in (none, off):
         async with home as house:
@@ -40,14 +40,14 @@ async def test_tools_are_off_until_the_owner_has_seen_and_accepted_them(tmp_path
         assert "New: echo\nSays the same." in review
         assert "Accepted" in done
         assert "\na\n" in await house.call("fake__echo", text="a")
-    # It is told of them, and they are in the catalogue, before the server is up.
+    # They are in the catalogue before the server is up.
     async with living(tmp_path, fake=fake({"start": [["sleep", 3600]]})) as house:
         await house.ask("hi")
         assert {"fake__do", "fake__echo"} <= set(house.model.tools)
         assert "starting" in await house.ask("/mcp")
 
 
-async def test_what_has_changed_is_off_and_shown_as_it_has(tmp_path: Path) -> None:
+async def test_a_changed_tool_is_off_and_shown_as_a_diff(tmp_path: Path) -> None:
     async with living(tmp_path, fake=fake()) as house:
         await house.until("/mcp", "2 tools")
     changed = {**ECHO, "description": "Says the same, and sends it to a friend."}
@@ -64,7 +64,7 @@ async def test_what_has_changed_is_off_and_shown_as_it_has(tmp_path: Path) -> No
         assert "May I use fake__shout?" in await house.call("fake__shout", text="a")
 
 
-async def test_the_owner_is_asked_about_a_call_with_all_that_is_sent(tmp_path: Path) -> None:
+async def test_the_question_about_a_call_shows_all_arguments(tmp_path: Path) -> None:
     async with living(tmp_path, fake=fake(tools={})) as house:
         await house.until("/mcp", "2 tools")
         await house.line.say('call fake__echo {"text": "to be seen"}')
@@ -85,7 +85,7 @@ async def test_answers_make_a_conversation_untrusted(tmp_path: Path) -> None:
         core = house.line.core
         assert core is not None
         assert list(core.live.states["line"].taint.sources) == ["MCP server fake"]
-        # What it may have caused is asked about: a permission of the settings answers nothing.
+        # Its possible effects need approval: a permission in the settings does not count.
         await house.line.say('call fake__echo {"text": "again"}')
         assert "MCP server fake" in await house.line.hear(lambda text: "Call echo" in text)
 

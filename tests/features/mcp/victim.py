@@ -1,6 +1,7 @@
 """An Elwood with one MCP server, to be killed: ``python -m tests.features.mcp.victim RUNG FOLDER``.
 
-Says "ready" when the server has started a child that sleeps for the seconds of the third argument.
+Prints "ready" when the server has started a child that sleeps for the seconds of the third
+argument.
 """
 
 import sys

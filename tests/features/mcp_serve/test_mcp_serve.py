@@ -1,4 +1,4 @@
-"""`elwood mcp-serve` as a process, driven over pipes by the official client, beside a service."""
+"""`elwood mcp-serve` as a process, driven over pipes by the official client, with a service."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ async def connected(one: Town) -> AsyncIterator[Client]:
 
 
 async def call(client: Client, name: str, **arguments: object) -> tuple[bool, str]:
-    """Call a tool; tell whether it failed, and what it says."""
+    """Call a tool; return whether it failed, and its text."""
     with trio.fail_after(PATIENCE):
         done = await client.call_tool(name, arguments)
     [block] = done.content
@@ -55,14 +55,14 @@ async def call(client: Client, name: str, **arguments: object) -> tuple[bool, st
 
 
 def counts(one: Town, session: str = "mcp-main") -> tuple[int, int, int]:
-    """Count the messages of a conversation, their answers, and those that were delivered."""
+    """Count the messages of a conversation, their answers, and the delivered ones."""
     entries = one.journals().get(session, [])
     kinds = (Received, Replied, Delivered)
     received, replied, delivered = ([e for e in entries if isinstance(e, k)] for k in kinds)
     return len(received), len(replied), len(delivered)
 
 
-async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> None:
+async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
     async with town(tmp_path, more=ASKING) as one:
         (one.state / "memory").mkdir(parents=True)
         (one.state / "memory" / "cellar.md").write_text(HOSTILE)
@@ -75,7 +75,7 @@ async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> N
             failed, text = await call(client, "ask", message="look m0001")
             assert not failed
             assert undated(text) == "Heard m0001.\n\n— from the records —\n✓ list_files ."
-            # The conversation goes on; another one is another.
+            # The conversation continues; another name is another conversation.
             assert await call(client, "ask", message="hello m0002") == (False, "Heard m0002.")
             await call(client, "ask", message="hello m0003", session="other")
             failed, text = await call(client, "list_sessions")
@@ -89,7 +89,7 @@ async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> N
             assert "cellar" in text
             assert "\x1b" not in text
             assert "⟨U+001B⟩]52" in text
-            # What is not understood is said to whoever wrote it.
+            # Invalid arguments are reported to the caller.
             for name, arguments, why in (
                 ("search_memory", {}, "missing required field `query`"),
                 ("receipts", {"since": "tomorrow"}, "2h or 3d ago"),
@@ -108,8 +108,8 @@ async def test_all_tools_give_what_the_running_elwood_knows(tmp_path: Path) -> N
         await one.verify()
 
 
-async def test_without_a_service_it_says_how_to_start_one(tmp_path: Path) -> None:
-    """What stands in the journals is there all the same; nothing is asked unless it may be."""
+async def test_without_a_service_the_error_tells_how_to_start_one(tmp_path: Path) -> None:
+    """The journals can still be read; asking needs the setting."""
     async with town(tmp_path) as one, connected(one) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == READING
         failed, text = await call(client, "search_memory", query="anything")
@@ -152,7 +152,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             await one.until(one.buttons)
             [question] = one.buttons()
             assert "this conversation has read a message sent by an MCP client" in question.text
-            # A program cannot say yes itself, even if it knew the code.
+            # A program cannot approve its own call, even with the code.
             [code] = [request.code for request in approvals(one.state)[1].calls.open()]
             _, text = await call(client, "ask", message=f"/allow {code} once")
             assert "/allow is for my owner only." in text
@@ -172,7 +172,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
     assert times == sorted(set(times))
 
 
-# As if the extra were not installed: what the service imports does without it.
+# As if the extra were not installed: the service does not need it.
 WITHOUT = """
 import sys
 sys.modules.update(mcp=None, mcp_types=None)
@@ -182,7 +182,7 @@ sys.exit(main(["--config", sys.argv[1], "mcp-serve"]))
 """
 
 
-def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_sdk_the_error_tells_what_to_install(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'paths.state = "{tmp_path}"\nmodels.roles.default.model = "offline/m"\n')
     done = subprocess.run(
@@ -201,7 +201,7 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 class Pipes:
-    """The process, spoken to by lines; *seen* is all that came out."""
+    """The process, driven by lines; *seen* is its whole output."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -261,9 +261,7 @@ async def raw(one: Town) -> AsyncIterator[Pipes]:
             await process.stdout.aclose()
 
 
-async def test_cancelled_or_killed_while_it_asks_each_message_has_one_answer(
-    tmp_path: Path,
-) -> None:
+async def test_each_message_has_one_answer_after_a_cancel_or_kill(tmp_path: Path) -> None:
     async with town(tmp_path, more=ASKING) as one:
         await one.start()
         one.models.script += [Say("late", delay=1), Say("later", delay=1), Say("last", delay=4)]
@@ -277,7 +275,7 @@ async def test_cancelled_or_killed_while_it_asks_each_message_has_one_answer(
             await one.asks(2)
             pipes.process.kill()
         await one.eventually(lambda: counts(one) == (2, 2, 2))
-        # Nor is it the end of the work when patience is.
+        # The end of the patience is not the end of the work.
         one.config.write_text(one.config.read_text().replace("patience = 50", "patience = 1"))
         async with connected(one) as client:
             failed, text = await call(client, "ask", message="m0003")
@@ -288,8 +286,8 @@ async def test_cancelled_or_killed_while_it_asks_each_message_has_one_answer(
         await one.verify()
 
 
-async def test_only_lines_of_json_come_out_whatever_goes_in(tmp_path: Path) -> None:
-    """It ends with its stdin.  A service that takes no questions says so."""
+async def test_the_output_is_json_lines_for_any_input(tmp_path: Path) -> None:
+    """It exits when its stdin is closed.  A service that takes no questions reports that."""
     async with town(tmp_path) as one:
         (one.state / "memory").mkdir(parents=True)
         (one.state / "memory" / "cellar.md").write_text(HOSTILE)

@@ -1,4 +1,4 @@
-"""Runs safe commands by the tool itself, in no sandbox; and git as it is."""
+"""Run safe commands with the tool itself, without a sandbox; and plain git."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def minimal(folder: Path) -> dict[str, str]:
 
 @attrs.frozen
 class Unwalled:
-    """Runs commands in *folder* as a rung would, without its walls: for harmless ones only."""
+    """Runs commands in *folder* like a sandbox, without its walls: for harmless ones only."""
 
     folder: Path
     rung: Rung = "bubblewrap"
@@ -53,7 +53,7 @@ class Unwalled:
 
 
 def command_tool(folder: Path, policy: PolicySettings | None = None) -> CommandTool:
-    """Make the tool for commands in *folder*; its state is beside that."""
+    """Create the tool for commands in *folder*; its state is next to that."""
     return CommandTool(
         Unwalled(folder),
         WorkspaceFiles(Root(folder)),
@@ -65,7 +65,7 @@ def command_tool(folder: Path, policy: PolicySettings | None = None) -> CommandT
 
 
 async def looked(folder: Path, command: str) -> str:
-    """Run *command*, which must be safe, and give what it printed or how it failed."""
+    """Run *command*, which must be safe, and return its output or its failure."""
     tool = command_tool(folder)
     given = ShellCommand(command)
     assert (await tool.examine(given, CONTEXT)).action == RunCommand("safe"), command
@@ -77,7 +77,7 @@ async def looked(folder: Path, command: str) -> str:
 
 
 def git(folder: Path, *args: str, stdin: str = "") -> str:
-    """Run git as it is, without any hardening."""
+    """Run git without any hardening."""
     environment = minimal(folder)
     for who in ("AUTHOR", "COMMITTER"):
         environment |= {f"GIT_{who}_NAME": "t", f"GIT_{who}_EMAIL": "t@example.org"}
@@ -94,7 +94,7 @@ def git(folder: Path, *args: str, stdin: str = "") -> str:
 
 
 def repository(folder: Path) -> None:
-    """Make a repository with two commits, and a change that is in none."""
+    """Create a repository with two commits, and an uncommitted change."""
     git(folder, "init", "-q", "-b", "main")
     for text in ("one\n", "two\n"):
         (folder / "a.txt").write_text(text)

@@ -1,7 +1,7 @@
-"""What bash makes of a command: random commands, and the programs that bash starts for them.
+"""Random commands, and the programs that bash starts for them.
 
-Programs are functions that write down how they were called, in their own order within a pipeline.
-Beside it bash traces every command of the outermost level, so that nothing else runs unseen.
+Programs are functions that record how they were called, in order within a pipeline.  In addition
+bash traces every command of the outermost level, so that nothing else runs unseen.
 """
 
 import shutil
@@ -25,11 +25,11 @@ _PATIENCE = 30
 
 
 class Surprise(Exception):
-    """Bash complained, or ran something that is none of our programs."""
+    """Bash complained, or ran another program."""
 
 
 class Bash:
-    """Runs commands in an empty folder of its own, where there are no programs to be found."""
+    """Runs commands in an empty folder of its own, where no programs exist."""
 
     def __init__(self, folder: Path) -> None:
         found = shutil.which("bash")
@@ -50,7 +50,7 @@ class Bash:
         }
 
     def run(self, command: str) -> list[tuple[str, ...]]:
-        """Give the argv of each program started; raises `Surprise`."""
+        """Return the argv of each program started; raises `Surprise`."""
         done = subprocess.run(
             (self._bash, "--norc", "--noprofile", "-c", command),
             cwd=self.here,
@@ -76,7 +76,7 @@ class Bash:
 
 
 def random_command(chance: Random, seeds: list[str]) -> str:
-    """Make a command that is nearly plain: plain ones, joined, with a few strange things put in."""
+    """Return a command that is nearly plain: plain ones, joined, with a few special characters."""
     if chance.random() < 0.1:
         return "".join(chance.choices(_STRANGE + _PLAIN, k=chance.randrange(12)))
     parts = [chance.choice(seeds) if chance.random() < 0.3 else _simple(chance)]
@@ -94,7 +94,7 @@ def random_command(chance: Random, seeds: list[str]) -> str:
 
 
 def _simple(chance: Random) -> str:
-    # Nothing that is read wrongly is asked about after echo.
+    # A misread argument of echo needs no approval.
     words = [chance.choice(_COMMANDS) if chance.random() < 0.5 else "echo"]
     words += (chance.choice(_WORDS) for _ in range(chance.randrange(4)))
     return chance.choice((" ", " ", "  ", "\t")).join(words)

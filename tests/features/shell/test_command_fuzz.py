@@ -1,4 +1,4 @@
-"""What was parsed is what bash would run: random commands, read by us and by bash."""
+"""The parsed plan is what bash would run: random commands, parsed by us and by bash."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,21 @@ from random import Random
 
 import pytest
 
-from elwood.features.shell.judge import Safe, Unclear, Word, judge, safe
+from elwood.features.shell.judge import Safe, Unclear, Word, allow_words, judge
 from tests.features.shell.shell_trace import Bash, random_command
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
-# Of the random commands at least this share must be safe, else nothing much is compared.
+# At least this share of the random commands must be safe, or little is compared.
 ENOUGH = 0.2
 
 
 def started(call: tuple[str, ...]) -> tuple[str, ...] | Unclear:
-    """Give what we start for the program *call* that bash started."""
-    return safe([Word(text) for text in call], True, None)
+    """Return what we start for the program *call* that bash started."""
+    return allow_words([Word(text) for text in call], True, None)
 
 
 def differences(plan: Safe, calls: list[tuple[str, ...]]) -> str | None:
-    """Follow *plan* with the statuses that bash had; say where its programs were others."""
+    """Follow *plan* with the statuses that bash had; return where its programs differ."""
     status, left = 0, list(calls)
     for step in plan.steps:
         if (step.joined == "&&" and status) or (step.joined == "||" and not status):
@@ -34,7 +34,9 @@ def differences(plan: Safe, calls: list[tuple[str, ...]]) -> str | None:
     return f"bash goes on with {left}" if left else None
 
 
-def test_bash_starts_what_the_plan_says(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_bash_starts_the_programs_of_the_plan(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     rounds: int = request.config.getoption("--fuzz-commands")
     rows = [json.loads(line) for line in CORPUS.read_text().splitlines()]
     seeds = [row["input"] for row in rows if row["class"] == "benign_allow"]
@@ -61,7 +63,7 @@ def test_bash_starts_what_the_plan_says(tmp_path: Path, request: pytest.FixtureR
         ("ls | cat", "ls"),
     ],
 )
-def test_a_difference_would_be_seen(tmp_path: Path, read: str, run: str) -> None:
+def test_a_difference_would_be_detected(tmp_path: Path, read: str, run: str) -> None:
     verdict = judge(read)
     assert isinstance(verdict, Safe)
     bash = Bash(tmp_path)

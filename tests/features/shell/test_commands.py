@@ -1,4 +1,4 @@
-"""What of the shell runs unasked, is asked about, is refused."""
+"""Which shell commands run without asking, need approval, or are refused."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ LISTED = {"ls", "cat", "head", "tail", "date", "whoami", "echo", "pwd", "git"}
 
 
 def answer(command: str, setup: str | None = None) -> str:
-    """Judge as `score.py shell` wants it; git is never run but hardened."""
+    """Judge in the format of `score.py shell`; git always runs hardened."""
     match judge(command):
         case Safe():
             return "allow_hardened" if setup else "allow"
@@ -68,10 +68,10 @@ async def test_safe_commands_change_nothing(tmp_path: Path) -> None:
         ("make", ".git/HEAD", False),
     ],
 )
-async def test_what_a_command_hangs_on_is_part_of_what_is_approved(
+async def test_the_facts_of_a_command_are_part_of_the_approval(
     tmp_path: Path, command: str, changed: str, is_another: bool
 ) -> None:
-    """The files that it names, and for git the commit and branch it stands at (AP-10)."""
+    """The files that it names, and for git the current commit and branch (AP-10)."""
     (tmp_path / ".git/refs/heads").mkdir(parents=True)
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
     for name in ("build.sh", "other.txt", ".git/refs/heads/main", ".git/refs/heads/next"):
@@ -84,7 +84,7 @@ async def test_what_a_command_hangs_on_is_part_of_what_is_approved(
     assert (before.facts != after.facts) is is_another
 
 
-async def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
+async def test_a_plan_runs_like_the_shell(tmp_path: Path) -> None:
     (tmp_path / "a b").write_text("1\n2\n3\n")
     for command, printed in {
         "cat 'a b' | head -n 2 | tail -n 1": "2",
@@ -116,12 +116,12 @@ async def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
         "git cat-file -p HEAD:.env", "git grep KEY", "git stash show -p", "git format-patch -1",
         "git archive HEAD", "git ls-files", "git range-diff a b c",
         "git status --ignore-submodules=none",
-        # Dangerous ones that are not plain.
+        # Dangerous commands that are not plain.
         "rm -rf x '/'", "\"rm\" -rf /", "r\\m -rf /", "bash -c 'sudo ls'", "sh -ec \"rm -rf /\"",
         "; ls", "ls ;; ls", "ls\n; ls", "ls | | cat", "ls &&", "ls && ; ls", "\n", "",
     ],
 )  # fmt: skip
-def test_asked_about(command: str) -> None:
+def test_commands_that_need_approval(command: str) -> None:
     assert isinstance(judge(command), Unclear)
 
 
@@ -145,7 +145,7 @@ def test_asked_about(command: str) -> None:
         "docker run --privileged x", "ncat --exec /bin/sh x 1", "# x\nsudo ls",
     ],
 )  # fmt: skip
-def test_refused(command: str) -> None:
+def test_refused_commands(command: str) -> None:
     assert isinstance(judge(command), Forbidden)
 
 
@@ -162,7 +162,7 @@ def test_refused(command: str) -> None:
         "echo '/dev/tcp/x/1'",
     ],
 )  # fmt: skip
-def test_not_refused(command: str) -> None:
+def test_commands_that_are_not_refused(command: str) -> None:
     assert not isinstance(judge(command), Forbidden)
 
 
@@ -196,7 +196,7 @@ def test_everything_gets_an_answer(command: str) -> None:
     ["'", '"', "\\", "$(", "`", '"$(', "(", "a(", "{", "a ", "eval ", "sh -c '", "| ", "-r/"],
 )
 def test_long_commands_get_an_answer(piece: str) -> None:
-    """Nothing nests or backtracks without end."""
+    """Nothing nests or backtracks without a bound."""
     fits = (piece * MAX_COMMAND)[:MAX_COMMAND]
     assert not isinstance(judge(fits), Safe)
     assert isinstance(judge(fits + "a"), Unclear)

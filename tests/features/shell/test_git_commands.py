@@ -1,7 +1,7 @@
-"""Looking at hostile repositories: what their configuration names is not run.
+"""Read hostile repositories: programs in their configuration are not run.
 
-Each repository is first looked at by git as it is, which must run the planted program: so a test
-that passes has stopped something.
+Each repository is first read by plain git, which must run the planted program: so a passing test
+has prevented something.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Plant = Callable[[Path, str], None]
 
 
 def _configured(*names: str, attributes: str = "", text: str = "two\n") -> Plant:
-    """Set *names* to the planted program; the file is to be read again, and is *text*."""
+    """Set *names* to the planted program, and write *text* to the file that git rereads."""
 
     def plant(folder: Path, program: str) -> None:
         for name in names:
@@ -34,11 +34,11 @@ def _hook(folder: Path, program: str) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\n{program}\n")
     hook.chmod(0o755)
-    (folder / "a.txt").write_text("two\n")  # as committed, and written anew
+    (folder / "a.txt").write_text("two\n")  # as committed, and rewritten
 
 
 def _signed(*names: str) -> Plant:
-    """Put a commit with a signature on top."""
+    """Add a commit with a signature."""
 
     def plant(folder: Path, program: str) -> None:
         commit = git(folder, "cat-file", "commit", "HEAD").replace(
@@ -58,7 +58,7 @@ def _signed(*names: str) -> Plant:
 
 
 def _promised(folder: Path, program: str) -> None:
-    """Let an object be missing that a server, named by the repository, has promised."""
+    """Remove an object that a server, named by the repository, has promised."""
     blob = git(folder, "rev-parse", "HEAD:a.txt").strip()
     (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
     for name, value in {
@@ -72,7 +72,7 @@ def _promised(folder: Path, program: str) -> None:
 
 
 def _submodule(*names: str) -> Plant:
-    """Put a repository into the repository, whose own configuration names the program."""
+    """Add a submodule whose own configuration names the program."""
 
     def plant(folder: Path, program: str) -> None:
         inner = folder / "sub"
@@ -89,7 +89,7 @@ def _submodule(*names: str) -> Plant:
     return plant
 
 
-# What is said where the configuration names what no option switches off.
+# The refusal if the configuration names a program that no option disables.
 REFUSED = "git could run other programs; use bash -c"
 CLEAN = {"attributes": "*.txt filter=x"}
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
@@ -139,7 +139,7 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path, name: str, comm
     assert mark.exists(), "the planted program is no danger: this test shows nothing"
 
 
-async def test_what_cannot_be_switched_off_is_not_run(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_be_disabled_is_refused(tmp_path: Path) -> None:
     folder, mark = planted(tmp_path, _promised)
     assert REFUSED in await looked(folder, "git diff")
     assert not mark.exists()
@@ -168,7 +168,7 @@ async def test_such_names_are_not_run(tmp_path: Path, set_to: str) -> None:
 
 
 async def test_a_promise_is_not_fetched_either(tmp_path: Path) -> None:
-    """The environment stops it, should the configuration not have been read."""
+    """The environment prevents it, even if the configuration was not read."""
     folder, mark = planted(tmp_path, _promised)
     verdict = judge("git diff")
     assert isinstance(verdict, Safe)

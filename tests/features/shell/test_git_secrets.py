@@ -1,4 +1,4 @@
-"""What is committed under names that secrets are kept under is not shown unasked."""
+"""Committed files with the names of secrets are not shown without asking."""
 
 import shlex
 from pathlib import Path
@@ -14,7 +14,7 @@ REFUSED = "and secrets are kept under such names; name other paths; use bash -c"
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Commit secrets twice; change one more than that, and one in the index."""
+    """Commit secrets twice; change one of them again, and one in the index."""
 
     def write(names: tuple[str, ...], text: str) -> None:
         for name in names:
@@ -69,12 +69,12 @@ async def test_no_secret_is_shown(repository: Path, command: str) -> None:
         ("git log -p -- 'café/b.txt'", "+plain two"),
     ],
 )
-async def test_what_is_no_secret_is_shown(repository: Path, command: str, shown: str) -> None:
+async def test_other_files_are_shown(repository: Path, command: str, shown: str) -> None:
     assert shown in await looked(repository, command)
 
 
 async def test_a_file_without_a_name_is_not_shown(repository: Path) -> None:
-    """By its hash git shows the content of a file and no name."""
+    """By its hash git shows the content of a file without a name."""
     blobs = [git(repository, "rev-parse", f"{name}:.env").strip() for name in ("one", "two")]
     tree = git(repository, "rev-parse", "one:.aws/x").strip()
     assert "KEY" in git(repository, "diff", *blobs)

@@ -1,4 +1,4 @@
-"""Words of strangers keep their mark, whatever a command makes of the file that they are in."""
+"""Untrusted text stays marked when a command copies or changes its file."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ WORDS = b"words of a stranger\n"
 
 @attrs.define
 class Desk:
-    """A workspace with a file of a stranger and one of the owner, and the tool for commands."""
+    """A workspace with an untrusted file and one of the owner, and the command tool."""
 
     workspace: Path
     state: Path
@@ -94,7 +94,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
         ("cat own.txt received/x.txt > own2.txt; mv own2.txt own.txt", {"own.txt"}),
     ],
 )
-async def test_what_a_command_makes_of_a_marked_file_is_marked(
+async def test_output_files_of_a_marked_file_are_marked(
     desk: Desk, command: str, made: set[str]
 ) -> None:
     output = await desk.run(command)
@@ -103,7 +103,7 @@ async def test_what_a_command_makes_of_a_marked_file_is_marked(
     assert not list((desk.state / RUNNING).glob("*"))
 
 
-async def test_a_program_that_reads_a_marked_file_without_being_told_is_seen(desk: Desk) -> None:
+async def test_a_program_that_reads_an_unnamed_marked_file_is_detected(desk: Desk) -> None:
     script = "import pathlib\nfor one in pathlib.Path('.').glob('rec*/*'):\n print(one.read_text())"
     (desk.workspace / "convert.py").write_text(script)
     output = await desk.run("python3 convert.py > out.txt")
@@ -111,13 +111,13 @@ async def test_a_program_that_reads_a_marked_file_without_being_told_is_seen(des
     assert desk.marked() == {"out.txt"}
 
 
-async def test_an_archive_is_marked_and_so_is_what_comes_out_of_it(desk: Desk) -> None:
+async def test_an_archive_and_its_extracted_files_are_marked(desk: Desk) -> None:
     await desk.run("tar cf a.tar received")
     await desk.run("mkdir out && tar xf a.tar -C out")
     assert desk.marked() == {"a.tar", "out/received/x.txt"}
 
 
-async def test_a_file_that_comes_out_of_git_again_is_marked(desk: Desk) -> None:
+async def test_a_file_checked_out_of_git_is_marked(desk: Desk) -> None:
     who = "git -c user.name=a -c user.email=a@b"
     await desk.run("git init -q . && git add own.txt && " + f"{who} commit -qm own")
     assert not (await desk.run("git log -p")).untrusted
@@ -129,13 +129,13 @@ async def test_a_file_that_comes_out_of_git_again_is_marked(desk: Desk) -> None:
     assert (await desk.run("git log -p")).untrusted
 
 
-async def test_what_an_untrusted_conversation_makes_is_marked(desk: Desk) -> None:
+async def test_files_of_an_untrusted_conversation_are_marked(desk: Desk) -> None:
     await desk.run("mkdir d; echo made > d/e; echo more >> own.txt", untrusted=True)
     assert desk.marked() == {"d/e", "own.txt"}
     assert is_marked(str(desk.workspace / "d"))
 
 
-async def test_what_has_nothing_to_do_with_strangers_is_not_marked(desk: Desk) -> None:
+async def test_unrelated_files_are_not_marked(desk: Desk) -> None:
     output = await desk.run("cp own.txt copy.txt; ls; wc -l own.txt; grep -c owner own.txt")
     assert not output.untrusted
     assert desk.marked() == set()
@@ -151,20 +151,20 @@ async def test_what_has_nothing_to_do_with_strangers_is_not_marked(desk: Desk) -
         ("ls -l own.txt", False),
     ],
 )
-async def test_what_only_looks_tells_whose_words_it_shows(
+async def test_a_read_only_command_has_the_source_of_its_output(
     desk: Desk, command: str, is_strange: bool
 ) -> None:
     assert (await desk.run(command)).untrusted is is_strange
 
 
-async def test_a_failure_shows_strangers_words_as_well(desk: Desk) -> None:
+async def test_the_output_of_a_failure_is_untrusted_too(desk: Desk) -> None:
     with pytest.raises(ToolFailure) as failed:
         await desk.run("cat received/x.txt; exit 3")
     assert (failed.value.untrusted, failed.value.origin) == (True, "received/x.txt")
 
 
 async def test_deep_folders_hide_nothing(desk: Desk) -> None:
-    """Deeper than a path may be long."""
+    """Deeper than the maximum length of a path."""
     deep = "for i in $(seq 60); do mkdir -p $(printf 'd%.0s' $(seq 100)); cd d*; done"
     await desk.run(f"{deep}; cp $HOME/received/x.txt y; cd $HOME; mv ddd* top; true")
     place = desk.workspace / "top"
@@ -178,7 +178,7 @@ async def test_deep_folders_hide_nothing(desk: Desk) -> None:
 
 
 async def test_a_crash_leaves_nothing_unmarked(desk: Desk) -> None:
-    """Killed behind the command, and before its files were marked."""
+    """Killed after the command, and before its files were marked."""
     for named, found in ((["received/x.txt"], {"a", "b"}), ([], {"a"})):
         for name in "ab":
             (desk.workspace / name).unlink(missing_ok=True)
@@ -197,7 +197,7 @@ async def test_a_crash_leaves_nothing_unmarked(desk: Desk) -> None:
         assert not list((desk.state / RUNNING).glob("*"))
 
 
-async def test_while_a_command_runs_what_it_makes_is_not_trusted(desk: Desk) -> None:
+async def test_new_files_of_a_running_command_are_untrusted(desk: Desk) -> None:
     with desk.root.changing(()):
         (desk.workspace / "new.txt").write_text("new")
         desk.root.write("ours.txt", b"ours", untrusted=False)
@@ -232,7 +232,7 @@ async def test_a_mount_is_untrusted_unless_the_owner_says_otherwise(tmp_path: Pa
     assert not (await desk.run("cat /mounts/notes/a.txt")).untrusted
     assert (await desk.run("cp /mounts/m*/a.txt copy.txt; cat copy.txt")).untrusted
     assert desk.marked() == {"copy.txt"}
-    # A command sees what it names, and nothing else.
+    # A command sees the files that it names, and nothing else.
     assert (await desk.run("ls /mo''unts 2>&1; true")).text.startswith("ls:")
     await desk.run("cp received/x.txt /mounts/notes/b.txt")
     assert is_marked(str(tmp_path / "notes/b.txt"))
@@ -253,7 +253,7 @@ async def any_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     return await lay(tmp_path, request.param)
 
 
-async def test_no_instruction_is_planted_where_none_was(any_desk: Desk) -> None:
+async def test_a_new_instruction_file_is_set_aside(any_desk: Desk) -> None:
     await any_desk.run(f"({PLANT}) 2>&1")
     planted = [
         path
@@ -264,7 +264,7 @@ async def test_no_instruction_is_planted_where_none_was(any_desk: Desk) -> None:
     assert any_desk.changed == list_set_aside(any_desk.state)
 
 
-async def test_a_changed_instruction_is_set_aside_and_the_old_one_put_back(tmp_path: Path) -> None:
+async def test_a_changed_instruction_file_is_set_aside_and_restored(tmp_path: Path) -> None:
     desk = await lay(tmp_path, "landlock")
     for name in ("SOUL.md", "USER.md", "skills/a/SKILL.md"):
         (desk.workspace / name).parent.mkdir(parents=True, exist_ok=True)

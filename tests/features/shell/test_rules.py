@@ -1,4 +1,4 @@
-"""The owner's own lines about commands, and what `elwood policy explain` says of them."""
+"""The owner's own lines about commands, and the output of `elwood policy explain`."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ POLICY = PolicySettings(
         ("make && git push | tail -n 3; ls", "listed", "safe_commands"),
         ("make clean; rm x", "unclear", ""),
         ("git pull", "unclear", ""),
-        # Unhardened, and what is not understood: the list says nothing of those.
+        # Not hardened, or not parsed: the list does not cover those.
         ("make; git status", "unclear", ""),
         ("make $(rm x)", "unclear", ""),
         ("make > x", "unclear", ""),
@@ -54,7 +54,7 @@ def test_the_strictest_line_decides(command: str, judged: str, setting: str) -> 
 
 
 def test_a_pattern_of_the_owner_takes_linear_time() -> None:
-    """Python's own expressions would need longer than the universe exists for this one."""
+    """Python's `re` would need longer than the age of the universe for this one."""
     policy = PolicySettings(blocked_patterns=("(a+)+$",))
     assert rule("a" * 5_000 + "!", policy).setting == ""
     assert rule("a" * 5_000, policy).setting == "policy.blocked_patterns"
@@ -66,9 +66,7 @@ def test_a_pattern_finds_the_end_of_a_command(command: str) -> None:
     assert rule(command, policy).setting == "policy.blocked_patterns"
 
 
-async def test_a_listed_command_is_asked_about_if_strangers_wrote_what_it_runs(
-    tmp_path: Path,
-) -> None:
+async def test_a_listed_command_needs_approval_if_its_code_is_untrusted(tmp_path: Path) -> None:
     root, tool = Root(tmp_path), command_tool(tmp_path, POLICY)
     action = (await tool.examine(ShellCommand("make"), CONTEXT)).action
     assert action == RunCommand("listed", "your settings call make safe")
@@ -92,7 +90,7 @@ EXPLAINED = {
 
 
 @pytest.mark.parametrize("command", EXPLAINED)
-def test_explain_says_what_would_happen_why_and_by_which_line(
+def test_explain_prints_the_decision_its_reason_and_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     file = tmp_path / "config.toml"
@@ -105,7 +103,7 @@ def test_explain_says_what_would_happen_why_and_by_which_line(
     assert said.startswith(f"{command}\n  {EXPLAINED[command].replace('FILE', str(file))}"), said
 
 
-def test_explain_knows_the_word_about_the_tool(
+def test_explain_knows_the_rule_for_the_tool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.toml"

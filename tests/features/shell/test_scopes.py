@@ -1,4 +1,4 @@
-"""What a permission for a command covers: tried with real files, as the tool examines them."""
+"""The scope of a permission for a command, with real files, as the tool plans them."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
         ("npm test", "data.csv", "package.json"),
     ],
 )
-async def test_a_file_stays_bound_that_the_program_runs_and_no_other(
+async def test_only_a_file_that_the_program_runs_stays_bound(
     folder: Path, command: str, free: str, bound: str
 ) -> None:
     before = await scope(folder, command)
@@ -71,7 +71,7 @@ async def test_a_file_stays_bound_that_the_program_runs_and_no_other(
         (folder / name).write_text("one")
 
 
-async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) -> None:
+async def test_an_untrusted_file_stays_bound(folder: Path) -> None:
     command = "cp data.csv copy.csv"
     clean = await scope(folder, command)
     Root(folder).write("data.csv", b"theirs", untrusted=True)
@@ -91,7 +91,8 @@ async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) 
         "A=./run wc data.csv", "A=b python3 x.py",
         "PATH=./python3 x.py", "wc data.csv &", "(wc data.csv)",
         "! wc data.csv",
-        # AP-13: what hands on, or takes code from, its words; other folders; other programs.
+        # AP-13: programs that run their arguments, or take code from them; other folders; other
+        # programs.
         "sh -c ./run", "bash -c 'wc data.csv'", "env python3 x.py", "busybox wc", "xargs wc",
         "python3 -c 'print(1)' x.py", "python3 -m x", "python3 -u x.py", "python3", "node -e 1",
         "node none.js", "npx x", "git -c core.pager=./run log", "git -C . status", "git push",
@@ -101,9 +102,9 @@ async def test_a_file_that_strangers_may_have_written_stays_bound(folder: Path) 
         "/bin/wc data.csv", "wc 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",
         "./none", "unheard-of x.py", "find . -exec ./run '{}' \\;",
         "sort --compress-program=./run x",
-        # A protected name: what lies there is run later.
+        # A protected name: its content is run later.
         "cp data.csv scripts/go.sh", "mv x.sh .git/hooks/pre-commit",
     ],
 )  # fmt: skip
-async def test_of_anything_else_there_is_the_exact_thing_only(folder: Path, command: str) -> None:
+async def test_any_other_command_is_permitted_exactly_only(folder: Path, command: str) -> None:
     assert await scope(folder, command) is None

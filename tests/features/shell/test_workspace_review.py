@@ -1,4 +1,4 @@
-"""The owner looks at instruction files that commands changed."""
+"""The owner reviews instruction files that commands changed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`elwood skills`: shown, installed and removed from a shell; nothing of a repository runs."""
+"""`elwood skills`: show, install and remove from a shell; nothing of a repository runs."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["/nonexistent", "https://127.0.0.1:1/x", "http://127.0.0.1:1/x"]
 )
-def test_a_source_that_cannot_be_taken_is_told(tmp_path: Path, source: str) -> None:
+def test_an_unusable_source_is_reported(tmp_path: Path, source: str) -> None:
     configured(tmp_path, "")
     done = elwood(tmp_path, "skills", "install", source, "--yes")
     assert done.returncode == 1
@@ -50,7 +50,7 @@ def test_a_source_that_cannot_be_taken_is_told(tmp_path: Path, source: str) -> N
 
 
 def test_a_repository_is_read_and_nothing_of_it_runs(tmp_path: Path) -> None:
-    """Also not what its attributes, modules and hooks name, and the user's settings allow."""
+    """Nor its attributes, modules and hooks, nor the user's settings."""
     configured(tmp_path, "")
     mark, repository = tmp_path / "ran", tmp_path / "served"
     skill = repository / "more/pdf"
@@ -65,7 +65,7 @@ def test_a_repository_is_read_and_nothing_of_it_runs(tmp_path: Path) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@e.example")
     for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "x"]):
         subprocess.run(["git", *who, *words], cwd=repository, check=True, env=plain(tmp_path))
-    # As git on this machine, but for one address, which it knows better.
+    # The git of this machine, with one address redirected.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text(
         "#!/bin/sh\nexport GIT_ALLOW_PROTOCOL=file PATH=/usr/bin:/bin\n"

@@ -1,4 +1,4 @@
-"""What is a skill, what is none, what the model sees of many, and the owner of one offered."""
+"""Valid and invalid skills, the catalogue for the model, and the review of an offered skill."""
 
 import pytest
 from hypothesis import given
@@ -14,11 +14,11 @@ from elwood.features.skills.skill import (
     SkillFile,
     Unusable,
     candidate,
-    catalogue,
     digest,
+    format_catalogue,
+    format_resident,
     matching,
     parse,
-    resident,
     review,
 )
 from elwood.foundation.text.tokens import estimate
@@ -50,7 +50,7 @@ def taken(content: bytes, folder: str = "pdf") -> Skill:
         (manual(), "a b", "lower-case"),
     ],
 )
-def test_what_is_no_skill_says_why(content: bytes, folder: str, why: str) -> None:
+def test_an_invalid_skill_has_a_reason(content: bytes, folder: str, why: str) -> None:
     found = parse(content, folder)
     assert isinstance(found, Unusable)
     assert why in found.why
@@ -66,7 +66,7 @@ def test_what_is_no_skill_says_why(content: bytes, folder: str, why: str) -> Non
         (manual("hooks:\n  - type: command\nuser-invocable: true\nmodel: opus"), "Fill forms."),
     ],
 )
-def test_what_can_be_made_sense_of_is_loaded(content: bytes, description: str) -> None:
+def test_lenient_front_matter_is_loaded(content: bytes, description: str) -> None:
     skill = taken(content)
     assert skill.name == "pdf", "the folder is the identity: none can pass for another"
     assert skill.description == description
@@ -86,13 +86,13 @@ def test_needs_are_read_in_three_spellings(metadata: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "metadata:\n  ", "metadata:\n  openclaw:\n    "])
-def test_addons_are_read_wherever_they_stand(before: str) -> None:
+def test_addons_are_read_in_both_places(before: str) -> None:
     skill = taken(manual(f"{before}addons: {{packages: [jq, 'x;y'], env: [TOKEN]}}"))
     assert (skill.packages, skill.variables) == (("jq",), ("TOKEN",))
 
 
 @given(st.binary(max_size=300), st.text(max_size=20))
-def test_whatever_lies_there_is_a_skill_or_says_why(content: bytes, folder: str) -> None:
+def test_any_content_is_a_skill_or_has_a_reason(content: bytes, folder: str) -> None:
     assert isinstance(parse(content, folder), Skill | Unusable)
     assert isinstance(parse(b"---\ndescription: " + content, folder), Skill | Unusable)
 
@@ -104,24 +104,24 @@ def many(count: int) -> list[Skill]:
 
 @pytest.mark.parametrize("count", [0, 1, 5, 500])
 def test_the_catalogue_keeps_to_its_budget(count: int) -> None:
-    text = catalogue(many(count), 1000)
+    text = format_catalogue(many(count), 1000)
     assert estimate(text) <= 1000 + 20
     assert all(estimate(line) <= EACH + 5 for line in text.splitlines())
     assert ("more are not listed" in text) == (count == 500)
     assert (text == "") == (count == 0)
 
 
-def test_only_what_fits_stands_in_the_prompt_as_a_whole() -> None:
+def test_only_fitting_skills_are_in_the_prompt_as_a_whole() -> None:
     short = Skill(name="style", description="d", body="Be brief.")
     long = Skill(name="long", description="d", body="word " * 1000)
-    text, left_out = resident([long, short], 200)
+    text, left_out = format_resident([long, short], 200)
     assert left_out == ["long"]
     assert "Be brief." in text
     assert short.mark in text
     assert Skill(name="style", description="d", body="Be long.").mark != short.mark
 
 
-def test_of_a_long_message_the_beginning_is_matched() -> None:
+def test_the_start_of_a_long_message_is_matched() -> None:
     skills = [Skill(name=f"pdf-forms-{n}", description="Fill.", body="") for n in range(300)]
     noise = " ".join(f"w{n}x" for n in range(100_000))
     assert len(matching(skills, f"pdf forms {noise}", limit=2)) == 2
@@ -177,13 +177,13 @@ def offer(*files: SkillFile) -> Candidate:
         ([SkillFile("SKILL.md", b"x" * 10_000_000)], "bytes"),
     ],
 )
-def test_what_may_not_be_placed_is_refused(files: list[SkillFile], why: str) -> None:
+def test_a_forbidden_skill_is_refused(files: list[SkillFile], why: str) -> None:
     found = candidate(files)
     assert isinstance(found, Unusable)
     assert any(part in found.why for part in why.split("|")), found.why
 
 
-def test_the_digest_is_of_names_content_and_modes_whatever_the_order() -> None:
+def test_the_digest_covers_names_content_and_modes_in_any_order() -> None:
     one, two = SkillFile("a", b"1"), SkillFile("b", b"2")
     assert digest([one, two]) == digest([two, one])
     others = [
@@ -195,7 +195,7 @@ def test_the_digest_is_of_names_content_and_modes_whatever_the_order() -> None:
     assert len({digest(files) for files in [[one, two], *others]}) == 5
 
 
-def test_all_that_can_act_is_shown() -> None:
+def test_everything_that_can_act_is_shown() -> None:
     files = (
         instructing("Run:\n```sh\nrm -rf build\n```\n"),
         SkillFile("scripts/go", b"echo go"),

@@ -1,4 +1,4 @@
-"""Skills in the system prompt, and those that are named because a message asks for them."""
+"""Skills in the system prompt, and those named because a message needs them."""
 
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ def skills(workspace: Path, *always: str) -> SkillList:
     return SkillList(SkillStore(Root(workspace), inline, SkillSettings()), always)
 
 
-async def test_what_can_be_used_is_listed_without_its_body(tmp_path: Path) -> None:
+async def test_usable_skills_are_listed_without_their_bodies(tmp_path: Path) -> None:
     listed = skills(tmp_path)
     assert await listed.text(BUDGET) == ""
     put(tmp_path / "skills/pdf")
@@ -52,7 +52,7 @@ async def test_what_can_be_used_is_listed_without_its_body(tmp_path: Path) -> No
     assert await listed.text(BUDGET) == first, "what the model sees did not change"
 
 
-async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Path) -> None:
+async def test_always_skills_are_in_it_unless_they_are_too_long(tmp_path: Path) -> None:
     put(tmp_path / "skills/pdf")
     listed = skills(tmp_path, "pdf")
     text = await listed.text(BUDGET)
@@ -64,7 +64,7 @@ async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Pa
     assert "- pdf:" in text
 
 
-async def test_one_for_some_chats_stands_in_no_prompt(tmp_path: Path) -> None:
+async def test_a_skill_for_some_chats_is_in_no_prompt(tmp_path: Path) -> None:
     put(tmp_path / "skills/pdf")
     shelf = SkillStore(Root(tmp_path), inline, SkillSettings(chats={"pdf": (7,)}))
     assert await SkillList(shelf, ()).text(BUDGET) == ""
@@ -75,7 +75,7 @@ async def test_one_for_some_chats_stands_in_no_prompt(tmp_path: Path) -> None:
 
 
 def told(world: World, turn: int = -1) -> list[str]:
-    """What came along with a message of a turn, without how it is written out."""
+    """Return the text added to a message of a turn, without its frame."""
     said = [m for m in world.asked[turn].messages if not isinstance(m, Assistant)]
     last = max(n for n, message in enumerate(said) if isinstance(message, Human))
     texts = [m.text for m in said[last + 1 :] if isinstance(m, Notice)]
@@ -84,7 +84,7 @@ def told(world: World, turn: int = -1) -> list[str]:
 
 @pytest.fixture
 async def world(tmp_path: Path, virtual_time: None) -> World:
-    """What surrounds conversations that know the skills cook and fill-pdf, and give at most one."""
+    """The environment of conversations with the skills cook and fill-pdf, of which one is added."""
     world = World(tmp_path)
     shelf = SkillStore(Root(tmp_path / "work"), inline, SkillSettings())
     put(tmp_path / "work/skills/cook", description="Makes meals.")
@@ -97,8 +97,8 @@ async def world(tmp_path: Path, virtual_time: None) -> World:
     return world
 
 
-async def test_what_fits_best_is_given_once_and_the_rest_is_named(world: World) -> None:
-    """With the label that the tool gives, and again when it is no longer in view."""
+async def test_the_best_skill_is_added_once_and_the_rest_is_named(world: World) -> None:
+    """With the tool's label, and again when it is no longer in view."""
     async with house(world) as h:
         await h.talk("good morning", "please cook a meal")
         assert [told(world, 0), told(world)] == [[], ["Skills that may fit: cook."]]
@@ -120,15 +120,15 @@ async def test_what_fits_best_is_given_once_and_the_rest_is_named(world: World) 
     ],
     ids=["of somebody else", "in a group", "of a task"],
 )
-async def test_only_the_owners_own_words_bring_one(world: World, more: dict[str, Any]) -> None:
+async def test_only_the_owners_own_words_add_a_skill(world: World, more: dict[str, Any]) -> None:
     heard = Received("a", "fill the pdf form", ME.id, ROUTE, 0.0)
     await wake_up(world, msgspec.structs.replace(heard, **more))
     assert told(world) == ["Skills that may fit: fill-pdf."]
 
 
 @pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
-async def test_a_skill_that_is_called_by_its_name_is_given(world: World, text: str) -> None:
-    """A name with a dash is no command, so such a message comes to a turn as it is."""
+async def test_a_skill_called_by_its_name_is_added(world: World, text: str) -> None:
+    """A name with a dash is no command, so such a message reaches a turn unchanged."""
     async with house(world) as h:
         await h.talk(text, text, "/lost-pdf now")
     [first], [second], third = (told(world, turn) for turn in range(3))
@@ -137,7 +137,7 @@ async def test_a_skill_that_is_called_by_its_name_is_given(world: World, text: s
     assert third == []
 
 
-async def test_the_name_of_a_skill_goes_to_the_model_in_words(world: World) -> None:
+async def test_the_name_of_a_skill_becomes_a_request_to_the_model(world: World) -> None:
     async with house(world) as h:
         await h.talk("/cook an egg", "/retry", "/undo", "/burn it")
 
@@ -147,8 +147,8 @@ async def test_the_name_of_a_skill_goes_to_the_model_in_words(world: World) -> N
     assert len(world.asked) == 2
 
 
-async def test_a_crash_before_it_is_put_into_words_loses_nothing(world: World) -> None:
+async def test_a_crash_before_the_request_loses_nothing(world: World) -> None:
     heard = Received("a", "/cook an egg", "other", ROUTE, 0.0, untrusted=True)
 
-    assert (await wake_up(world, heard)).taint.label.untrusted  # whose words they are stays
+    assert (await wake_up(world, heard)).taint.label.untrusted  # the message keeps its author
     assert world.said == ["re: Use the skill cook: an egg"]

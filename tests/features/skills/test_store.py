@@ -1,4 +1,4 @@
-"""Skills are found where they lie, and hostile folders do no harm."""
+"""Skills are found in all their folders, and hostile folders do no harm."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from elwood.features.skills.store import (
     SkillRefused,
     SkillStore,
     install,
-    installed,
+    read_installed,
     read_tree,
     uninstall,
 )
@@ -55,7 +55,7 @@ def test_skills_are_found_in_all_places(tmp_path: Path) -> None:
     assert names(look(work, team, off=("one",))) == ["four", "three", "two"]
 
 
-def test_names_in_the_configuration_that_no_skill_has_are_told(tmp_path: Path) -> None:
+def test_unknown_names_in_the_configuration_are_reported(tmp_path: Path) -> None:
     put(tmp_path / "skills/github")
     (tmp_path / "skills/broken").mkdir()
     (tmp_path / "skills/broken/SKILL.md").write_text("no head")
@@ -70,7 +70,7 @@ def test_names_in_the_configuration_that_no_skill_has_are_told(tmp_path: Path) -
     ]
 
 
-def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_two_equal_names_the_first_wins_and_the_other_is_reported(tmp_path: Path) -> None:
     work, team = tmp_path / "work", tmp_path / "team"
     put(work / "skills/one", description="mine")
     put(work / ".agents/skills/one", description="shared")
@@ -80,7 +80,7 @@ def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path
     assert len([p for p in found.problems if f"hidden by {work}/skills/one" in p]) == 2
 
 
-def test_what_lies_in_a_skill_or_too_deep_or_apart_is_not_looked_at(tmp_path: Path) -> None:
+def test_nested_deep_or_outside_folders_are_not_read(tmp_path: Path) -> None:
     put(put(tmp_path / "skills/one") / "inner")
     put(tmp_path / "skills/node_modules/two")
     put(tmp_path / "skills/.git/three")
@@ -113,7 +113,7 @@ def test_hostile_folders_are_refused_with_a_reason(tmp_path: Path) -> None:
         assert part in told
 
 
-def test_what_strangers_may_have_written_is_no_skill(tmp_path: Path) -> None:
+def test_an_untrusted_file_is_no_skill(tmp_path: Path) -> None:
     mark(put(tmp_path / "skills/file") / "SKILL.md")
     mark(put(tmp_path / "skills/folder"))
     put(tmp_path / "skills/good")
@@ -122,7 +122,7 @@ def test_what_strangers_may_have_written_is_no_skill(tmp_path: Path) -> None:
     assert len(found.problems) == 2
 
 
-async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
+async def test_a_later_mark_counts(tmp_path: Path) -> None:
     shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
     path = put(tmp_path / "skills/one") / "SKILL.md"
     assert names(await shelf.found()) == ["one"]
@@ -130,7 +130,7 @@ async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
     assert names(await shelf.found()) == []
 
 
-async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path: Path) -> None:
+async def test_an_edit_counts_and_nothing_else_changes(tmp_path: Path) -> None:
     shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
     assert await shelf.found() == FoundSkills()
     put(tmp_path / "skills/one")
@@ -146,7 +146,7 @@ async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path
 
 
 @pytest.mark.parametrize("spread", [1, 50])
-def test_too_many_folders_are_left_out_and_told(tmp_path: Path, spread: int) -> None:
+def test_too_many_folders_are_left_out_and_reported(tmp_path: Path, spread: int) -> None:
     for number in range(MAX_FOLDERS + 100):
         (tmp_path / f"skills/{number % spread}/{number}").mkdir(parents=True)
     put(tmp_path / "skills/one")
@@ -180,14 +180,14 @@ def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
     return found
 
 
-def test_what_was_offered_is_placed_for_us_alone(work: Path) -> None:
+def test_an_installed_skill_is_private_to_its_owner(work: Path) -> None:
     made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
     (work / "skills/.elwood-skill-2").mkdir(parents=True)
     install(work, made)
     folder = work / "skills/pdf"
     assert (folder / "scripts/a.sh").stat().st_mode & 0o777 == 0o700
     assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
-    assert installed(folder) == Installed(SOURCE[0], made.digest, SOURCE[1])
+    assert read_installed(folder) == Installed(SOURCE[0], made.digest, SOURCE[1])
     assert names(look(work)) == ["pdf"]
     assert os.listdir(work / "skills") == ["pdf"], "what a crash left is swept"
     assert candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
@@ -267,8 +267,8 @@ class CountingRoot(Root):
         return super().items(path, limit)
 
 
-async def test_nothing_is_looked_at_again_until_something_changes(tmp_path: Path) -> None:
-    """Whatever changes counts: what is in a SKILL.md, a mark, a folder, a link in its place."""
+async def test_nothing_is_read_again_until_something_changes(tmp_path: Path) -> None:
+    """Every change counts: in a SKILL.md, a mark, a folder, a link instead of it."""
     root = CountingRoot(tmp_path)
     later = 0
     shelf = SkillStore(root, inline, SkillSettings(), now=lambda: time.time_ns() + later)
@@ -276,7 +276,7 @@ async def test_nothing_is_looked_at_again_until_something_changes(tmp_path: Path
     assert names(await shelf.found()) == ["one", "two"]
     before = root.looks
     await shelf.found()
-    assert root.looks > before  # so soon after a change another one may have the same time
+    assert root.looks > before  # a change this soon may have the same time as the next one
     later = 2 * SETTLED
     await shelf.found()
     before = root.looks

@@ -16,7 +16,7 @@ from tests.features.skills.test_skill_list import put
 
 
 class Scene:
-    """A conversation, which sees what it was told until it is cleared."""
+    """A conversation, which sees the added text until it is cleared."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.workspace = tmp_path / "work"
@@ -41,7 +41,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) -> None:
+async def test_the_instructions_have_the_folder_and_the_files(scene: Scene) -> None:
     folder = put(scene.workspace / "skills/pdf", "Do it well.")
     text = await scene.activate("pdf")
     assert text.startswith('<skill name="pdf" version="')
@@ -49,7 +49,7 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
     assert "\nDo it well.\n</skill>" in text
 
 
-async def test_a_second_activation_is_told_and_a_changed_skill_given_again(scene: Scene) -> None:
+async def test_a_second_activation_is_noted_and_a_changed_skill_repeated(scene: Scene) -> None:
     folder = put(scene.workspace / "skills/pdf", "Do it well.")
     await scene.activate("pdf")
     assert "active already" in await scene.activate("pdf")
@@ -60,7 +60,7 @@ async def test_a_second_activation_is_told_and_a_changed_skill_given_again(scene
     assert "Do it better." in await scene.activate("pdf")
 
 
-async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_so(scene: Scene) -> None:
+async def test_an_unknown_skill_lists_others_and_an_unusable_one_its_lack(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf")
     put(scene.workspace / "skills/web", more='metadata: {requires: "bins: no-such-program"}')
     with pytest.raises(ToolFailure, match="there are: pdf, web"):
@@ -69,7 +69,7 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_so(scen
         await scene.activate("web")
 
 
-async def test_wanted_packages_are_named_and_secrets_are_refused(scene: Scene) -> None:
+async def test_missing_packages_are_named_and_secrets_are_refused(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf", more="addons: {packages: [sh, no-such-program]}")
     text = await scene.activate("pdf")
     assert "It wants the packages sh, no-such-program; no program is called no-such-" in text

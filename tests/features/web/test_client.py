@@ -1,4 +1,4 @@
-"""The client for the web, against servers on loopback sockets that wish it ill."""
+"""The web client against hostile servers on loopback sockets."""
 
 import gzip
 import random
@@ -16,14 +16,14 @@ from elwood.foundation.net.egress import WebFailed, is_reachable
 from elwood.foundation.net.settings import EgressRules
 from tests.fake_http import Reply, Request, connection, port_of, resolving
 
-# Two addresses of this machine: one stands for the internet, the other for what is inside.
+# Two addresses of this machine: one for the internet, the other for the inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
 Answer = Callable[[Request], Awaitable[Reply]]
 
 
 @attrs.define
 class Scene:
-    """A server at both addresses, on one *port*; *names* are what the resolver says, in turn."""
+    """A server at both addresses, on one *port*; *names* are the resolver's answers, in order."""
 
     web: Web
     port: int
@@ -41,7 +41,7 @@ async def listening() -> tuple[trio.SocketListener, trio.SocketListener, int]:
         port = port_of(public)
         try:
             [inside] = await trio.open_tcp_listeners(port, host=INSIDE)
-        except OSError:  # somebody else's there
+        except OSError:  # in use by another process
             await public.aclose()
             continue
         return public, inside, port
@@ -91,7 +91,7 @@ def to(location: str, status: int = 302) -> Reply:
     return Reply(status=status, headers={"location": location})
 
 
-async def test_a_page_comes_with_what_the_server_says_of_it() -> None:
+async def test_a_page_has_the_servers_headers() -> None:
     page = Reply(status=404, headers={"content-type": "text/plain"}, pieces=(b"no", b"ne"))
     async with scene({"/x?y": page}) as s:
         got = await s.web.fetch(s.url("/x?y#z"))
@@ -111,7 +111,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
         assert (len(s.seen[PUBLIC]), s.seen[INSIDE]) == (1, [])
 
 
-async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> None:
+async def test_an_unknown_name_and_a_closed_port_are_failures() -> None:
     async with scene() as s:
         s.names["gone.example"] = [[]]
         with pytest.raises(WebFailed, match="is not known") as caught:
@@ -134,7 +134,7 @@ async def test_five_redirects_are_followed_and_not_six() -> None:
             await s.web.fetch(s.url("/0"))
 
 
-async def test_the_owners_rules_hold_at_every_hop() -> None:
+async def test_the_owners_rules_apply_at_every_hop() -> None:
     answers = {"/": to("http://ads.example:PORT/"), "/m": to("http://mail.example:PORT/")}
     async with scene(answers, blocked=("ads.example",), always_ask=("mail.example",)) as s:
         with pytest.raises(WebFailed, match="the owner has blocked"):
@@ -148,12 +148,12 @@ async def test_too_many_requests_wait_for_a_minute(jumping_clock: MockClock) -> 
     async with scene({"/": to("/a")}, per_minute=3) as s:
         await s.web.fetch(s.url())
         with pytest.raises(WebFailed, match="wait 60 s"):
-            await s.web.fetch(s.url())  # its second hop is one too many
+            await s.web.fetch(s.url())  # its second hop exceeds the limit
         await trio.sleep(60)
         await s.web.fetch(s.url())
 
 
-async def test_what_is_sent_has_a_limit_of_its_own() -> None:
+async def test_sending_has_its_own_limit() -> None:
     async with scene() as s:
         for _ in range(10):
             await s.web.send("POST", s.url(), b"x", "text/plain")
@@ -164,7 +164,7 @@ async def test_what_is_sent_has_a_limit_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("size", "cut"), [(1000, False), (20_000_000, True)])
-async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
+async def test_an_unrequested_gzip_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
     packed = gzip.compress(b"\0" * size)
     bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(packed,))
     async with scene({"/": bomb}) as s:
@@ -177,8 +177,8 @@ async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int,
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
-async def test_a_packed_body_that_ends_too_early_is_no_whole_page(encoding: str) -> None:
-    """At each byte: what was cut off might be what matters."""
+async def test_a_truncated_packed_body_is_an_incomplete_page(encoding: str) -> None:
+    """At each byte: the missing part may be the important one."""
     packed = gzip.compress(b"<p>It is not true that the bridge is open.</p>", mtime=0)
     for end in range(1, len(packed)):
         reply = Reply(headers={"content-encoding": encoding}, pieces=(packed[:end],))
@@ -204,12 +204,12 @@ async def test_a_body_that_cannot_be_unpacked_fails(encoding: str, body: bytes) 
 @pytest.mark.parametrize(
     "slow",
     [
-        Reply(pieces=(b"x",) * 100, pause=1.0),  # drips
+        Reply(pieces=(b"x",) * 100, pause=1.0),  # sends one byte at a time
         Reply(pieces=(b"x",), delay=1000.0),
         Reply(pieces=(b"xyz",), end="stall", end_at=1),
     ],
 )
-async def test_a_slow_server_is_given_up(slow: Reply, jumping_clock: MockClock) -> None:
+async def test_a_slow_server_times_out(slow: Reply, jumping_clock: MockClock) -> None:
     async with scene({"/": slow}, deadline=15.0) as s:
         began = trio.current_time()
         with pytest.raises(WebFailed, match="no whole answer within 15 s"):
@@ -218,7 +218,7 @@ async def test_a_slow_server_is_given_up(slow: Reply, jumping_clock: MockClock) 
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_what_is_sent_is_not_sent_on(status: int) -> None:
+async def test_a_sent_body_is_not_redirected(status: int) -> None:
     async with scene({"/": to("//other.example:PORT/", status)}) as s:
         answer = await s.web.send("POST", s.url(), b"x", "text/plain")
         assert (answer.status, answer.location) == (status, s.url(host="other.example"))
@@ -226,8 +226,8 @@ async def test_what_is_sent_is_not_sent_on(status: int) -> None:
     assert sent == [("POST", "/", b"x")]
 
 
-def test_what_this_machine_sends_from_is_its_own() -> None:
-    """Loopback is the only address that every machine has; it is private besides."""
-    assert is_reachable("1.1.1.1")  # asked of the system; nothing is sent
+def test_the_addresses_of_this_machine_are_private() -> None:
+    """Loopback is the only address that every machine has; it is also private."""
+    assert is_reachable("1.1.1.1")  # a system call; nothing is sent
     assert not is_reachable("127.0.0.1")
     assert not is_reachable("::1")

@@ -1,4 +1,4 @@
-"""The web tools: text of strangers is labelled, long pages are paged, nothing leaks out."""
+"""The web tools: untrusted text is labelled, long pages are paged, nothing leaks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +66,7 @@ async def test_a_page_is_markdown_under_a_fixed_head() -> None:
     )
 
 
-async def test_a_long_page_is_read_on_from_its_offset() -> None:
+async def test_a_long_page_continues_at_its_offset() -> None:
     whole = "".join(f"{number:07}\n" for number in range(12_000))
     async with house(page(whole, "text/plain")) as h:
         offset, read = 0, ""
@@ -93,7 +93,7 @@ async def test_a_long_page_is_read_on_from_its_offset() -> None:
         (NoSandbox("it is away"), "allowed"),
     ],
 )
-async def test_where_commands_are_not_confined_each_request_is_asked_about(
+async def test_without_a_sandbox_each_request_needs_approval(
     sandbox: Executor | NoSandbox, told: Destination
 ) -> None:
     others = Gathered()
@@ -109,7 +109,7 @@ async def test_where_commands_are_not_confined_each_request_is_asked_about(
     await client.aclose()
 
 
-async def test_a_file_that_is_no_text_is_named() -> None:
+async def test_a_binary_file_is_named() -> None:
     async with house(page("%PDF-1.7", "application/pdf")) as h:
         with pytest.raises(ToolFailure, match="it is a PDF document, which cannot be read"):
             await h.pages.web_fetch(WebFetch(h.base), CONTEXT)
@@ -117,7 +117,7 @@ async def test_a_file_that_is_no_text_is_named() -> None:
         assert "(a PDF document, which cannot be read as text)" in answer.text
 
 
-async def test_a_refusal_is_ours_unless_a_stranger_led_there() -> None:
+async def test_a_refusal_is_trusted_unless_a_redirect_led_there() -> None:
     away = Reply(status=302, headers={"location": "http://obey-me.internal/"})
     async with house(away) as h:
         with pytest.raises(ToolFailure, match="only http and https") as ours:
@@ -144,13 +144,13 @@ async def test_a_request_is_sent_with_its_body_and_nothing_of_the_owner() -> Non
     assert found.untrusted
 
 
-async def test_a_lost_answer_leaves_the_effect_open() -> None:
+async def test_a_lost_answer_leaves_the_effect_unknown() -> None:
     async with house(Reply(end="close", end_at=-1)) as h:
         with pytest.raises(ToolFailure, match="not known whether it had an effect"):
             await h.pages.web_request(WebRequest("POST", h.base, "x"), CONTEXT)
 
 
-async def test_what_was_sent_is_told_though_where_it_leads_is_refused() -> None:
+async def test_a_refused_redirect_still_reports_what_was_sent() -> None:
     away = Reply(status=303, headers={"location": "ftp://site.example/"})
     async with house(away) as h:
         with pytest.raises(ToolFailure, match="not known whether it had an effect"):
@@ -178,7 +178,7 @@ async def service(kind: str, given: Reply) -> AsyncIterator[House]:
         await web.aclose()
 
 
-async def test_brave_is_asked_by_its_key_and_answers_clean_text() -> None:
+async def test_brave_gets_its_key_and_returns_clean_text() -> None:
     results = [
         {
             "title": "A &amp; <strong>B</strong>",
@@ -210,7 +210,7 @@ async def test_brave_is_asked_by_its_key_and_answers_clean_text() -> None:
     assert request.headers["x-subscription-token"] == KEY
 
 
-async def test_searxng_goes_before_brave_and_is_asked_for_json() -> None:
+async def test_searxng_is_used_before_brave_and_returns_json() -> None:
     found = {
         "query": "q",
         "results": [
@@ -228,7 +228,7 @@ async def test_searxng_goes_before_brave_and_is_asked_for_json() -> None:
 
 
 @pytest.mark.parametrize("kind", ["brave", "searxng"])
-async def test_nothing_found_is_no_failure(kind: str) -> None:
+async def test_no_results_are_no_failure(kind: str) -> None:
     async with service(kind, json_reply({})) as search:
         assert (await search.find("q")).text == "The web search found nothing."
 
@@ -247,20 +247,20 @@ async def test_nothing_found_is_no_failure(kind: str) -> None:
         ("searxng", json_reply({"results": [], "unresponsive_engines": [["a"], ["b"]]}), r"\(2\)"),
     ],
 )
-async def test_a_failure_says_what_to_do(kind: str, given: Reply, why: str) -> None:
+async def test_a_failure_has_a_remedy(kind: str, given: Reply, why: str) -> None:
     async with service(kind, given) as search:
         with pytest.raises(ToolFailure, match=why) as caught:
             await search.find("q")
     assert KEY not in repr(caught.value)
 
 
-async def test_a_search_that_drips_is_given_up(jumping_clock: MockClock) -> None:
+async def test_a_very_slow_search_times_out(jumping_clock: MockClock) -> None:
     async with service("brave", Reply(pieces=(b" ",) * 100, pause=5.0)) as search:
         with pytest.raises(ToolFailure, match="did not answer within 20 s"):
             await search.find("q")
 
 
-async def test_without_a_search_the_failure_says_what_to_set() -> None:
+async def test_without_a_search_the_failure_names_the_settings() -> None:
     unset = WebTools(Web(EgressRules()), SearchSettings(), Client(), inline)
     with pytest.raises(ToolFailure, match="searxng_url or brave_key"):
         await unset.web_search(WebSearch("x"), CONTEXT)
