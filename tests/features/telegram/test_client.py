@@ -12,15 +12,15 @@ from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_upda
 from elwood.features.telegram.client import Bot, TelegramError, remedy
 from elwood.features.telegram.reading import (
     BotIdentity,
-    asked,
+    has_foreign_text,
     identify,
     identify_press,
     name_of,
     order_of,
+    question_text,
     quote,
     route_of,
     said,
-    says_others_words,
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
@@ -58,7 +58,7 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
             identify_press(query, query.message, US)
         if message is not None:
             identify(message, US)
-            says_others_words(message, US), asked(message)
+            has_foreign_text(message, US), question_text(message)
             quote(message), said(message, ""), route_of(message)
             if message.has_file and (file := message.file) is not None:
                 name_of(message, file)
