@@ -1,4 +1,4 @@
-"""What the plain terminal shows."""
+"""Output of the plain terminal."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from elwood.features.console.client import decode_frame, format_message
 from elwood.foundation.command_line import CliFailure
 
 
-def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_numbered() -> None:
+def test_decisions_are_commands_and_only_answers_to_the_model_are_numbered() -> None:
     about_a_call = (Choice("Always: mv a b", "/allow X always"), Choice("Deny", "/deny X"))
     asked = format_message(Message(id="a", text="May I?", choices=about_a_call))
     assert asked == "May I?\n  Always: mv a b: /allow X always\n  Deny: /deny X"
@@ -17,6 +17,6 @@ def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_nu
     assert pages == "Tasks\n  /tasks"
 
 
-def test_a_detached_terminal_is_told_why() -> None:
+def test_a_detached_terminal_gets_the_reason() -> None:
     with pytest.raises(CliFailure, match=r"Elwood has closed the connection\. Too slow\."):
         decode_frame(encode(Detached("Too slow.")))

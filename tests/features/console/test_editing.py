@@ -1,4 +1,4 @@
-"""The history, completion, and blocks that were pasted."""
+"""The history, completion, and pasted blocks."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from elwood.features.console.editing import (
 )
 
 
-def test_the_history_is_bounded_private_and_survives_what_a_crash_left(tmp_path: Path) -> None:
+def test_the_history_is_bounded_private_and_survives_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "history"
     history = PersistentHistory(path)
     for number in range(2 * MAX_ENTRIES):
         history.store_string(f"a\n{number}")
-    history.store_string("x" * 100_000)  # too long to be kept
+    history.store_string("x" * 100_000)  # too long to store
     with path.open("a") as file:
         file.write('"cut\n\udcff'.encode("utf-8", "surrogateescape").decode("latin-1"))
     kept = list(PersistentHistory(path).load_history_strings())
@@ -29,7 +29,7 @@ def test_the_history_is_bounded_private_and_survives_what_a_crash_left(tmp_path:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
+def test_an_unwritable_history_is_empty(tmp_path: Path) -> None:
     history = PersistentHistory(tmp_path / "missing" / "history")
     history.append_string("a")
     assert list(history.load_history_strings()) == []
@@ -43,7 +43,7 @@ def completed(text: str) -> list[str]:
     return [one.text for one in found]
 
 
-def test_commands_and_names_of_files_are_completed(
+def test_commands_and_file_names_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
