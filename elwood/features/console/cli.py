@@ -1,6 +1,6 @@
 """The commands ``elwood chat``, ``once`` and ``watch``, which join the running Elwood.
 
-If there is none, chat and once start an app of their own in this process.
+If there is none, chat and once start an app in this process.
 """
 
 import os

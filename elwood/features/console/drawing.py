@@ -240,15 +240,15 @@ def heard(what: HeardElsewhere, width: int) -> list[Line]:
 
 
 def box(
-    asked: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
+    question: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
 ) -> list[Line]:
     """Draw a question; omit its middle if it has more than *rows* lines.
 
     A question that *has_focus*, and so gets the keys, has a heavy frame.
     """
     # A reply is printed above already.
-    inner = [] if asked.is_reply else [*message(asked, width - 2), []]
-    below = choices(asked.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
+    inner = [] if question.is_reply else [*message(question, width - 2), []]
+    below = choices(question.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
     room = max(5, rows - len(below) - 3)
     if rows and len(inner) > room:
         half = room // 2
@@ -258,10 +258,10 @@ def box(
     return _frame_lines([*inner, *below], width, style, title, frame)
 
 
-def decided(asked: Message, width: int, end: str = "") -> list[Line]:
-    """Draw a closed question, and in *end* the answer that was given here."""
+def decided(question: Message, width: int, end: str = "") -> list[Line]:
+    """Draw a closed question, with the answer *end* if it came from this terminal."""
     below = [[], *words(f"→ {end}", width - 2, BOLD)] if end else []
-    return _frame_lines([*message(asked, width - 2), *below], width, DIM)
+    return _frame_lines([*message(question, width - 2), *below], width, DIM)
 
 
 def _frame_lines(

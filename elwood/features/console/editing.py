@@ -13,7 +13,7 @@ from prompt_toolkit.history import History
 
 from elwood.foundation.text.characters import printable
 
-# Entries of the history, and bytes of one; a longer one is not stored.
+# Entries of the history, and bytes of one; longer entries are not stored.
 MAX_ENTRIES, MAX_ENTRY = 1000, 64 * 1024
 # A pasted block of more lines or characters than these is folded.
 MAX_LINES, MAX_PASTED = 3, 1000
@@ -81,8 +81,8 @@ class LineCompleter(Completer):
             for name, about in self._commands:
                 if name.startswith(before) and (" " in before) == (" " in name):
                     yield Completion(name, -len(before), display_meta=about)
-        elif found := re.search(r"(?<!\S)@(\S*)$", before):
-            yield from self._files.get_completions(Document(found[1]), event)
+        elif match := re.search(r"(?<!\S)@(\S*)$", before):
+            yield from self._files.get_completions(Document(match[1]), event)
 
 
 def find_files(text: str) -> list[str]:
@@ -127,7 +127,7 @@ class PastedBlocks:
         if not self._blocks:
             return text
         marks = "|".join(map(re.escape, self._blocks))
-        return re.sub(marks, lambda found: self._blocks[found[0]], text)
+        return re.sub(marks, lambda match: self._blocks[match[0]], text)
 
     def clear(self) -> None:
         self._blocks.clear()

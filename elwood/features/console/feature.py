@@ -1,4 +1,4 @@
-"""The console feature: terminals that join, and a terminal with an app of its own."""
+"""The console feature: terminals that join, and a terminal in the process of the app."""
 
 from typing import TYPE_CHECKING
 

@@ -17,8 +17,8 @@ from elwood.features.console import drawing
 from elwood.features.console.drawing import ACCENT, ASKS, DIM, Line
 from elwood.foundation.text.lines import clip, duration, one_line
 
-# Seconds for which a new question ignores keys, which were meant for something else.  Seconds
-# without any key before a key that decides: typing and pasting are faster.
+# Seconds for which a new question ignores keys, which may not refer to it.  Seconds without any
+# key before a key that decides: typing and pasting are faster.
 NOT_AT_ONCE, PAUSE = 0.6, 0.25
 # Steps of a turn that Ctrl-O shows, and open questions.
 MAX_STEPS, MAX_BOXES = 50, 20
@@ -199,30 +199,30 @@ class ConversationView:
             self._print(partial(drawing.typed_choices, posted.choices))
 
     def _change(self, changed: frames.Changed) -> None:
-        asked = self._boxes.get(changed.id)
-        if asked is None:
+        question = self._boxes.get(changed.id)
+        if question is None:
             return  # printed text stays as it is
         if changed.text is not None:
-            asked = msgspec.structs.replace(asked, text=changed.text, markdown="")
+            question = msgspec.structs.replace(question, text=changed.text, markdown="")
         if changed.choices:
-            self._boxes[asked.id] = msgspec.structs.replace(asked, choices=changed.choices)
-            self._reset_focus(asked)
+            self._boxes[question.id] = msgspec.structs.replace(question, choices=changed.choices)
+            self._reset_focus(question)
         else:
-            self._close(asked)
+            self._close(question)
 
-    def _close(self, asked: frames.Message, end: str = "") -> None:
-        self._chosen -= asked.id in list(self._boxes)[: self._chosen]
-        self._boxes.pop(asked.id, None)
-        self._reset_focus(asked)
-        if not asked.is_reply:
-            self._print(partial(drawing.decided, asked, end=end))
+    def _close(self, question: frames.Message, end: str = "") -> None:
+        self._chosen -= question.id in list(self._boxes)[: self._chosen]
+        self._boxes.pop(question.id, None)
+        self._reset_focus(question)
+        if not question.is_reply:
+            self._print(partial(drawing.decided, question, end=end))
         elif end:
             self._print(partial(drawing.said, end, ()))
 
-    def _reset_focus(self, asked: frames.Message) -> None:
-        """Remove the focus from a changed question: a key may be meant for its old text."""
+    def _reset_focus(self, question: frames.Message) -> None:
+        """Remove the focus from a changed question: a key may refer to its old text."""
         self._asked_at = self._now
-        if self._focus == asked.id:
+        if self._focus == question.id:
             self._focus = ""
 
     def _acknowledge(self, id: str, why: str) -> None:
@@ -276,10 +276,10 @@ class ConversationView:
     def enter(self, text: str, files: Sequence[str] = ()) -> list[Action]:
         """Handle Enter: *text* is the line with its pasted blocks; it names *files*."""
         if self._reason_for is not None:
-            asked, self._reason_for = self._reason_for, None
-            if asked.id in self._boxes:
-                no = dict(drawing.keyed(asked.choices))[drawing.DENY]
-                self._answer_question(asked, no, text.strip())
+            question, self._reason_for = self._reason_for, None
+            if question.id in self._boxes:
+                no = dict(drawing.keyed(question.choices))[drawing.DENY]
+                self._answer_question(question, no, text.strip())
                 self._clear()
         elif text.strip() == "/quit":
             self._actions.append(Leave())
@@ -294,8 +294,8 @@ class ConversationView:
         elif id_ := self._send(text, files):
             self._actions.append(AddToHistory(text))
             self._clear()
-            for asked in [one for one in self._boxes.values() if one.is_reply]:
-                self._close(asked)  # the message is its answer
+            for question in [one for one in self._boxes.values() if one.is_reply]:
+                self._close(question)  # the message is its answer
             if self._state.busy and not text.startswith("/"):
                 self._waiting[id_] = (shown, files)
             else:
@@ -328,8 +328,8 @@ class ConversationView:
 
     def press(self, key: str) -> list[Action]:
         """Answer the focused question if *key* is in its box."""
-        asked = self._boxes[self._focus]
-        choices = dict(drawing.keyed(asked.choices))
+        question = self._boxes[self._focus]
+        choices = dict(drawing.keyed(question.choices))
         is_reason = key == drawing.REASON and drawing.DENY in choices
         self._disarm()
         if not key or not (is_reason or key in choices):
@@ -337,11 +337,11 @@ class ConversationView:
         elif self._is_too_soon():
             self._hint = TOO_FAST
         elif is_reason:
-            self._reason_for, self._focus = asked, ""
+            self._reason_for, self._focus = question, ""
         elif key == drawing.DETAILS:
             self._send(choices[key].says)
         else:
-            self._answer_question(asked, choices[key])
+            self._answer_question(question, choices[key])
         return self._take_actions()
 
     def _is_too_soon(self) -> bool:
@@ -349,9 +349,11 @@ class ConversationView:
         before, now = self._keys_at
         return now - self._asked_at < NOT_AT_ONCE or now - before < PAUSE
 
-    def _answer_question(self, asked: frames.Message, choice: frames.Choice, why: str = "") -> None:
+    def _answer_question(
+        self, question: frames.Message, choice: frames.Choice, why: str = ""
+    ) -> None:
         if self._send(choice.says):
-            self._close(asked, f"{choice.text}: {why}" if why else choice.text)
+            self._close(question, f"{choice.text}: {why}" if why else choice.text)
             if why:
                 self._send(why)
 
@@ -394,8 +396,8 @@ class ConversationView:
     def open(self) -> list[Action]:
         """Show the steps of this turn, or print all of a question that does not fit."""
         if self._boxes and self._is_cut:
-            asked = list(self._boxes.values())[self._chosen % len(self._boxes)]
-            self._print(partial(drawing.message, asked))
+            question = list(self._boxes.values())[self._chosen % len(self._boxes)]
+            self._print(partial(drawing.message, question))
         else:
             self._is_open = not self._is_open
         return self._take_actions()
@@ -403,8 +405,8 @@ class ConversationView:
     def leave(self) -> list[Action]:
         """Print the unfinished answer and the open questions."""
         self._keep_writing()
-        for asked in list(self._boxes.values()):
-            self._close(asked)
+        for question in list(self._boxes.values()):
+            self._close(question)
         return self._take_actions()
 
     def _clear(self) -> None:
@@ -453,16 +455,16 @@ class ConversationView:
         return [*thought, *([Segment(clip(line, width), DIM)] for line in lines)]
 
     def _draw_questions(self, width: int, rows: int) -> list[Line]:
-        asked = list(self._boxes.values())
-        self._chosen %= len(asked)
+        questions = list(self._boxes.values())
+        self._chosen %= len(questions)
         drawn: list[Line] = []
-        if len(asked) > 1:
-            which = f"Question {self._chosen + 1} of {len(asked)}"
+        if len(questions) > 1:
+            which = f"Question {self._chosen + 1} of {len(questions)}"
             drawn = drawing.words(which, width, ACCENT)
         title = "empty the line, then Tab" if self._line else "Tab to answer"
         title = "press a key" if self._focus else "" if self._reason_for else title
         box = partial(
-            drawing.box, asked[self._chosen], width, title=title, has_focus=bool(self._focus)
+            drawing.box, questions[self._chosen], width, title=title, has_focus=bool(self._focus)
         )
         whole = box()
         rows = max(8, rows - len(drawn))

@@ -140,7 +140,7 @@ class HealthFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def health_file(
-    at: float, status: str, disk: Mapping[str, Space], seen: Inspection, told: tuple[str, ...] = ()
+    at: float, status: str, disk: Mapping[str, Space], seen: Inspection, sent: tuple[str, ...] = ()
 ) -> HealthFile:
     """Build the content of health.json from an inspection."""
     actors = {actor.name: actor for actor in seen.actors}
@@ -161,7 +161,7 @@ def health_file(
         restarts=sum(actor.restarts for actor in seen.actors),
         disk=disk,
         inspection=msgspec.structs.replace(shorten(seen, LISTED), vitals=Vitals()),
-        told=told,
+        told=sent,
     )
 
 
@@ -192,16 +192,16 @@ class LastError(logging.Handler):
 
 def sizes(state: Path, workspace: Path) -> dict[str, int]:
     """Sum the sizes of the files in *state*, without the *workspace*, in bytes.  Blocks."""
-    found = {"state": 0, "journals": 0, "memory index": 0}
+    totals = {"state": 0, "journals": 0, "memory index": 0}
     for folder, folders, names in os.walk(state):
         folders[:] = [name for name in folders if Path(folder, name) != workspace]
         for name in names:
             with suppress(OSError):  # deleted since
                 size = os.lstat(f"{folder}/{name}").st_size
-                found["state"] += size
-                found["journals"] += size if name.endswith((".jsonl", ".jsonl.gz")) else 0
-                found["memory index"] += size if name.startswith("memory.db") else 0
-    return found
+                totals["state"] += size
+                totals["journals"] += size if name.endswith((".jsonl", ".jsonl.gz")) else 0
+                totals["memory index"] += size if name.startswith("memory.db") else 0
+    return totals
 
 
 class DiskMonitor:
@@ -240,9 +240,9 @@ class DiskMonitor:
             checks += 1
             await trio.sleep(MEASURE_EVERY)
 
-    async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
+    async def write(self, status: str, sent: tuple[str, ...] = ()) -> None:
         """Write health.json with a short *status*."""
-        health = health_file(self._now(), status, self._spaces, self._inspect(), told)
+        health = health_file(self._now(), status, self._spaces, self._inspect(), sent)
         content = msgspec.json.format(msgspec.json.encode(health)) + b"\n"
         await write_or_report(WRITE, self._write(content))
 
@@ -302,7 +302,7 @@ class Health:
         self._silent: list[str] = []
         self._status = ""
         self._is_ready = False
-        lasting = (self._alarm(found) for found in actor_table.stuck() if found.lasts)
+        lasting = (self._alarm(one) for one in actor_table.stuck() if one.lasts)
         self._sent = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
@@ -347,9 +347,9 @@ class Health:
 
     def _check_actors(self) -> None:
         """Log the changes since the last check, and update the status line."""
-        stuck, before = {found.key: found for found in self._actor_table.stuck()}, self._stuck
-        for found in (stuck[key] for key in stuck.keys() - before.keys()):
-            log.warning("stuck", extra={"actor": found.actor, "what": found.what})
+        stuck, before = {one.key: one for one in self._actor_table.stuck()}, self._stuck
+        for one in (stuck[key] for key in stuck.keys() - before.keys()):
+            log.warning("stuck", extra={"actor": one.actor, "what": one.what})
         for gone in (before[key] for key in before.keys() - stuck.keys()):
             log.info("no longer stuck", extra={"actor": gone.actor, "what": gone.subject})
         self._stuck = stuck
@@ -406,7 +406,7 @@ class Health:
 
     def _sent_warnings(self) -> tuple[str, ...]:
         """List the lasting warnings that were sent to the owner."""
-        lasting = (self._alarm(found).subject for found in self._actor_table.stuck() if found.lasts)
+        lasting = (self._alarm(one).subject for one in self._actor_table.stuck() if one.lasts)
         return tuple(self._sent[subject].text for subject in lasting if subject in self._sent)
 
     def _alarm(self, stuck: Stuck) -> Alarm:

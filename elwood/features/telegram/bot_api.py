@@ -274,15 +274,15 @@ def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate]
     """
     text = bytes(result).decode("utf-8", "replace")
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(found, dict):
-        found = found.get("result")
-    if not isinstance(found, list):
+    if isinstance(data, dict):
+        data = data.get("result")
+    if not isinstance(data, list):
         return None
     surrogates = "\\ud" in text.lower()
-    read = (_parse_update(item, surrogates) for item in found if isinstance(item, dict))
+    read = (_parse_update(item, surrogates) for item in data if isinstance(item, dict))
     return [update for update in read if update is not None]
 
 

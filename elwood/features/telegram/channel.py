@@ -90,8 +90,8 @@ class TelegramChannel(Channel, frozen=True, kw_only=True):
         return not chat.startswith("-")
 
     def group(self, session: str) -> str | None:
-        found = re.fullmatch(rf"{SESSIONS}(-\d+)(?:-\d+)?", session)
-        return found[1] if found else None
+        match = re.fullmatch(rf"{SESSIONS}(-\d+)(?:-\d+)?", session)
+        return match[1] if match else None
 
     def is_owners(self, session: str) -> bool:
         return PEOPLE + session.removeprefix(SESSIONS).partition("-")[0] in self.owners

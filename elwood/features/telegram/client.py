@@ -40,7 +40,7 @@ ALLOWED_UPDATES = (
 )
 # Seconds beyond the long poll after which the connection must be dead (TG-36).
 POLL_MARGIN = 15.0
-# Seconds for the response to any other call, and to one that only shows progress.
+# Seconds for the response to other calls, and to calls that only show progress.
 CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
 # Seconds for the response to a probe.

@@ -232,32 +232,32 @@ class Intake:
         if message.migrate_from_chat_id is not None:
             return await self._move_group(message.migrate_from_chat_id, message.chat.id)
         await self._outbox.tell(Reachable(route=route_of(message)))
-        who = identify(message, self._us)
-        if who is None or message.is_service or not (who.for_us or self._settings.observe):
+        request = identify(message, self._us)
+        if request is None or message.is_service or not (request.for_us or self._settings.observe):
             return True
         route = route_of(message)
-        admitted = await self._admit(who, message.chat, route, asks=True)
+        admitted = await self._admit(request, message.chat, route, asks=True)
         if admitted is None:
             return False
         if isinstance(admitted, Stranger):
-            return await self._refuse(admitted, who, message.chat, route)
-        if not who.for_us:
-            if not edited and (line := format_overheard(who, message)):
-                self._keep_overheard(who.session, message.date, line)
+            return await self._refuse(admitted, request, message.chat, route)
+        if not request.for_us:
+            if not edited and (line := format_overheard(request, message)):
+                self._keep_overheard(request.session, message.date, line)
             return True
-        who = msgspec.structs.replace(who, principal=admitted)
+        request = msgspec.structs.replace(request, principal=admitted)
         if edited and message.location is not None:
             return True  # a live location that moves
-        if not (who.text or message.attached):
+        if not (request.text or message.attached):
             return await self._replies.tell(route, UNREADABLE)
         if (answered := message.reply_to_message) and answered.attached_as in ("photo", "document"):
             album = [*album, answered]  # "what is this?"
         pending = tuple(pending_file(one) for one in album if one.has_file)
-        who = msgspec.structs.replace(who, text=said(message, who.text))
-        return await self._send_inbound(number, message, edited, who, route, pending)
+        request = msgspec.structs.replace(request, text=said(message, request.text))
+        return await self._send_inbound(number, message, edited, request, route, pending)
 
     async def _admit(
-        self, who: Addressed, chat: TelegramChat, route: Route, *, asks: bool
+        self, request: Addressed, chat: TelegramChat, route: Route, *, asks: bool
     ) -> Principal | Stranger | None:
         """Return the sender with their role, or a `Stranger`; None if approvals do not respond.
 
@@ -267,11 +267,11 @@ class Intake:
             group = await self._meet(self._us.group(chat.id), route)
             if not isinstance(group, Known):
                 return group
-        if who.principal.owner:
-            return who.principal
-        met = await self._meet(who.principal.id, route, who.principal.name, asks=asks)
+        if request.principal.owner:
+            return request.principal
+        met = await self._meet(request.principal.id, route, request.principal.name, asks=asks)
         if isinstance(met, Known) or (met is not None and not route.private):
-            return msgspec.structs.replace(who.principal, member=met == Known("member"))
+            return msgspec.structs.replace(request.principal, member=met == Known("member"))
         return met
 
     async def _meet(
@@ -288,21 +288,25 @@ class Intake:
         )
 
     async def _refuse(
-        self, stranger: Stranger, who: Addressed, chat: TelegramChat, route: Route
+        self, stranger: Stranger, request: Addressed, chat: TelegramChat, route: Route
     ) -> bool:
         """Send a stranger their code; in an unknown group stay silent, but log it."""
         if stranger.code is not None:
             await self._greet.send((route, stranger.code))
-        if route.private or not who.for_us:
+        if route.private or not request.for_us:
             return True
         now = self._now()
         recent = {group: at for group, at in self._logged_at.items() if now - at < HOUR}
         self._logged_at = recent
         if chat.id not in recent:
             recent[chat.id] = now
-            about = {"group": chat.id, "by": who.principal.id}
+            about = {"group": chat.id, "by": request.principal.id}
             log.warning("asked in a group that I do not answer in", extra=about)
-        return await self._ask_about_group(chat, who.principal) if who.principal.owner else True
+        return (
+            await self._ask_about_group(chat, request.principal)
+            if request.principal.owner
+            else True
+        )
 
     async def _ask_about_group(self, chat: TelegramChat, by: Principal) -> bool:
         """Ask the owner whether to answer in a group to which *by* added the bot."""
@@ -341,23 +345,23 @@ class Intake:
         number: int,
         message: TelegramMessage,
         edited: bool,
-        who: Addressed,
+        request: Addressed,
         route: Route,
         pending: tuple[PendingFile, ...],
     ) -> bool:
         name = message_name(message)
         sent_at = message.edit_date if edited and message.edit_date else message.date
-        is_command = is_typed(who.text)  # a command has no use for quotes or earlier messages
-        lines = () if is_command else self._overheard.get(who.session, ())
+        is_command = is_typed(request.text)  # a command has no use for quotes or earlier messages
+        lines = () if is_command else self._overheard.get(request.session, ())
         heard = "\n".join(line for at, line in lines if self._now() - at < HOUR)
         taken = await ask(
             self._sessions,
             lambda: Inbound(
-                session=who.session,
+                session=request.session,
                 id=f"tg:{self._us.bot}:{number}",
-                principal=who.principal,
+                principal=request.principal,
                 route=route,
-                text=who.text,
+                text=request.text,
                 sent_at=float(sent_at),
                 message=name,
                 edits=name if edited else None,
@@ -369,7 +373,7 @@ class Intake:
             ),
         )
         if isinstance(taken, Taken) and heard:
-            self._overheard.pop(who.session, None)  # it may have been evicted since
+            self._overheard.pop(request.session, None)  # it may have been evicted since
         return await self._replies.settle(taken, number, route)
 
     async def _take_choice(self, number: int, query: CallbackQuery) -> bool:
@@ -380,33 +384,33 @@ class Intake:
         if (message := query.message) is None:
             await self._answer(query, WRITE_INSTEAD)
             return True
-        who, route = identify_press(query, message, self._us), route_of(message)
-        if who is None:
+        request, route = identify_press(query, message, self._us), route_of(message)
+        if request is None:
             return True
-        admitted = await self._admit(who, message.chat, route, asks=False)
+        admitted = await self._admit(request, message.chat, route, asks=False)
         if not isinstance(admitted, Principal):
             return True
         if is_for_another(query, message):
             await self._answer(query, NOT_YOURS)
             return True
-        if not who.text:
+        if not request.text:
             await self._answer(query, EXPIRED if types(query.data) else WRITE_INSTEAD)
             return True
         taken = await ask(
             self._sessions,
             lambda: Inbound(
-                session=who.session,
+                session=request.session,
                 id=f"tg:{self._us.bot}:{message.chat.id}:{message.message_id}",
                 principal=admitted,
                 route=route,
-                text=who.text,
+                text=request.text,
                 sent_at=self._now(),
                 quote="" if types(query.data) else question_text(message),
             ),
         )
         await self._answer(query, "✓" if isinstance(taken, Taken) else "")
         if isinstance(taken, Taken):  # also for a second press
-            part = None if types(query.data) else chosen(message, who.text)
+            part = None if types(query.data) else chosen(message, request.text)
             edit = Edit(route=route, message=message_name(message), part=part)
             self._nursery.start_soon(post_once, self._outbox, edit)  # the next press retries it
         return await self._replies.settle(taken, number, route)
@@ -414,9 +418,9 @@ class Intake:
     async def _take_stop(self, number: int, pressed: StopPressed) -> bool:
         """Handle the stop button of a draft like a typed /stop."""
         user, topic = pressed.chat.id, pressed.message_thread_id
-        who = Principal(principal_id(user), "", user in self._us.owners)
+        sender = Principal(principal_id(user), "", user in self._us.owners)
         route = route_to(user, topic)
-        known = who.owner or isinstance(await self._meet(who.id, route), Known)
+        known = sender.owner or isinstance(await self._meet(sender.id, route), Known)
         if pressed.chat.type != "private" or not known:
             return True
         taken = await ask(
@@ -424,7 +428,7 @@ class Intake:
             lambda: Inbound(
                 session=session_of(user, topic, self._us.moved),
                 id=f"tg:{self._us.bot}:{number}",
-                principal=who,
+                principal=sender,
                 route=route,
                 text="/stop",
                 sent_at=self._now(),
@@ -444,8 +448,8 @@ class Intake:
         """
         where = route_of(query.message) if query.message else None
         name = message_name(query.message) if query.message else ""
-        who, data = principal_id(query.from_.id), query.data or ""
-        pressed = partial(ButtonPressed, principal=who, data=data, route=where, message=name)
+        sender, data = principal_id(query.from_.id), query.data or ""
+        pressed = partial(ButtonPressed, principal=sender, data=data, route=where, message=name)
         result = await ask(self._approvals, pressed)
         if result is None:
             result = CommandResult("That did not work. Please press again in a minute.", ok=False)

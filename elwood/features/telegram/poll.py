@@ -149,7 +149,7 @@ class Poll:
     def _advance(self) -> None:
         """Move the offset to the first unsettled update.
 
-        Call it between two polls only: updates that a running poll returns again must be known.
+        Call it between two polls only: a running poll may return the updates again.
         """
         for number in list(self._delivered):
             if not self._delivered[number]:
@@ -157,11 +157,13 @@ class Poll:
             del self._delivered[number]
             self._offset = number + 1
 
-    async def _attempt(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
+    async def _attempt(
+        self, subject: str, wait: float, call: Callable[[], Awaitable[T]]
+    ) -> T | None:
         """Return the result of *call*, or None after a failure and its pause."""
         began = trio.current_time()
         try:
-            with waiting(f"{what} from Telegram", limit=wait + 2 * POLL_MARGIN):
+            with waiting(f"{subject} from Telegram", limit=wait + 2 * POLL_MARGIN):
                 result = await call()
         except FAILURES as error:
             self._confirmed = None
@@ -236,10 +238,10 @@ SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LISTEN = "listening for Telegram"
 
 
-def _derived(settings: TelegramSettings, what: str) -> str:
+def _derived(settings: TelegramSettings, purpose: str) -> str:
     """Derive a secret from the token, so that it need not be stored."""
     assert settings.token is not None, "without a token the channel is off"
-    return hmac.new(settings.token.reveal().encode(), what.encode(), "sha256").hexdigest()
+    return hmac.new(settings.token.reveal().encode(), purpose.encode(), "sha256").hexdigest()
 
 
 class Webhook(Poll):

@@ -184,12 +184,12 @@ def quoted(message: TelegramMessage, us: BotIdentity) -> str:
     return f'"{plain(origin.name)}"'  # quoted, so that a person called You cannot pass for us
 
 
-def format_overheard(who: Addressed, message: TelegramMessage) -> str:
+def format_overheard(request: Addressed, message: TelegramMessage) -> str:
     """Return one line for a message that is not for us; "" if it has no text."""
-    text = one_line(said(message, who.text), MAX_OVERHEARD) if _text(message) else ""
+    text = one_line(said(message, request.text), MAX_OVERHEARD) if _text(message) else ""
     if (secret := screen(text)) is not None:
         text = secret.text if isinstance(secret, Masked) else ""
-    return f"{plain(who.principal.name)}: {text}" if text else ""
+    return f"{plain(request.principal.name)}: {text}" if text else ""
 
 
 def has_foreign_text(message: TelegramMessage, us: BotIdentity) -> bool:

@@ -292,7 +292,7 @@ async def test_a_stuck_outbox_is_logged_and_reported_when_it_is_back(
         live = [post for post in channel.posts if "the poll" in post.part.text]
         assert live
         answered = [post for post in live if not post.reply._abandoned.is_set()]
-        assert len(answered) == 1, "what was left lying in its queue counts for nothing"
+        assert len(answered) == 1, "posts left in its queue do not count"
 
 
 # --- systemd ------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ async def test_little_space_is_reported_and_a_full_disk_refuses_work() -> None:
         assert "95 % of the disk with the state is in use" in refusal
         assert stuck == {LITTLE, NONE}
         disks.broken = True
-        assert await seen(MEASURE_EVERY) == (refusal, stuck), "what nobody can say lifts nothing"
+        assert await seen(MEASURE_EVERY) == (refusal, stuck), "an unknown size changes nothing"
         disks.broken, disks.space = False, Space(10, 90)
         assert await seen(2 * MEASURE_EVERY) == ("", set())
         disks.broken, disks.other = True, Space(96, 4)
