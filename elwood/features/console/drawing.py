@@ -184,7 +184,7 @@ def markdown(text: str, width: int) -> list[Line]:
 
 
 def tail(text: str, width: int, rows: int) -> list[Line]:
-    """Draw the last *rows* of Markdown that is being written, in constant time."""
+    """Draw the last *rows* of unfinished Markdown; only its end is parsed."""
     size = min(TAIL, width * rows)
     if len(text) > size:
         start = max(text.find("\n", len(text) - size) + 1, len(text) - size)

@@ -159,9 +159,9 @@ class ConversationView:
         self._now = now
         match frame:
             case frames.Message():
-                self._post(frame)
+                self._show_message(frame)
             case frames.Changed():
-                self._change(frame)
+                self._update_question(frame)
             case frames.HeardElsewhere():
                 self._print(partial(drawing.heard, frame))
             case frames.Writing(markdown=text):
@@ -181,7 +181,7 @@ class ConversationView:
                 assert_never(frame)
         return self._take_actions()
 
-    def _post(self, posted: frames.Message) -> None:
+    def _show_message(self, posted: frames.Message) -> None:
         if posted.is_said:
             self._turn.above += f"{posted.text}\n\n"
         if posted.is_said or (posted.is_reply and not posted.is_old):
@@ -198,7 +198,7 @@ class ConversationView:
         elif posted.choices:
             self._print(partial(drawing.typed_choices, posted.choices))
 
-    def _change(self, changed: frames.Changed) -> None:
+    def _update_question(self, changed: frames.Changed) -> None:
         question = self._boxes.get(changed.id)
         if question is None:
             return  # printed text stays as it is

@@ -302,7 +302,7 @@ class Health:
         self._silent: list[str] = []
         self._status = ""
         self._is_ready = False
-        lasting = (self._alarm(one) for one in actor_table.stuck() if one.lasts)
+        lasting = (self._build_alarm(one) for one in actor_table.stuck() if one.lasts)
         self._sent = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
@@ -385,7 +385,7 @@ class Health:
         repeat = False
         while True:
             await trio.sleep(EVERY)
-            fresh = find_news(self._sent, map(self._alarm, self._stuck.values()))
+            fresh = find_news(self._sent, map(self._build_alarm, self._stuck.values()))
             if fresh is None:
                 repeat = False
                 continue
@@ -406,10 +406,10 @@ class Health:
 
     def _sent_warnings(self) -> tuple[str, ...]:
         """List the lasting warnings that were sent to the owner."""
-        lasting = (self._alarm(one).subject for one in self._actor_table.stuck() if one.lasts)
+        lasting = (self._build_alarm(one).subject for one in self._actor_table.stuck() if one.lasts)
         return tuple(self._sent[subject].text for subject in lasting if subject in self._sent)
 
-    def _alarm(self, stuck: Stuck) -> Alarm:
+    def _build_alarm(self, stuck: Stuck) -> Alarm:
         return Alarm(self._redact(_subject(stuck)), self._redact(stuck.told))
 
     async def _post(self, fresh: AlarmNews, repeat: bool) -> Outcome:

@@ -124,7 +124,7 @@ class Intake:
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until *mailbox*, which gets no messages, is closed."""
         self._poll = self._new_poll()
-        self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
+        self._pending: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._replies = IntakeReplies(self._outbox)
         # Overheard lines with their Unix time, by session; not stored.
         self._overheard: dict[str, deque[tuple[int, str]]] = {}
@@ -179,16 +179,16 @@ class Intake:
 
     def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
-        talk = self._talks.get(chat)
-        if talk is not None:
-            talk.append(update)
+        queue = self._pending.get(chat)
+        if queue is not None:
+            queue.append(update)
             return
-        self._talks[chat] = deque([update])
-        nursery.start_soon(self._talk, chat)
+        self._pending[chat] = deque([update])
+        nursery.start_soon(self._handle_chat, chat)
 
-    async def _talk(self, chat: Order) -> None:
+    async def _handle_chat(self, chat: Order) -> None:
         """Handle the updates of one chat in order; retry until each is accepted."""
-        waiting_for = self._talks[chat]
+        waiting_for = self._pending[chat]
         while waiting_for:
             pause, album = 1.0, await _collect_album(waiting_for)
             while not await self._handle(album):
@@ -201,8 +201,8 @@ class Intake:
             report_done(HAND_ON)
             for update in album:
                 waiting_for.remove(update)
-                self._poll.settle(update.update_id)
-        del self._talks[chat]
+                self._poll.mark_settled(update.update_id)
+        del self._pending[chat]
 
     async def _handle(self, album: list[Update | UnreadableUpdate]) -> bool:
         """Handle one update, or those of one *album*; return False to retry."""

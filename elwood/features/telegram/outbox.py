@@ -325,7 +325,7 @@ class Outbox:
                     if isinstance(mail, Reachable):
                         self._set_unreachable(int(mail.route.chat), mail.gone)
                     else:
-                        self._enqueue(self._queue(nursery, mail.route), mail)
+                        self._enqueue(self._get_queue(nursery, mail.route), mail)
                 self._stopping = True
                 for queue in self._queues.values():
                     queue.ending += [one.message for one in queue.screens.values() if one.message]
@@ -357,7 +357,7 @@ class Outbox:
             return explain(error) if remedy(error) in ("not sent", "unknown") else ""
         return ""
 
-    def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
+    def _get_queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
         chat = int(route.chat)
         queue = self._queues.get(chat)
         if queue is None:
@@ -397,7 +397,7 @@ class Outbox:
                 if thread not in queue.screens:
                     queue.screens[thread] = _Screen(mail.route)
                 queue.screens[thread].take(mail)
-                if self._due(queue) is None:
+                if self._next_frame(queue) is None:
                     return  # nothing to wake up for, as in most cases when many chats are active
             case React():
                 queue.reactions.append(mail)
@@ -409,7 +409,7 @@ class Outbox:
         """Send the messages of one chat until it has been idle for `IDLE` seconds."""
         while True:
             queue.wake = trio.Event()
-            flood = self._flood(queue)
+            flood = self._flood_wait(queue)
             if queue.posts:  # final messages first
                 await self._deliver(chat, queue, queue.posts.popleft())
             elif queue.edits:
@@ -419,11 +419,11 @@ class Outbox:
             elif queue.reactions:  # without budget it is dropped: it would come too late
                 seen, now = queue.reactions.popleft(), trio.current_time()
                 if flood <= 0 and not (queue.previews.delay(now) or self._all_previews.delay(now)):
-                    await self._show(queue, seen, _Frame("reaction", SEEN))
+                    await self._show_progress(queue, seen, _Frame("reaction", SEEN))
             elif self._stopping:
                 return
-            elif (next_ := self._due(queue)) is not None:
-                await self._show(queue, *next_)
+            elif (frame := self._next_frame(queue)) is not None:
+                await self._show_progress(queue, *frame)
             else:
                 with trio.move_on_after(flood if queue.deletions else max(IDLE, flood)) as idle:
                     await queue.wake.wait()
@@ -435,10 +435,10 @@ class Outbox:
                     del self._queues[chat]
                     return
 
-    def _due(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
+    def _next_frame(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
         """Return the next progress frame of this chat, if the budget allows one."""
         now = trio.current_time()
-        if self._away or self._flood(queue) > 0 or self._all_previews.delay(now):
+        if self._away or self._flood_wait(queue) > 0 or self._all_previews.delay(now):
             return None
         edits = not (queue.messages.delay(now, leave=EDITS_LEAVE) or self._total.delay(now))
         draws = not queue.previews.delay(now)
@@ -448,7 +448,9 @@ class Outbox:
                 return screen, frame
         return None
 
-    async def _show(self, queue: _ChatQueue, screen: _Screen | React, frame: _Frame) -> None:
+    async def _show_progress(
+        self, queue: _ChatQueue, screen: _Screen | React, frame: _Frame
+    ) -> None:
         now = trio.current_time()
         self._all_previews = self._all_previews.spend(now)
         if frame.kind == "line":  # it counts as a message
@@ -612,7 +614,7 @@ class Outbox:
             )
             self._total = self._total.spend(now)
 
-    def _flood(self, queue: _ChatQueue) -> float:
+    def _flood_wait(self, queue: _ChatQueue) -> float:
         """Return the seconds until flood control permits sending to a chat."""
         return max(queue.flooded_until, self._all_flooded_until) - trio.current_time()
 

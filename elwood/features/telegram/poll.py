@@ -121,7 +121,7 @@ class Poll:
             report_done(POLL)
         return updates
 
-    def settle(self, number: int) -> None:
+    def mark_settled(self, number: int) -> None:
         """Allow the confirmation of update *number*: it is recorded or handled."""
         self._delivered[number] = True
         self._changed.give()
@@ -290,7 +290,7 @@ class Webhook(Poll):
         fresh, self._fresh = self._fresh, []
         return fresh
 
-    def settle(self, number: int) -> None:
+    def mark_settled(self, number: int) -> None:
         self._delivered.pop(number, None)
         self._changed.give()
 

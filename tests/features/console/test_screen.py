@@ -1,4 +1,4 @@
-"""Keys at the terminal: offline, through a pipe, and at a real one that is restored."""
+"""Keys at the terminal: offline, through a pipe, and at a real terminal, which is restored."""
 
 import fcntl
 import math
@@ -144,14 +144,14 @@ def test_esc_and_ctrl_c_stop_the_answer_and_two_leave(tmp_path: Path) -> None:
         table.type(f"work{ENTER}")
         assert table.receive() == "work"
         table.app.send(State(busy=True))
-        table.type(f"more{ENTER}")  # it was sent at once; who is busy says what becomes of it
+        table.type(f"more{ENTER}")  # sent immediately, although Elwood is busy
         assert table.receive() == "more"
         table.type(ESC)
         assert table.receive() == "/stop"
-        table.type("typed")  # no Ctrl-C before that counts
+        table.type("typed")  # an earlier Ctrl-C no longer counts
         table.type(CTRL_C)
         assert table.receive() == "/stop"
-        table.app.send(State(busy=False))  # that it has stopped does not take it back
+        table.app.send(State(busy=False))  # the stop does not reset it
         table.type(CTRL_C)
     assert table.codes == [0]
 
@@ -171,13 +171,13 @@ def test_a_refused_message_can_be_sent_again(tmp_path: Path) -> None:
         table.type(f"hello{ENTER}")
         assert table.app.receive("the disk is full").text == "hello"
         while not table.app.has_message(0.05):
-            table.type(ENTER)  # it stands there again
+            table.type(ENTER)  # the line has the message again
         assert table.receive() == "hello"
 
 
 def let_see(table: Table, *frames: ToClient) -> None:
     """Send *frames*, and wait until they are shown: a refused message is then in the line."""
-    table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, whatever has the keys
+    table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, also with a focus
     table.app.send(State(busy=True), *frames)
     assert table.app.receive("the disk is full").text == "hello"
     while not table.app.has_message(0.05):
@@ -265,7 +265,7 @@ def test_only_the_letters_of_its_box_decide_a_question(tmp_path: Path) -> None:
             let_see(table, msgspec.structs.replace(ASKED, choices=choices))
             table.type(f"{TAB}{others}{ENTER}{letter}")
             assert table.receive() == choice.says
-        table.type(f"y{TAB}")  # the details leave the question open, and the focus with it
+        table.type(f"y{TAB}")  # the details keep the question open and focused
         assert table.receive() == "/allow X once"
 
 
@@ -310,7 +310,7 @@ def test_a_question_that_changes_loses_the_focus(tmp_path: Path) -> None:
         table.type(TAB)
         table.app.send(Changed(id="a", choices=ASKED.choices[:1]), State(busy=False))
         while not table.app.has_message(0.05):
-            table.type(f"x{ENTER}")  # no key of the box: text as soon as the line has the keys
+            table.type(f"x{ENTER}")  # not a key of the box: text once the line has the focus
         assert table.receive() == "x"
 
 
