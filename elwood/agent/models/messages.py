@@ -52,8 +52,8 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
 
     *progress* gets the text so far, as a whole, each time there is more, and before that why there
-    is none yet, or the thoughts; what does not fit is dropped.  *max_tokens* overrides the limit
-    of the role.  With *others_first* its first model is asked only if it has no other.
+    is none yet, or the thoughts; it must not wait.  *max_tokens* overrides the limit of the role.
+     With *others_first* its first model is asked only if it has no other.
     *until* (Trio's clock) is when an answer comes too late: better a reason
     before it than silence.  *job* is the scheduled job that it is asked for, if any, and *budget*
     what that may spend; what is asked within its turn, such as a summary, carries both.  *cause* is
@@ -64,7 +64,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     role: str
     prompt: Prompt
     messages: tuple[Message, ...]
-    progress: trio.MemorySendChannel[Progress] | None = None
+    progress: Callable[[Progress], None] | None = None
     max_tokens: int | None = None
     others_first: bool = False
     until: float = math.inf
